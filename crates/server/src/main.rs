@@ -1,0 +1,2 @@
+//! The sealion command.
+fn main() {}
