@@ -1,2 +1,52 @@
-//! Tasks.
-fn main() {}
+//! What a contributor and CI run: `cargo xtask test` for everything, `cargo xtask guest` for one test or one command inside a
+//! Debian kernel under QEMU.
+//!
+//! The same binary is `/init` inside the guest: it knows that by being process 1.
+
+mod apt;
+mod binaries;
+mod cpio;
+mod guest;
+mod init;
+mod initramfs;
+mod kernels;
+mod libraries;
+mod libtest;
+mod modules;
+mod protocol;
+mod sources;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the Sealion workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Xtask {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    Guest(guest::Guest),
+}
+
+fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        init::run();
+    }
+    let result = match Xtask::parse().task {
+        Task::Guest(guest) => guest.run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

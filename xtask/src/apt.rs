@@ -1,0 +1,197 @@
+//! A private apt: downloads and verifies Debian packages without touching this machine's package state.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{sources, workspace};
+
+/// An apt whose state, cache and sources live in a directory of ours.
+pub(crate) struct Apt {
+    root: PathBuf,
+}
+
+impl Apt {
+    /// An apt under `root` that knows the packages of Debian's `suites`, signatures verified by the keyring this machine uses for
+    /// Debian. Needs the network.
+    pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
+        let os_release =
+            std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+        let codename = sources::codename(&os_release).context(
+            "/etc/os-release names no VERSION_CODENAME: guest kernels need a Debian machine",
+        )?;
+        let archive = sources::debian_archive(Path::new("/etc/apt"), codename)?;
+        for directory in ["state/lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(root.join(directory))
+                .with_context(|| format!("cannot write below {}", root.display()))?;
+        }
+        let lines: String = suites.iter().map(|suite| archive.line_for(suite)).collect();
+        std::fs::write(root.join("sources.list"), lines)?;
+        let apt = Self { root };
+        workspace::output(
+            apt.command("apt-get")
+                // Without this a suite that cannot be fetched or verified is only a warning.
+                .args(["-o", "APT::Update::Error-Mode=any", "update"]),
+        )
+        .with_context(|| {
+            format!(
+                "cannot read Debian's {} (an expired or unknown key means that the package debian-archive-keyring is too old)",
+                suites.join(", ")
+            )
+        })?;
+        Ok(apt)
+    }
+
+    /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version first.
+    pub(crate) fn search(&self, pattern: &str) -> Result<Vec<(String, String)>> {
+        let found = workspace::output(self.command("apt-cache").args([
+            "search",
+            "--names-only",
+            pattern,
+        ]))?;
+        let mut packages = Vec::new();
+        for name in found
+            .lines()
+            .filter_map(|line| line.split_whitespace().next())
+        {
+            let version = self
+                .field(name, "Version")?
+                .with_context(|| format!("apt knows {name} but not its version"))?;
+            packages.push((name.to_owned(), version));
+        }
+        let mut failure = None;
+        packages.sort_by(|(_, left), (_, right)| {
+            compare_versions(left, right).unwrap_or_else(|error| {
+                failure = Some(error);
+                std::cmp::Ordering::Equal
+            })
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(packages),
+        }
+    }
+
+    /// The packages `name` depends on in the same version.
+    pub(crate) fn parts(&self, name: &str) -> Result<Vec<String>> {
+        let depends = self.field(name, "Depends")?.unwrap_or_default();
+        Ok(same_version_dependencies(&depends))
+    }
+
+    /// The packages that installing `name` here would add, `name` included.
+    pub(crate) fn missing_for(&self, name: &str) -> Result<Vec<String>> {
+        // The system's own status says what is here already.
+        let plan = workspace::output(
+            self.command("apt-get")
+                .args(["-o", "Dir::State::status=/var/lib/dpkg/status"])
+                .args(["--simulate", "--no-install-recommends", "install", name]),
+        )?;
+        Ok(plan
+            .lines()
+            .filter_map(|line| line.strip_prefix("Inst "))
+            .filter_map(|line| line.split_whitespace().next())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is installed.
+    pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
+        let downloads = tempfile::tempdir_in(&self.root)?;
+        workspace::output(
+            self.command("apt-get")
+                .current_dir(downloads.path())
+                .arg("download")
+                .args(packages),
+        )?;
+        for entry in std::fs::read_dir(downloads.path())? {
+            workspace::output(
+                Command::new("dpkg-deb")
+                    .arg("--extract")
+                    .arg(entry?.path())
+                    .arg(into),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
+        let record = workspace::output(self.command("apt-cache").args([
+            "show",
+            "--no-all-versions",
+            package,
+        ]))?;
+        Ok(record
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(": "))
+            .map(str::to_owned))
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let mut option = |name: &str, value: &Path| {
+            let mut setting = std::ffi::OsString::from(format!("{name}="));
+            setting.push(value);
+            command.arg("-o").arg(setting);
+        };
+        option("Dir::State", &self.root.join("state"));
+        option("Dir::State::status", Path::new("/dev/null"));
+        option("Dir::Cache", &self.root.join("cache"));
+        option("Dir::Etc::sourcelist", &self.root.join("sources.list"));
+        option("Dir::Etc::sourceparts", Path::new("/dev/null"));
+        // Files below a home directory are out of reach of apt's download user.
+        option("APT::Sandbox::User", Path::new("root"));
+        option("Acquire::Languages", Path::new("none"));
+        for target in ["deb::DEP-11", "deb::DEP-11-icons", "deb::CNF"] {
+            option(
+                &format!("Acquire::IndexTargets::{target}::DefaultEnabled"),
+                Path::new("false"),
+            );
+        }
+        command.arg("--quiet").env("LC_ALL", "C");
+        command
+    }
+}
+
+/// Names of a `Depends` field that are pinned by `(= version)`.
+fn same_version_dependencies(depends: &str) -> Vec<String> {
+    depends
+        .split(',')
+        .filter(|dependency| dependency.contains("(= "))
+        .filter_map(|dependency| dependency.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn compare_versions(left: &str, right: &str) -> Result<std::cmp::Ordering> {
+    let holds = |relation: &str| -> Result<bool> {
+        Ok(Command::new("dpkg")
+            .args(["--compare-versions", left, relation, right])
+            .status()
+            .context("cannot run dpkg")?
+            .success())
+    };
+    Ok(if holds("lt")? {
+        std::cmp::Ordering::Less
+    } else if holds("gt")? {
+        std::cmp::Ordering::Greater
+    } else {
+        std::cmp::Ordering::Equal
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pinned_dependencies_are_parts() {
+        assert_eq!(
+            same_version_dependencies(
+                "dracut | initramfs-tools (>= 0.120), linux-binary-7.2 (= 7.2.13-1), linux-modules-7.2 (= 7.2.13-1)"
+            ),
+            ["linux-binary-7.2", "linux-modules-7.2"]
+        );
+        assert!(same_version_dependencies("kmod, linux-base (>= 4.3~)").is_empty());
+    }
+}

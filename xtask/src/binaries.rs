@@ -1,0 +1,141 @@
+//! Test binaries, built by cargo and found through its messages.
+
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::{Message, Metadata, MetadataCommand, Package, TargetKind};
+
+use crate::workspace;
+
+/// Integration tests whose names begin so run in guests.
+const GUEST_PREFIX: &str = "kernel";
+
+/// One executable of tests.
+#[derive(Debug, Clone)]
+pub(crate) struct TestBinary {
+    pub(crate) package: String,
+    /// The target's name: the file below tests/, or the crate for its unit tests.
+    pub(crate) target: String,
+    pub(crate) executable: PathBuf,
+    /// The package's directory, where cargo would start the test.
+    pub(crate) directory: PathBuf,
+}
+
+impl TestBinary {
+    pub(crate) fn runs_in_guest(&self) -> bool {
+        self.target.starts_with(GUEST_PREFIX)
+    }
+}
+
+/// What one build gave: the tests, and the programs that they may start by CARGO_BIN_EXE_*.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) tests: Vec<TestBinary>,
+    pub(crate) programs: Vec<PathBuf>,
+}
+
+/// Which tests to build.
+#[derive(Debug, Default)]
+pub(crate) struct Selection {
+    /// Packages; none means all.
+    pub(crate) packages: Vec<String>,
+    /// Integration tests; none means every test target.
+    pub(crate) tests: Vec<String>,
+    pub(crate) release: bool,
+}
+
+impl Selection {
+    /// Replaces an empty list of tests by every registered guest test of the packages: targets below tests/ named kernel….
+    pub(crate) fn guest_tests(mut self, metadata: &Metadata) -> Result<Self> {
+        if !self.tests.is_empty() {
+            return Ok(self);
+        }
+        let all = self.packages.is_empty();
+        for package in metadata.workspace_packages() {
+            let wanted = self.packages.iter().any(|name| package.name == *name);
+            if !all && !wanted {
+                continue;
+            }
+            let tests = guest_tests(package);
+            // Building only what is needed spares the others' dependencies.
+            if all && !tests.is_empty() {
+                self.packages.push(package.name.to_string());
+            }
+            self.tests.extend(tests);
+        }
+        ensure!(
+            !self.tests.is_empty(),
+            "no guest test: one is a file tests/{GUEST_PREFIX}….rs"
+        );
+        Ok(self)
+    }
+
+    /// Builds, with cargo's progress on stderr.
+    pub(crate) fn build(&self) -> Result<Built> {
+        let mut command = workspace::cargo();
+        command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+        if self.packages.is_empty() {
+            command.arg("--workspace");
+        }
+        for package in &self.packages {
+            command.args(["--package", package]);
+        }
+        for test in &self.tests {
+            command.args(["--test", test]);
+        }
+        if self.release {
+            command.arg("--release");
+        }
+        let mut cargo = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run cargo")?;
+        let stdout = cargo.stdout.take().expect("stdout is piped");
+        let mut built = Built::default();
+        for message in Message::parse_stream(BufReader::new(stdout)) {
+            let Message::CompilerArtifact(artifact) = message.context("cannot read cargo's messages")?
+            else {
+                continue;
+            };
+            let Some(executable) = artifact.executable else {
+                continue;
+            };
+            if artifact.profile.test {
+                let directory = artifact.manifest_path.parent().context("a manifest at /")?;
+                built.tests.push(TestBinary {
+                    package: directory.file_name().unwrap_or_default().to_owned(),
+                    target: artifact.target.name,
+                    executable: executable.into(),
+                    directory: directory.into(),
+                });
+            } else if artifact.target.kind.contains(&TargetKind::Bin) {
+                built.programs.push(executable.into());
+            }
+        }
+        let status = cargo.wait().context("lost cargo")?;
+        if !status.success() {
+            bail!("the tests do not build");
+        }
+        Ok(built)
+    }
+}
+
+/// The workspace as cargo sees it, target directory included.
+pub(crate) fn metadata() -> Result<Metadata> {
+    MetadataCommand::new()
+        .current_dir(workspace::root())
+        .no_deps()
+        .exec()
+        .context("cargo metadata failed")
+}
+
+fn guest_tests(package: &Package) -> Vec<String> {
+    package
+        .targets
+        .iter()
+        .filter(|target| target.is_test() && target.name.starts_with(GUEST_PREFIX))
+        .map(|target| target.name.clone())
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! Process 1 of the guest: mounts, loads modules, runs the plan's jobs one after another, powers off.
+
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+use rustix::system::{RebootCommand, finit_module, reboot};
+use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+
+use crate::protocol::{Job, MODULES_PATH, Mark, OUTPUT_PORT, PLAN_PATH, Plan, TOOLS_PATH};
+
+/// Sets the guest up, runs everything, and powers off. Whatever goes wrong is a message on the console and no `Finished` mark, which the
+/// host takes for a crash.
+pub(crate) fn run() -> ! {
+    if let Err(error) = set_up().and_then(|()| run_plan()) {
+        eprintln!("init: {error:#}");
+    }
+    rustix::fs::sync();
+    let error = reboot(RebootCommand::PowerOff);
+    panic!("cannot power off: {error:?}");
+}
+
+fn set_up() -> Result<()> {
+    let none = MountFlags::empty();
+    let mounts: [(&str, &str, Option<&CStr>); 7] = [
+        ("proc", "/proc", None),
+        ("sysfs", "/sys", None),
+        ("devtmpfs", "/dev", None),
+        ("devpts", "/dev/pts", None),
+        ("tmpfs", "/dev/shm", None),
+        ("tmpfs", "/run", None),
+        ("tmpfs", "/tmp", Some(c"mode=1777,size=90%")),
+    ];
+    for (kind, target, data) in mounts {
+        std::fs::create_dir_all(target).with_context(|| format!("cannot make {target}"))?;
+        mount(kind, target, kind, none, data)
+            .with_context(|| format!("cannot mount {kind} on {target}"))?;
+    }
+    for (target, link) in [
+        ("/proc/self/fd", "/dev/fd"),
+        ("/proc/self/fd/0", "/dev/stdin"),
+        ("/proc/self/fd/1", "/dev/stdout"),
+        ("/proc/self/fd/2", "/dev/stderr"),
+    ] {
+        symlink(target, link).with_context(|| format!("cannot make {link}"))?;
+    }
+    let busybox = Path::new(TOOLS_PATH).join("busybox");
+    // With lo the kernel adds 127.0.0.1 and ::1 itself.
+    for arguments in [
+        &["--install", "-s", TOOLS_PATH][..],
+        &["ip", "link", "set", "lo", "up"],
+        &["hostname", "guest"],
+    ] {
+        let status = Command::new(&busybox)
+            .args(arguments)
+            .status()
+            .context("cannot run busybox")?;
+        anyhow::ensure!(status.success(), "busybox {arguments:?}: {status}");
+    }
+    load_modules()
+}
+
+fn load_modules() -> Result<()> {
+    let directory = Path::new(MODULES_PATH);
+    let order =
+        std::fs::read_to_string(directory.join("order")).context("cannot read the module order")?;
+    for name in order.lines() {
+        let file = File::open(directory.join(format!("{name}.ko")))
+            .with_context(|| format!("cannot open module {name}"))?;
+        match finit_module(&file, c"", 0) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // A driver for an instruction set that this processor lacks.
+            Err(Errno::NODEV) => println!("init: module {name} has no hardware here"),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot load module {name}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_plan() -> Result<()> {
+    let plan = std::fs::read(PLAN_PATH).context("cannot read the plan")?;
+    let plan: Plan = serde_json::from_slice(&plan).context("the plan is damaged")?;
+    let mut port = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(OUTPUT_PORT)
+        .with_context(|| format!("cannot open {OUTPUT_PORT}"))?;
+    // Bytes leave as they are: no carriage returns, no echo.
+    let mut settings = tcgetattr(&port).context("the output port is no terminal")?;
+    settings.make_raw();
+    tcsetattr(&port, OptionalActions::Now, &settings).context("cannot set the output port raw")?;
+    for (index, job) in plan.jobs.iter().enumerate() {
+        writeln!(port, "{}", Mark::Started(index).line())?;
+        let code = match run_job(job, &plan.environment, &port) {
+            Ok(code) => code,
+            Err(error) => {
+                writeln!(port, "init: {error:#}")?;
+                127
+            }
+        };
+        writeln!(port, "{}", Mark::Ended(index, code).line())?;
+    }
+    writeln!(port, "{}", Mark::Finished.line())?;
+    tcdrain(&port).context("cannot drain the output port")?;
+    Ok(())
+}
+
+/// Runs one job to its end and returns its exit code. What it left running in its process group is killed.
+fn run_job(job: &Job, environment: &[(String, String)], port: &File) -> Result<i32> {
+    let child = Command::new(&job.program)
+        .args(&job.arguments)
+        .current_dir(&job.directory)
+        .env_clear()
+        .envs(environment.iter().cloned())
+        .envs(job.environment.iter().cloned())
+        .stdin(Stdio::null())
+        .stdout(port.try_clone()?)
+        .stderr(port.try_clone()?)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot run {}", job.program.display()))?;
+    let child = Pid::from_child(&child);
+    // Process 1 also inherits every orphan: all are reaped here.
+    let code = loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == child => {
+                let signal = status.terminating_signal().map(|signal| 128 + signal);
+                break status.exit_status().or(signal).unwrap_or(255);
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("lost a job"),
+        }
+    };
+    match kill_process_group(child, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(code),
+        Err(error) => Err(error).context("cannot kill what a job left running"),
+    }
+}

@@ -1,0 +1,107 @@
+//! What xtask on the host and xtask as the guest's `/init` say to each other: a plan at a fixed path, marks among the output.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Where the plan is in the guest.
+pub(crate) const PLAN_PATH: &str = "/sealion-guest.json";
+
+/// Where the modules are in the guest, with the file `order` that lists their names in load order.
+pub(crate) const MODULES_PATH: &str = "/lib/modules-sealion";
+
+/// Where busybox and its applets are in the guest.
+pub(crate) const TOOLS_PATH: &str = "/tools";
+
+/// The second serial port carries output and marks; the first is the kernel's console alone, so that no kernel message tears a line.
+pub(crate) const OUTPUT_PORT: &str = "/dev/ttyS1";
+
+/// Begins a mark. ASCII's record separator; a program's output does not hold it.
+const SEPARATOR: char = '\u{1e}';
+
+/// Everything a guest does between boot and power-off.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// Set for every job.
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) jobs: Vec<Job>,
+}
+
+/// One program to run as root.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) directory: PathBuf,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+/// A line of the output port that is not output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The job of this index starts.
+    Started(usize),
+    /// It ended with this exit code, 128 + n for signal n.
+    Ended(usize, i32),
+    /// Every job has ended; the guest powers off.
+    Finished,
+}
+
+impl Mark {
+    /// The line that says it.
+    pub(crate) fn line(self) -> String {
+        match self {
+            Self::Started(job) => format!("{SEPARATOR}started {job}"),
+            Self::Ended(job, code) => format!("{SEPARATOR}ended {job} {code}"),
+            Self::Finished => format!("{SEPARATOR}finished"),
+        }
+    }
+
+    /// Splits a line into output (which may lack its line end because a mark followed) and a mark.
+    pub(crate) fn split(line: &str) -> (Option<&str>, Option<Self>) {
+        let Some((output, mark)) = line.split_once(SEPARATOR) else {
+            return (Some(line), None);
+        };
+        let mut words = mark.split(' ');
+        let mark = match (words.next(), words.next(), words.next()) {
+            (Some("started"), Some(job), None) => job.parse().ok().map(Self::Started),
+            (Some("ended"), Some(job), Some(code)) => job
+                .parse()
+                .ok()
+                .zip(code.parse().ok())
+                .map(|(job, code)| Self::Ended(job, code)),
+            (Some("finished"), None, None) => Some(Self::Finished),
+            _ => None,
+        };
+        match mark {
+            Some(mark) => ((!output.is_empty()).then_some(output), Some(mark)),
+            None => (Some(line), None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_survive_the_wire() {
+        for mark in [Mark::Started(0), Mark::Ended(12, 134), Mark::Finished] {
+            assert_eq!(Mark::split(&mark.line()), (None, Some(mark)));
+        }
+    }
+
+    #[test]
+    fn output_before_a_mark_is_kept() {
+        let line = format!("no line end{}", Mark::Ended(0, 1).line());
+        assert_eq!(
+            Mark::split(&line),
+            (Some("no line end"), Some(Mark::Ended(0, 1)))
+        );
+        assert_eq!(Mark::split("plain"), (Some("plain"), None));
+        assert_eq!(
+            Mark::split("\u{1e}nonsense"),
+            (Some("\u{1e}nonsense"), None)
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Programs of this machine: those that boot a guest, and those that tests use inside.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::apt::Apt;
+use crate::initramfs::Initramfs;
+use crate::workspace::Cache;
+
+/// The emulator.
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+
+/// Programs that guest tests call by name: their own path in the guest is the one they have here.
+const IN_GUEST: &[&str] = &["curl", "openssl", "strace", "ip", "ss"];
+
+/// Program and the Debian package that has it.
+const PACKAGES: &[(&str, &str)] = &[
+    (QEMU, "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("curl", "curl"),
+    ("openssl", "openssl"),
+    ("strace", "strace"),
+    ("ip", "iproute2"),
+    ("xz", "xz-utils"),
+    ("setpriv", "util-linux"),
+];
+
+/// Makes sure that every program is there: root installs what is missing, anyone else is told the command.
+pub(crate) fn ensure() -> Result<()> {
+    let missing: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|(program, _)| find(program).is_none())
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages = missing.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "programs are missing; install them with: sudo apt-get install --no-install-recommends {packages}"
+        );
+    }
+    eprintln!("xtask: installing {packages}");
+    for arguments in [
+        &["update"][..],
+        &[
+            &["install", "--yes", "--no-install-recommends"][..],
+            &missing,
+        ]
+        .concat(),
+    ] {
+        crate::workspace::output(
+            Command::new("apt-get")
+                // Someone else may be installing right now; seconds.
+                .args(["--quiet", "-o", "DPkg::Lock::Timeout=300"])
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Debian 12's nginx, unpacked in the cache and never installed, so that no server starts here.
+pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
+    cache
+        .directory("nginx", |into| {
+            eprintln!("xtask: downloading nginx from this machine's Debian mirror");
+            let apt = Apt::update(cache.root.join("apt/nginx"), &["bookworm"])?;
+            let mut packages = apt.missing_for("nginx")?;
+            if packages.is_empty() {
+                packages.push("nginx".to_owned());
+            }
+            apt.unpack(&packages, into)
+        })
+        .context("cannot get nginx")
+}
+
+/// Adds busybox, the programs that tests use, nginx, and the configuration they expect.
+pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
+    let busybox = found("busybox")?;
+    root.program(&busybox)?;
+    root.file_at(
+        Path::new(crate::protocol::TOOLS_PATH).join("busybox"),
+        &busybox,
+    );
+    root.symlink("/bin/sh", "/tools/busybox");
+    for name in IN_GUEST {
+        root.program(&found(name)?)?;
+    }
+    root.tree(Path::new("/etc/ssl/openssl.cnf"))?;
+    root.tree(Path::new("/usr/lib/ssl/openssl.cnf"))?;
+
+    root.program_below(nginx, Path::new("/usr/sbin/nginx"))?;
+    root.file_at("/etc/nginx/mime.types", nginx.join("etc/nginx/mime.types"));
+    root.directory("/var/lib/nginx");
+    root.directory("/var/log/nginx");
+
+    root.directory("/root");
+    root.bytes("/etc/passwd", PASSWD, 0o644);
+    root.bytes("/etc/group", GROUP, 0o644);
+    root.bytes("/etc/hosts", "127.0.0.1 localhost guest\n::1 localhost\n", 0o644);
+    root.bytes("/etc/nsswitch.conf", "hosts: files\n", 0o644);
+    Ok(())
+}
+
+const PASSWD: &str = "\
+root:x:0:0:root:/root:/bin/sh
+www-data:x:33:33:www-data:/var/www:/bin/false
+nobody:x:65534:65534:nobody:/nonexistent:/bin/false
+";
+
+const GROUP: &str = "\
+root:x:0:
+www-data:x:33:
+nogroup:x:65534:
+";
+
+fn found(program: &str) -> Result<PathBuf> {
+    find(program).with_context(|| format!("{program} is not installed"))
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        // Where root's programs are, which a user's PATH may lack.
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
