@@ -1,1 +1,36 @@
-//! See Cargo.toml.
+//! Linux kernel TLS: keys in, records out.
+//!
+//! A TLS library shakes hands in user space. Its traffic keys then go to the kernel, which seals (and opens) the records
+//! on the socket, so that `sendfile(2)` can serve a file over TLS without a copy through user space. This crate is the
+//! part between the two: it knows no TLS library and no runtime, takes anything that is [`AsFd`](std::os::fd::AsFd)
+//! and returns owned types.
+//!
+//! 1. [`probe::probe`] tells what this kernel accepts, by trying.
+//! 2. [`CryptoInfo`] holds one direction's key, IV and sequence number as the kernel wants them.
+//! 3. [`handover::tx`] gives the sending half to the kernel and returns [`Tx`].
+//! 4. [`Tx`] sends data, files and control records, renews keys and says what has not reached TCP yet.
+//! 5. [`stat::TlsStat`] reads the kernel's counters.
+//!
+//! Every [`Error`] says who is at fault, which step failed, and what to do.
+//! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
+//!
+//! Source: `Documentation/networking/tls.rst`, `include/uapi/linux/tls.h` and `net/tls` of the Linux kernel.
+
+pub mod handover;
+pub mod probe;
+pub mod stat;
+
+mod cipher;
+mod crypto_info;
+mod error;
+mod host;
+mod ledger;
+mod record;
+mod sys;
+mod tx;
+
+pub use cipher::{AeadKey, Cipher, Version};
+pub use crypto_info::CryptoInfo;
+pub use error::{Error, Kind, Operation};
+pub use record::{MAX_PLAINTEXT, More, RecordType};
+pub use tx::Tx;

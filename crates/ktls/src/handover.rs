@@ -1,0 +1,54 @@
+//! Giving a half of a connection to the kernel.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::ledger::Ledger;
+use crate::sys::{sockopt, uapi};
+use crate::{CryptoInfo, Error, Operation, Tx};
+
+/// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. What is written afterwards is sealed by the kernel.
+///
+/// # The caller sees to this
+/// 1. The handshake is over: the socket is ESTABLISHED, as the kernel asks for. A peer that has closed its half prevents
+///    it (`ENOTCONN`); one that closes later does no harm.
+/// 2. Every record sealed in user space is wholly written to the socket: the kernel's first record follows the last
+///    byte written, and half a record before it would corrupt the stream.
+/// 3. `info` holds the number of the next record, counting every record sealed under this key: a repeated number is a repeated
+///    nonce. For TLS 1.2 see [`CryptoInfo::tls12`].
+/// 4. Nobody seals under this key in user space any more, and nobody else writes to the socket during the call.
+/// 5. From here on the socket is written to only through [`Tx`], and closed only when [`Tx::unsent`] is 0. Plain `write(2)` would
+///    be sealed too, but not counted; `shutdown(2)` and `close(2)` send no close_notify.
+///
+/// # When it fails
+/// The connection goes on in user space; nothing was sent, and the keys in `info` are unused. The error's
+/// [`Operation`] says how far it came:
+/// - [`Operation::SetUlp`]: the socket is as it was.
+/// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes everything through as it is
+///   (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
+///
+/// A second attempt meets `EEXIST`. It is accepted only if the kernel itself says that the attached layer is TLS and has no keys in
+/// either direction, which is the state a failed attempt leaves behind. This is asked of the socket, and not
+/// remembered, so it holds whoever attached the layer. Keys that are there already are [`Kind::Misuse`](crate::Kind::Misuse).
+pub fn tx(fd: impl AsFd, info: &CryptoInfo) -> Result<Tx, Error> {
+    let fd = fd.as_fd();
+    attach(fd)?;
+    let ledger = Ledger::begin(fd, info.version(), info.cipher(), info.sequence())?;
+    sockopt::set_keys(fd, uapi::TLS_TX, info.as_bytes())
+        .map_err(|errno| Error::from_errno(Operation::SetTx, errno))?;
+    Ok(Tx::new(info.version(), info.cipher(), ledger))
+}
+
+/// Attaches the TLS layer, or finds it attached without keys.
+pub(crate) fn attach(fd: BorrowedFd<'_>) -> Result<(), Error> {
+    let refused = match sockopt::attach_tls(fd) {
+        Ok(()) => return Ok(()),
+        Err(errno) => Error::from_errno(Operation::SetUlp, errno),
+    };
+    let ours = refused.errno() == Some(Errno::EXIST.raw_os_error())
+        && sockopt::ulp_is_tls(fd) == Ok(true)
+        && sockopt::has_keys(fd, uapi::TLS_TX) == Ok(false)
+        && sockopt::has_keys(fd, uapi::TLS_RX) == Ok(false);
+    if ours { Ok(()) } else { Err(refused) }
+}

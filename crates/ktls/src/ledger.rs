@@ -1,0 +1,109 @@
+//! Which sealed bytes have not reached TCP yet.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::sys::sockopt;
+use crate::{Cipher, Error, Operation, Version};
+
+/// Accounts for every byte between "the kernel accepted it" and "TCP has it".
+///
+/// A send is accepted although TCP took only part of the sealed record; the kernel keeps the rest and pushes it when TCP
+/// has room. `close(2)` tries once more without waiting and frees what is left, so that the tail of a response can be lost while
+/// `SIOCOUTQ` shows an empty queue. No option shows that rest, but it can be reckoned:
+///
+/// ```text
+/// on the wire, once all is sent = plaintext accepted + overhead × records sealed       (records: the sequence number)
+/// taken by TCP since handover   = acknowledged + queued, now − then                    (TCP_INFO, SIOCOUTQ)
+/// unsent                        = the first − the second
+/// ```
+///
+/// An open record is accepted but not sealed: its plaintext counts as unsent, its overhead not yet.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    overhead: u64,
+    /// What TCP had taken when the keys were installed.
+    tcp_then: u64,
+    /// The sequence number that the present key began with.
+    first: u64,
+    /// Records sealed under earlier keys.
+    sealed: u64,
+    /// Plaintext bytes accepted, of every record type.
+    accepted: u64,
+}
+
+impl Ledger {
+    /// Begins at handover; everything written before must have been taken by TCP.
+    pub(crate) fn begin(
+        fd: BorrowedFd<'_>,
+        version: Version,
+        cipher: Cipher,
+        sequence: u64,
+    ) -> Result<Self, Error> {
+        let tcp_then = sockopt::tcp_taken(fd).map_err(tcp_state)?;
+        Ok(Self {
+            overhead: cipher.overhead(version),
+            tcp_then,
+            first: sequence,
+            sealed: 0,
+            accepted: 0,
+        })
+    }
+
+    pub(crate) fn accept(&mut self, plaintext: usize) {
+        self.accepted += plaintext as u64;
+    }
+
+    /// The key that sealed records up to `last` (exclusive) gives way to one that begins with `first`.
+    pub(crate) fn rekey(&mut self, last: u64, first: u64) {
+        self.sealed += last.saturating_sub(self.first);
+        self.first = first;
+    }
+
+    /// `sequence` is the present key's live number. Zero: TCP has every byte.
+    pub(crate) fn unsent(&self, fd: BorrowedFd<'_>, sequence: u64) -> Result<u64, Error> {
+        let taken = sockopt::tcp_taken(fd)
+            .map_err(tcp_state)?
+            .saturating_sub(self.tcp_then);
+        // The FIN takes a sequence number of its own; after shutdown the difference would be −1.
+        Ok(self.expected(sequence).saturating_sub(taken))
+    }
+
+    fn expected(&self, sequence: u64) -> u64 {
+        self.accepted + self.overhead * (self.sealed + sequence.saturating_sub(self.first))
+    }
+}
+
+fn tcp_state(errno: Errno) -> Error {
+    Error::from_errno(Operation::TcpState, errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expected_bytes_span_a_rekey() {
+        let mut ledger = Ledger {
+            overhead: 22,
+            tcp_then: 9,
+            first: 5,
+            sealed: 0,
+            accepted: 0,
+        };
+        assert_eq!(ledger.expected(5), 0);
+        ledger.accept(100);
+        assert_eq!(
+            ledger.expected(5),
+            100,
+            "an open record has no overhead yet"
+        );
+        assert_eq!(ledger.expected(6), 122);
+        ledger.accept(5);
+        ledger.rekey(7, 0);
+        assert_eq!(ledger.expected(0), 149);
+        ledger.accept(1);
+        assert_eq!(ledger.expected(1), 172);
+    }
+}

@@ -1,0 +1,29 @@
+//! Record types, and whether a record may stay open.
+
+/// Most plaintext bytes in one record, RFC 8446 §5.1.
+pub const MAX_PLAINTEXT: usize = 1 << 14;
+
+/// The content type of a record, RFC 8446 §5.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordType(pub u8);
+
+impl RecordType {
+    /// change_cipher_spec(20).
+    pub const CHANGE_CIPHER_SPEC: Self = Self(20);
+    /// alert(21).
+    pub const ALERT: Self = Self(21);
+    /// handshake(22): session tickets and KeyUpdate after the handshake.
+    pub const HANDSHAKE: Self = Self(22);
+    /// application_data(23).
+    pub const APPLICATION_DATA: Self = Self(23);
+}
+
+/// Whether more data follows at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// Seal everything now.
+    No,
+    /// `MSG_MORE`: keep the last record open, so that the next data fills it. It stays with the kernel, unsealed and
+    /// unsent, until it is full, something is sent without `More`, or it is flushed; `close(2)` drops it.
+    Yes,
+}

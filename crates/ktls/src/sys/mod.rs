@@ -1,0 +1,27 @@
+//! The only `unsafe` code of the workspace.
+//!
+//! What may happen here: calls of the C library for which rustix has no function, each in a wrapper that takes a
+//! borrowed descriptor and slices and returns owned values; and the raw bytes of `msghdr` and control messages.
+//! What may not: state, retries of anything but EINTR, policy, pointers that outlive the call, descriptors made from numbers.
+//! A pointer passed to the kernel always comes from a live slice or local of the same function, with that object's length.
+#![allow(unsafe_code)]
+
+pub(crate) mod msg;
+pub(crate) mod sockopt;
+pub(crate) mod uapi;
+
+use rustix::io::Errno;
+
+/// Repeats `call` while a signal interrupts it, and turns −1 into the errno.
+fn retry(mut call: impl FnMut() -> isize) -> Result<usize, Errno> {
+    loop {
+        if let Ok(done) = usize::try_from(call()) {
+            return Ok(done);
+        }
+        // SAFETY: errno is a thread-local integer of the C library; the pointer it returns is valid for this thread.
+        let errno = Errno::from_raw_os_error(unsafe { *libc::__errno_location() });
+        if errno != Errno::INTR {
+            return Err(errno);
+        }
+    }
+}

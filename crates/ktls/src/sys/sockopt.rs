@@ -1,0 +1,133 @@
+//! `setsockopt`, `getsockopt` and `ioctl` on a kernel-TLS socket.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use super::{retry, uapi};
+
+/// Attaches the TLS layer, tcp(7) and `net/tls/tls_main.c`, `tls_init`.
+///
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | ENOENT | layer absent, and not loadable by this process | stays in user space |
+/// | ENOTCONN | not ESTABLISHED | stays in user space |
+/// | EEXIST | a layer is there | looks at its state: [`ulp_is_tls`], [`keys`] |
+/// | ENOMEM | | may retry |
+pub(crate) fn attach_tls(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    set(fd, libc::IPPROTO_TCP, uapi::TCP_ULP, uapi::ULP_TLS)
+}
+
+/// Whether the attached layer is TLS.
+pub(crate) fn ulp_is_tls(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // TCP_ULP_NAME_MAX is 16; the kernel pads the name with zeros.
+    let mut name = [0; 16];
+    let len = get(fd, libc::IPPROTO_TCP, uapi::TCP_ULP, &mut name)?;
+    Ok(name[..len].split(|&b| b == 0).next() == Some(uapi::ULP_TLS))
+}
+
+/// Installs keys: `option` is `TLS_TX` (later `TLS_RX`), `info` a `struct tls12_crypto_info_*` of exact size.
+///
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | EINVAL | version, cipher, size, or other than the other direction's | stays in user space |
+/// | ENOENT | cipher unavailable | stays in user space |
+/// | EBUSY | keys are there and cannot be renewed | treats as misuse, or as "no rekey" |
+/// | ENOPROTOOPT | layer not attached | treats as misuse |
+/// | ENOMEM | | may retry |
+pub(crate) fn set_keys(fd: BorrowedFd<'_>, option: i32, info: &[u8]) -> Result<(), Errno> {
+    set(fd, uapi::SOL_TLS, option, info)
+}
+
+/// Version and cipher of a direction, without its key.
+///
+/// EBUSY: the layer is attached and this direction has no keys.
+pub(crate) fn has_keys(fd: BorrowedFd<'_>, option: i32) -> Result<bool, Errno> {
+    let mut header = [0; uapi::HEADER_LEN];
+    match get(fd, uapi::SOL_TLS, option, &mut header) {
+        Ok(_) => Ok(true),
+        Err(Errno::BUSY) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The live structure of a direction, `size` bytes, **with the key**: it is wiped on drop.
+///
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | EBUSY | no keys in this direction | treats as misuse |
+/// | EINVAL | `size` is another cipher's | treats as misuse |
+/// | ENOPROTOOPT, EOPNOTSUPP | not a kernel-TLS socket | treats as misuse |
+pub(crate) fn keys(
+    fd: BorrowedFd<'_>,
+    option: i32,
+    size: usize,
+) -> Result<Zeroizing<[u8; uapi::MAX_LEN]>, Errno> {
+    let mut info = Zeroizing::new([0; uapi::MAX_LEN]);
+    get(fd, uapi::SOL_TLS, option, &mut info[..size])?;
+    Ok(info)
+}
+
+/// Bytes TCP has taken over the life of the connection: acknowledged, and queued or in flight.
+///
+/// The sum is consistent: the count of acknowledged bytes is read again until it did not move while the queue was read.
+/// `TCP_INFO` (tcp(7), `tcpi_bytes_acked`, Linux 4.1) and `SIOCOUTQ` (tcp(7)).
+pub(crate) fn tcp_taken(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut acked = bytes_acked(fd)?;
+    loop {
+        let queued = out_queue(fd)?;
+        let again = bytes_acked(fd)?;
+        if again == acked {
+            return Ok(acked + u64::from(queued));
+        }
+        acked = again;
+    }
+}
+
+fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    // struct tcp_info, include/uapi/linux/tcp.h: 8 one-byte fields, 24 of u32, pacing_rate and max_pacing_rate u64.
+    const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
+    let mut info = [0; BYTES_ACKED + 8];
+    let len = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    if len < info.len() {
+        return Err(Errno::NOPROTOOPT);
+    }
+    let mut field = [0; 8];
+    field.copy_from_slice(&info[BYTES_ACKED..]);
+    Ok(u64::from_ne_bytes(field))
+}
+
+fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let mut queued: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int; `queued` lives across the call and nothing else refers to it.
+    retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) } as isize)?;
+    Ok(queued.try_into().unwrap_or(0))
+}
+
+fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
+    let len = value.len() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes from `value`, a live slice of that length, and keeps no pointer to it.
+    retry(
+        || unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value.as_ptr().cast(), len) }
+            as isize,
+    )?;
+    Ok(())
+}
+
+/// Returns how many bytes the kernel says it wrote, at most `value.len()`.
+fn get(fd: BorrowedFd<'_>, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = value.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, a live and unshared slice of that length, and the
+    // new length to `len`, a local; it keeps no pointer to either.
+    retry(|| unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut len,
+        ) as isize
+    })?;
+    Ok((len as usize).min(value.len()))
+}

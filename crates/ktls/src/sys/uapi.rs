@@ -1,0 +1,78 @@
+//! Numbers and layouts of `include/uapi/linux/tls.h`, `tcp.h`, `snmp.h` and `capability.h`.
+//!
+//! They are written by hand, because the headers of an old build machine lack the newer ones; they are the stable
+//! interface of the kernel and the same on every architecture.
+
+/// `SOL_TLS`, `include/linux/socket.h`.
+pub(crate) const SOL_TLS: i32 = 282;
+/// `TCP_ULP`, `include/uapi/linux/tcp.h`.
+pub(crate) const TCP_ULP: i32 = 31;
+/// Value and answer of `TCP_ULP` for TLS.
+pub(crate) const ULP_TLS: &[u8] = b"tls";
+
+/// Option: keys and sequence of the sending half.
+pub(crate) const TLS_TX: i32 = 1;
+
+/// Option: keys and sequence of the receiving half.
+pub(crate) const TLS_RX: i32 = 2;
+
+/// Control message: the type of the record to send, one byte.
+pub(crate) const TLS_SET_RECORD_TYPE: i32 = 1;
+
+/// `TLS_1_2_VERSION`.
+pub(crate) const TLS_1_2_VERSION: u16 = 0x0303;
+/// `TLS_1_3_VERSION`.
+pub(crate) const TLS_1_3_VERSION: u16 = 0x0304;
+
+/// Field sizes, in bytes, of one `struct tls12_crypto_info_*`.
+///
+/// The order of the fields is version (u16), cipher (u16), iv, key, salt, sequence (8 bytes, big-endian), without
+/// padding, because all but the first two are byte arrays.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// `TLS_CIPHER_*`.
+    pub(crate) id: u16,
+    pub(crate) iv: usize,
+    pub(crate) key: usize,
+    pub(crate) salt: usize,
+}
+
+impl Layout {
+    const fn new(id: u16, iv: usize, key: usize, salt: usize) -> Self {
+        Self { id, iv, key, salt }
+    }
+
+    /// Bytes of the whole structure.
+    pub(crate) const fn size(self) -> usize {
+        self.sequence() + SEQUENCE_LEN
+    }
+
+    /// Offset of the sequence number.
+    pub(crate) const fn sequence(self) -> usize {
+        HEADER_LEN + self.iv + self.key + self.salt
+    }
+}
+
+/// `struct tls_crypto_info`: version and cipher.
+pub(crate) const HEADER_LEN: usize = 4;
+/// `TLS_CIPHER_*_REC_SEQ_SIZE`, the same for all.
+pub(crate) const SEQUENCE_LEN: usize = 8;
+/// Size of the largest structure.
+pub(crate) const MAX_LEN: usize = 56;
+
+pub(crate) const AES_GCM_128: Layout = Layout::new(51, 8, 16, 4);
+pub(crate) const AES_GCM_256: Layout = Layout::new(52, 8, 32, 4);
+pub(crate) const CHACHA20_POLY1305: Layout = Layout::new(54, 12, 32, 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `sizeof` of each structure, as a C compiler gives it.
+    #[test]
+    fn sizes_are_the_headers() {
+        assert_eq!(AES_GCM_128.size(), 40);
+        assert_eq!(AES_GCM_256.size(), 56);
+        assert_eq!(CHACHA20_POLY1305.size(), MAX_LEN);
+    }
+}

@@ -1,0 +1,361 @@
+//! The sending half of a connection, in the kernel.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use crate::crypto_info::sequence_in;
+use crate::ledger::Ledger;
+use crate::sys::{msg, sockopt, uapi};
+use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordType, Version};
+
+/// Proof that the sending half of a connection is in the kernel, and the only way to send on it.
+///
+/// ```text
+///            rekey: KeyUpdate sent        next key installed
+///   Open ─────────────────────► Rekeying ───────────────────► Open
+///    │ close_notify
+///    ▼
+///   Closed
+/// ```
+///
+/// - In `Rekeying` only [`rekey`](Self::rekey) sends: the peer already waits for records under the next key.
+/// - In `Closed` nothing sends.
+/// - It is neither `Clone` nor `Copy`: one sender, one ledger.
+///
+/// The socket stays with its owner; each method takes it as `fd`, which must be the socket that was handed over: on
+/// another one the data would leave unsealed. It may be blocking or not. A call that returns
+/// [`Kind::WouldBlock`](crate::Kind::WouldBlock) took nothing and is repeated with the same arguments once the socket
+/// is writable. Signals do not interrupt a call.
+///
+/// Dropping it closes nothing and wipes nothing: the keys live in the kernel as long as the socket.
+#[derive(Debug)]
+pub struct Tx {
+    version: Version,
+    cipher: Cipher,
+    ledger: Ledger,
+    /// A record may be open. True too often costs one system call before a control record, and nothing else.
+    open: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Rekeying,
+    Closed,
+}
+
+impl Tx {
+    pub(crate) fn new(version: Version, cipher: Cipher, ledger: Ledger) -> Self {
+        Self {
+            version,
+            cipher,
+            ledger,
+            open: false,
+            state: State::Open,
+        }
+    }
+
+    /// The protocol version of the keys.
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The cipher of the keys.
+    pub const fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// Sends application data in records of up to [`MAX_PLAINTEXT`] bytes, as `send(2)` does.
+    ///
+    /// Returns how many bytes the kernel took, from the front of `data`; on a non-blocking socket it may be fewer than all.
+    /// Taken means sealed, or kept in the open record, but not that TCP has it: see [`unsent`](Self::unsent).
+    ///
+    /// Empty `data` does nothing, and does not seal an open record: see [`flush`](Self::flush).
+    pub fn send(&mut self, fd: impl AsFd, data: &[u8], more: More) -> Result<usize, Error> {
+        self.ready(Operation::Send)?;
+        let fd = fd.as_fd();
+        let sent = retry_on_intr(|| rustix::net::send(fd, data, flags(more)));
+        self.taken(sent, more)
+    }
+
+    /// Sends application data from several slices by one `sendmsg(2)`, as if they were one; otherwise as
+    /// [`send`](Self::send).
+    pub fn send_vectored(
+        &mut self,
+        fd: impl AsFd,
+        data: &[IoSlice<'_>],
+        more: More,
+    ) -> Result<usize, Error> {
+        self.ready(Operation::Send)?;
+        let fd = fd.as_fd();
+        let sent = retry_on_intr(|| {
+            rustix::net::sendmsg(fd, data, &mut SendAncillaryBuffer::default(), flags(more))
+        });
+        self.taken(sent, more)
+    }
+
+    /// Sends up to `count` bytes of `file` from `offset`, by `sendfile(2)`, and moves `offset` past what was taken.
+    ///
+    /// An open record is filled first, so a response head sent with [`More::Yes`] leaves in the same records as the file.
+    /// Returns fewer than `count` bytes at the end of the file, or when a non-blocking socket is full, or when the kernel
+    /// stopped for a signal: ask again.
+    ///
+    /// **0 is the end of the file.** If more was promised, the file shrank: end the connection without close_notify, so
+    /// that the peer can tell. If nothing more was promised, call [`flush`](Self::flush): with nothing from the file the kernel
+    /// keeps an open record open, and the head would never leave.
+    ///
+    /// After a short return the last record may be open too. Continue with `send_file`, or flush.
+    ///
+    /// `sendfile` has no `MSG_NOSIGNAL`: on a closed connection the process gets SIGPIPE unless that is ignored, as
+    /// Rust programs do from the start.
+    ///
+    /// A file that changes while it is sent gives torn content in valid records, as with any server.
+    pub fn send_file(
+        &mut self,
+        fd: impl AsFd,
+        file: impl AsFd,
+        offset: &mut u64,
+        count: usize,
+    ) -> Result<usize, Error> {
+        self.ready(Operation::SendFile)?;
+        let (fd, file) = (fd.as_fd(), file.as_fd());
+        let sent = retry_on_intr(|| rustix::fs::sendfile(fd, file, Some(offset), count))
+            .map_err(|errno| Error::from_errno(Operation::SendFile, errno))?;
+        self.ledger.accept(sent);
+        if sent > 0 {
+            self.open = sent < count;
+        }
+        Ok(sent)
+    }
+
+    /// Seals an open record and gives it to TCP; without one it does nothing.
+    ///
+    /// An empty `send(2)` does not do that. An empty `sendmsg(2)` that names the record type application_data does.
+    ///
+    /// `WouldBlock`: the record is sealed and the kernel will push it when TCP has room, or the call had no effect; a
+    /// repetition is harmless in both cases.
+    pub fn flush(&mut self, fd: impl AsFd) -> Result<(), Error> {
+        self.ready(Operation::Flush)?;
+        self.seal_open(fd.as_fd())
+    }
+
+    /// Sends `data` as one record of its own type, after sealing an open record.
+    ///
+    /// `data` is 1 to [`MAX_PLAINTEXT`] bytes: an empty control record is forbidden (RFC 8446 §5.1), and the kernel would
+    /// not send it.
+    ///
+    /// For close_notify and KeyUpdate use [`close_notify`](Self::close_notify) and [`rekey`](Self::rekey), which know what must
+    /// follow.
+    pub fn send_record(
+        &mut self,
+        fd: impl AsFd,
+        record_type: RecordType,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        self.ready(Operation::SendRecord)?;
+        self.record(fd.as_fd(), Operation::SendRecord, record_type, data)
+    }
+
+    /// Sends the alert close_notify (RFC 8446 §6.1), after sealing an open record, and sends nothing after that.
+    ///
+    /// A second call does nothing. The alert being taken does not mean that TCP has it: shut the socket down for
+    /// writing when [`unsent`](Self::unsent) is 0.
+    pub fn close_notify(&mut self, fd: impl AsFd) -> Result<(), Error> {
+        // AlertLevel warning(1), AlertDescription close_notify(0).
+        const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        self.ready(Operation::SendRecord)?;
+        self.record(
+            fd.as_fd(),
+            Operation::SendRecord,
+            RecordType::ALERT,
+            &CLOSE_NOTIFY,
+        )?;
+        self.state = State::Closed;
+        Ok(())
+    }
+
+    /// Renews the sending key (TLS 1.3, RFC 8446 §4.6.3): seals an open record, sends `key_update` under the old key, then
+    /// installs `next`. Linux 6.14 or newer.
+    ///
+    /// `key_update` is the whole handshake message, 5 bytes; `next` has the version and cipher of the present keys, and usually
+    /// the sequence number 0.
+    ///
+    /// The kernel enforces neither that order nor that both happen. This function does:
+    /// - A kernel that cannot renew keys is found out before anything is sent: [`Operation::KeyUpdate`] with `Unsupported`. The
+    ///   connection goes on under the old key.
+    /// - `WouldBlock` with [`Operation::KeyUpdate`]: KeyUpdate was not sent. Call again; application data may be sent before.
+    /// - Any error with [`Operation::Rekey`]: KeyUpdate **was** sent, and the peer expects the next key. Everything but `rekey` is now
+    ///   refused. Calling it again with the same `next` sends no second KeyUpdate and only installs the key; that can help
+    ///   after a lack of memory. Otherwise close the connection.
+    pub fn rekey(
+        &mut self,
+        fd: impl AsFd,
+        key_update: &[u8],
+        next: &CryptoInfo,
+    ) -> Result<(), Error> {
+        let fd = fd.as_fd();
+        self.check_next(key_update, next)?;
+        if self.state != State::Rekeying {
+            self.ready(Operation::KeyUpdate)?;
+            can_rekey(fd, self.cipher)?;
+            self.record(fd, Operation::KeyUpdate, RecordType::HANDSHAKE, key_update)?;
+            self.state = State::Rekeying;
+        }
+        let failed = |errno| Error::from_errno(Operation::Rekey, errno);
+        let last = self.live_sequence(fd).map_err(failed)?;
+        sockopt::set_keys(fd, uapi::TLS_TX, next.as_bytes()).map_err(failed)?;
+        self.ledger.rekey(last, next.sequence());
+        self.state = State::Open;
+        Ok(())
+    }
+
+    /// The number of the next record under the present key, as the kernel counts it.
+    ///
+    /// The kernel sets no limit to the records under one key; the caller keeps to that of its AEAD (RFC 8446 §5.5). The answer
+    /// comes with the key, which is wiped at once.
+    pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
+        self.live_sequence(fd.as_fd())
+            .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+    }
+
+    /// Bytes that the kernel has accepted and TCP does not have yet.
+    ///
+    /// They are the unsent rest of a sealed record, with its overhead, or the plaintext of an open one. `close(2)` and `shutdown(2)`
+    /// may lose them. When it is 0, TCP owns every byte and delivers it after `shutdown(SHUT_WR)` as it would without TLS (a
+    /// `close(2)` with unread received data still resets the connection, as always).
+    ///
+    /// The kernel pushes the rest by itself when acknowledgements make room, and TCP's becoming writable is no sure sign that it has
+    /// done so: a worker does it a moment later. Wait for writability, then ask again, with a short timer behind it.
+    ///
+    /// Three or more system calls: for the end of a connection, not for each send. Meaningless after `shutdown(SHUT_WR)`.
+    pub fn unsent(&self, fd: impl AsFd) -> Result<u64, Error> {
+        let fd = fd.as_fd();
+        // Bytes pass from the kernel's record to TCP between the two reads, never back: read first what is expected,
+        // so that a push in between shows as less unsent, which is true by then.
+        let sequence = self.sequence(fd)?;
+        self.ledger.unsent(fd, sequence)
+    }
+
+    fn ready(&self, operation: Operation) -> Result<(), Error> {
+        match self.state {
+            State::Open => Ok(()),
+            State::Rekeying => Err(Error::misuse(
+                operation,
+                "KeyUpdate was sent and the next key is missing: finish the rekey first",
+            )),
+            State::Closed => Err(Error::misuse(
+                operation,
+                "close_notify was sent: nothing may follow it",
+            )),
+        }
+    }
+
+    fn taken(&mut self, sent: Result<usize, Errno>, more: More) -> Result<usize, Error> {
+        let sent = sent.map_err(|errno| Error::from_errno(Operation::Send, errno))?;
+        self.ledger.accept(sent);
+        if sent > 0 {
+            self.open = more == More::Yes;
+        }
+        Ok(sent)
+    }
+
+    fn seal_open(&mut self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        if self.open {
+            msg::send_record(fd, RecordType::APPLICATION_DATA.0, &[])
+                .map_err(|errno| Error::from_errno(Operation::Flush, errno))?;
+            self.open = false;
+        }
+        Ok(())
+    }
+
+    /// The open record is sealed by a call of its own: kernels before 6.1.158 and 6.12.57 send the control record as data when
+    /// that sealing has to wait.
+    fn record(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        operation: Operation,
+        record_type: RecordType,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        if data.is_empty() || data.len() > MAX_PLAINTEXT {
+            return Err(Error::misuse(
+                operation,
+                "a control record holds 1 to 16384 bytes",
+            ));
+        }
+        self.seal_open(fd)
+            .map_err(|error| Error::from_errno(operation, error.cause()))?;
+        let sent = msg::send_record(fd, record_type.0, data)
+            .map_err(|errno| Error::from_errno(operation, errno))?;
+        self.ledger.accept(sent);
+        if sent < data.len() {
+            return Err(Error::new(
+                operation,
+                crate::Kind::Io,
+                Errno::NOBUFS,
+                "the kernel cut a control record in two: drop the connection",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_next(&self, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
+        let wrong = |advice| Err(Error::misuse(Operation::KeyUpdate, advice));
+        if self.version != Version::Tls13 {
+            return wrong(
+                "TLS 1.2 has no KeyUpdate: close the connection before the key wears out",
+            );
+        }
+        if (next.version(), next.cipher()) != (self.version, self.cipher) {
+            return wrong("the next key must be for the version and cipher of the present one");
+        }
+        // RFC 8446 §4: msg_type key_update(24), length 1 in three bytes, KeyUpdateRequest 0 or 1.
+        if !matches!(key_update, [24, 0, 0, 1, 0 | 1]) {
+            return wrong("pass the KeyUpdate message: 24, 0, 0, 1, and 0 or 1");
+        }
+        Ok(())
+    }
+
+    fn live_sequence(&self, fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+        let info = sockopt::keys(fd, uapi::TLS_TX, self.cipher.layout().size())?;
+        sequence_in(self.cipher, info.as_slice()).ok_or(Errno::INVAL)
+    }
+}
+
+/// Asks the kernel whether it renews keys, by offering a structure that can never be right (version 0).
+///
+/// A kernel that can looks at the version and says EINVAL; one that cannot does not look, and says EBUSY. Nothing changes but the
+/// kernel's count of failed rekeys, so a yes is remembered: it is a property of the kernel, not of the socket.
+fn can_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
+    static YES: AtomicBool = AtomicBool::new(false);
+    if YES.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let nonsense = [0; uapi::MAX_LEN];
+    match sockopt::set_keys(fd, uapi::TLS_TX, &nonsense[..cipher.layout().size()]) {
+        Err(Errno::INVAL) => {
+            YES.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(errno) => Err(Error::from_errno(Operation::KeyUpdate, errno)),
+        Ok(()) => Err(Error::misuse(
+            Operation::KeyUpdate,
+            "the socket has no sending keys: hand over first",
+        )),
+    }
+}
+
+fn flags(more: More) -> SendFlags {
+    match more {
+        More::No => SendFlags::NOSIGNAL,
+        More::Yes => SendFlags::NOSIGNAL | SendFlags::MORE,
+    }
+}
