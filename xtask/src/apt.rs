@@ -45,11 +45,11 @@ impl Apt {
 
     /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version first.
     pub(crate) fn search(&self, pattern: &str) -> Result<Vec<(String, String)>> {
-        let found = workspace::output(self.command("apt-cache").args([
-            "search",
-            "--names-only",
-            pattern,
-        ]))?;
+        let found =
+            workspace::output(
+                self.command("apt-cache")
+                    .args(["search", "--names-only", pattern]),
+            )?;
         let mut packages = Vec::new();
         for name in found
             .lines()

@@ -75,7 +75,11 @@ impl Selection {
     /// Builds, with cargo's progress on stderr.
     pub(crate) fn build(&self) -> Result<Built> {
         let mut command = workspace::cargo();
-        command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+        command.args([
+            "test",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ]);
         if self.packages.is_empty() {
             command.arg("--workspace");
         }
@@ -95,7 +99,8 @@ impl Selection {
         let stdout = cargo.stdout.take().expect("stdout is piped");
         let mut built = Built::default();
         for message in Message::parse_stream(BufReader::new(stdout)) {
-            let Message::CompilerArtifact(artifact) = message.context("cannot read cargo's messages")?
+            let Message::CompilerArtifact(artifact) =
+                message.context("cannot read cargo's messages")?
             else {
                 continue;
             };

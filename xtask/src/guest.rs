@@ -14,8 +14,8 @@ use crate::initramfs::Initramfs;
 use crate::kernels::{Kernel, Series};
 use crate::libtest::{Tally, Watch};
 use crate::protocol::{Job, MODULES_PATH, Mark, PLAN_PATH, Plan, TOOLS_PATH};
-use crate::workspace::{self, Cache};
 use crate::tools;
+use crate::workspace::{self, Cache};
 
 /// Run tests, or a command, inside a Debian kernel under QEMU
 ///
@@ -84,7 +84,11 @@ impl Guest {
         for (series, result) in results {
             match result {
                 Ok(codes) => {
-                    code = codes.into_iter().map(|(exit, _)| exit).find(|&exit| exit != 0).unwrap_or(code);
+                    code = codes
+                        .into_iter()
+                        .map(|(exit, _)| exit)
+                        .find(|&exit| exit != 0)
+                        .unwrap_or(code);
                 }
                 Err(error) => {
                     eprintln!("xtask: guest {}: {error:#}", series.name());
@@ -129,7 +133,11 @@ impl Load {
             jobs: jobs.collect(),
             // What tests read besides: the site, and data beside their sources.
             include,
-            directories: built.tests.iter().map(|test| test.directory.clone()).collect(),
+            directories: built
+                .tests
+                .iter()
+                .map(|test| test.directory.clone())
+                .collect(),
         }
     }
 }
@@ -157,18 +165,31 @@ pub(crate) fn run_on(
             .iter()
             .map(|kernel| {
                 let nginx = &nginx;
-                (kernel.series, scope.spawn(move || run_once_or_twice(kernel, nginx, load, machine)))
+                (
+                    kernel.series,
+                    scope.spawn(move || run_once_or_twice(kernel, nginx, load, machine)),
+                )
             })
             .collect();
         guests
             .into_iter()
-            .map(|(series, guest)| (series, guest.join().expect("a guest's thread does not panic")))
+            .map(|(series, guest)| {
+                (
+                    series,
+                    guest.join().expect("a guest's thread does not panic"),
+                )
+            })
             .collect()
     });
     Ok(guests)
 }
 
-fn run_once_or_twice(kernel: &Kernel, nginx: &Path, load: &Load, machine: &Machine) -> Result<Codes> {
+fn run_once_or_twice(
+    kernel: &Kernel,
+    nginx: &Path,
+    load: &Load,
+    machine: &Machine,
+) -> Result<Codes> {
     let name = kernel.series.name();
     let directory = tempfile::Builder::new()
         .prefix("sealion-guest-")
@@ -231,7 +252,10 @@ fn boot(
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(End::Crashed),
             Err(RecvTimeoutError::Timeout) => {
-                bail!("no end after {} s: killed (--timeout sets it)", machine.timeout)
+                bail!(
+                    "no end after {} s: killed (--timeout sets it)",
+                    machine.timeout
+                )
             }
         };
         let (output, mark) = Mark::split(&line);
@@ -296,7 +320,10 @@ fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initra
     root.file_at("/init", &init);
     for entry in std::fs::read_dir(kernel.modules())? {
         let entry = entry?;
-        root.file_at(Path::new(MODULES_PATH).join(entry.file_name()), entry.path());
+        root.file_at(
+            Path::new(MODULES_PATH).join(entry.file_name()),
+            entry.path(),
+        );
     }
     tools::add(&mut root, nginx)?;
     let workspace = workspace::root();
@@ -362,8 +389,8 @@ fn test_job(test: &TestBinary, arguments: &[String]) -> Job {
 
 fn is_elf(path: &Path) -> Result<bool> {
     let mut magic = [0; 4];
-    let file = std::fs::File::open(path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
+    let file =
+        std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     match std::io::Read::read_exact(&mut &file, &mut magic) {
         Ok(()) => Ok(&magic == b"\x7fELF"),
         Err(_) => Ok(false),

@@ -67,7 +67,10 @@ impl Initramfs {
         {
             let entry = entry?;
             if entry.file_type()?.is_symlink() {
-                self.put(entry.path(), Entry::Symlink(std::fs::read_link(entry.path())?));
+                self.put(
+                    entry.path(),
+                    Entry::Symlink(std::fs::read_link(entry.path())?),
+                );
             } else {
                 self.tree(&entry.path())?;
             }
@@ -104,8 +107,17 @@ impl Initramfs {
         let file =
             File::create(into).with_context(|| format!("cannot create {}", into.display()))?;
         let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file));
-        for (path, entry) in &self.entries {
-            let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_bytes();
+        // What lies behind a link comes last: the kernel follows links, once their targets are there.
+        let (behind_links, direct): (Vec<_>, Vec<_>) = self
+            .entries
+            .iter()
+            .partition(|(path, _)| self.is_behind_link(path));
+        for (path, entry) in direct.into_iter().chain(behind_links) {
+            let name = path
+                .strip_prefix("/")
+                .unwrap_or(path)
+                .as_os_str()
+                .as_bytes();
             match entry {
                 Entry::Directory => archive.add(name, 0o755, &Node::Directory),
                 Entry::Bytes(content, mode) => archive.add(name, *mode, &Node::File(content)),
@@ -128,6 +140,12 @@ impl Initramfs {
             .finish()
             .with_context(|| format!("cannot write {}", into.display()))?;
         Ok(())
+    }
+
+    fn is_behind_link(&self, path: &Path) -> bool {
+        path.ancestors()
+            .skip(1)
+            .any(|parent| matches!(self.entries.get(parent), Some(Entry::Symlink(_))))
     }
 
     /// Resolves `path` on this machine, adding each symbolic link met on the way; the result has none.
@@ -191,10 +209,7 @@ mod tests {
         root.bytes("/a/b/c", "x", 0o644);
         root.directory("/a/b");
         assert_eq!(paths(&root), ["/a", "/a/b", "/a/b/c"]);
-        assert!(matches!(
-            root.entries[Path::new("/a/b")],
-            Entry::Directory
-        ));
+        assert!(matches!(root.entries[Path::new("/a/b")], Entry::Directory));
     }
 
     #[test]
@@ -214,6 +229,24 @@ mod tests {
         );
         assert!(matches!(entry("usr/lib/libx.so.1.2"), Entry::Host(_)));
         assert!(!root.entries.contains_key(&base.join("lib/libx.so.1")));
+    }
+
+    #[test]
+    fn files_behind_a_link_are_packed_after_its_target() {
+        let mut root = Initramfs::default();
+        root.bytes("/lib/x", "x", 0o644);
+        root.symlink("/lib", "usr/lib");
+        root.bytes("/usr/lib/y", "y", 0o644);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        root.pack(file.path()).unwrap();
+        let archive = std::fs::read(file.path()).unwrap();
+        let position = |name: &[u8]| {
+            let found = archive
+                .windows(name.len())
+                .position(|window| window == name);
+            found.unwrap()
+        };
+        assert!(position(b"usr/lib/y\0") < position(b"lib/x\0"));
     }
 
     #[test]

@@ -75,7 +75,10 @@ fn fetch(cache: &Cache, series: Series, into: &Path) -> Result<()> {
     let name = series.name();
     eprintln!("xtask: downloading kernel {name} from this machine's Debian mirror");
     let apt = Apt::update(cache.root.join(format!("apt/{name}")), series.suites())?;
-    let pattern = format!(r"^linux-image-{}\..*-cloud-amd64$", name.replace('.', r"\."));
+    let pattern = format!(
+        r"^linux-image-{}\..*-cloud-amd64$",
+        name.replace('.', r"\.")
+    );
     let Some((package, version)) = apt.search(&pattern)?.pop() else {
         bail!(
             "no package linux-image-{name}.*-cloud-amd64 in Debian's {}",

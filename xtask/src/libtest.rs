@@ -68,10 +68,8 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const OK: &str =
-        "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
-    const BAD: &str =
-        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+    const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
+    const BAD: &str = "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
 
     fn verdict(lines: &[&str], success: bool) -> Tally {
         let mut watch = Watch::default();

@@ -50,12 +50,9 @@ pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
         if dependencies.contains_key(&name) {
             continue;
         }
-        let file = files.get(&name).with_context(|| {
-            format!(
-                "module {name} is needed but not below {}",
-                from.display()
-            )
-        })?;
+        let file = files
+            .get(&name)
+            .with_context(|| format!("module {name} is needed but not below {}", from.display()))?;
         let module = decompressed(file)?;
         std::fs::write(into.join(format!("{name}.ko")), &module)?;
         let needs = depends(&module);

@@ -101,7 +101,11 @@ pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
     root.directory("/root");
     root.bytes("/etc/passwd", PASSWD, 0o644);
     root.bytes("/etc/group", GROUP, 0o644);
-    root.bytes("/etc/hosts", "127.0.0.1 localhost guest\n::1 localhost\n", 0o644);
+    root.bytes(
+        "/etc/hosts",
+        "127.0.0.1 localhost guest\n::1 localhost\n",
+        0o644,
+    );
     root.bytes("/etc/nsswitch.conf", "hosts: files\n", 0o644);
     Ok(())
 }
