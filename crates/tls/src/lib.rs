@@ -1,1 +1,38 @@
-//! See Cargo.toml.
+//! A TLS server connection on tokio whose sending side can move into the kernel.
+//!
+//! rustls shakes hands and keeps the key schedule; from then on the record layer is ours, because
+//! only the owner of keys and sequence numbers can hand them to the kernel in the middle of a
+//! connection.
+//!
+//! ```text
+//! Handshake (rustls) ─► Established { sealer, opener } ─► Closing ─► Closed
+//!                        Sealer = User ──once──► Kernel
+//!                        Opener = User, always
+//! ```
+//!
+//! A [`TlsStream`] starts with both directions in user space. [`TlsStream::move_to_kernel`] gives
+//! the sending side to the kernel at a record boundary; when the kernel refuses, the user-space
+//! sealer goes on and nothing is lost. Receiving never moves: a server receives little, and a
+//! kernel receiver cannot answer a tampered record with an alert.
+//!
+//! What the types and tests of this crate hold:
+//! - no sequence number, hence no nonce, seals two records ([`record`]);
+//! - `close_notify` leaves before FIN, and FIN only after every sealed byte is with TCP;
+//! - a file that shrinks while it is sent ends in an alert, never in `close_notify`.
+
+mod alert;
+mod buffers;
+mod error;
+mod handshake;
+pub mod record;
+mod stream;
+
+pub use alert::AlertDescription;
+pub use error::{Error, HandshakeError};
+pub use handshake::HandshakeInfo;
+pub use handshake::config::{ConfigError, Limits, ServerConfig};
+pub use handshake::secrets::traffic_keys;
+pub use sealion_ktls::{Cipher, Version};
+pub use stream::move_to_kernel::MoveError;
+pub use stream::send::Part;
+pub use stream::{Path, TlsStream};

@@ -1,0 +1,176 @@
+//! What can end a connection, and whose doing it is.
+
+use std::io;
+use std::time::Duration;
+
+use crate::AlertDescription;
+use crate::record::{OpenError, SealError};
+
+/// What ended an established connection.
+#[derive(Debug)]
+pub enum Error {
+    /// The transport failed; usually the peer is gone.
+    Io(io::Error),
+    /// The kernel refused an operation on its record layer.
+    Kernel(sealion_ktls::Error),
+    /// The peer sent a fatal alert.
+    PeerAlert(AlertDescription),
+    /// The peer sent a record that does not open.
+    Record(OpenError),
+    /// The peer broke the protocol above the record layer.
+    Protocol {
+        /// The alert it is answered with.
+        alert: AlertDescription,
+        /// What it did.
+        what: &'static str,
+    },
+    /// The peer's FIN came without `close_notify`: data may be missing (RFC 8446 §6.1).
+    Truncated,
+    /// The file ended before the range that was promised: it was truncated while being sent.
+    FileShrank {
+        /// Where the file ended.
+        at: u64,
+        /// The end of the range.
+        end: u64,
+    },
+    /// The file could not be read.
+    File(io::Error),
+    /// The key has sealed all it may and cannot be updated.
+    KeyExhausted,
+    /// The peer took nothing for as long as a peer may.
+    Stalled(Duration),
+    /// An earlier send was not finished, so the stream has no defined continuation.
+    Unfinished,
+}
+
+impl Error {
+    /// The alert to send before the connection closes; `None` where it could not arrive or the peer
+    /// ended the connection itself.
+    pub fn alert(&self) -> Option<AlertDescription> {
+        match self {
+            Self::Record(e) => Some(e.alert()),
+            Self::Protocol { alert, .. } => Some(*alert),
+            Self::FileShrank { .. } | Self::File(_) | Self::KeyExhausted | Self::Unfinished => {
+                Some(AlertDescription::INTERNAL_ERROR)
+            }
+            Self::Io(_)
+            | Self::Kernel(_)
+            | Self::PeerAlert(_)
+            | Self::Truncated
+            | Self::Stalled(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "connection lost: {e}"),
+            Self::Kernel(e) => write!(f, "kernel TLS: {e}"),
+            Self::PeerAlert(alert) => write!(f, "the peer sent the alert {alert}"),
+            Self::Record(e) => write!(f, "the peer sent {e}"),
+            Self::Protocol { what, .. } => write!(f, "the peer sent {what}"),
+            Self::Truncated => f.write_str("the peer closed without close_notify"),
+            Self::FileShrank { at, end } => write!(
+                f,
+                "the file ended at byte {at} while bytes up to {end} were promised: it was truncated during the response"
+            ),
+            Self::File(e) => write!(f, "the file cannot be read: {e}"),
+            Self::KeyExhausted => f.write_str("the key has sealed all the records it may"),
+            Self::Stalled(limit) => {
+                write!(f, "the peer read nothing for {} s", limit.as_secs_f32())
+            }
+            Self::Unfinished => f.write_str("an earlier response was not sent to its end"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) | Self::File(e) => Some(e),
+            Self::Kernel(e) => Some(e),
+            Self::Record(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<SealError> for Error {
+    fn from(SealError::KeyExhausted: SealError) -> Self {
+        Self::KeyExhausted
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Io(e) | Error::File(e) => e.kind(),
+            Error::Kernel(_) | Error::KeyExhausted | Error::Unfinished => io::ErrorKind::Other,
+            Error::PeerAlert(_) => io::ErrorKind::ConnectionAborted,
+            Error::Record(_) | Error::Protocol { .. } => io::ErrorKind::InvalidData,
+            Error::Truncated | Error::FileShrank { .. } => io::ErrorKind::UnexpectedEof,
+            Error::Stalled(_) => io::ErrorKind::TimedOut,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Why no connection was established.
+#[derive(Debug)]
+pub enum HandshakeError {
+    /// The transport failed.
+    Io(io::Error),
+    /// The peer closed before it had sent anything, or with `close_notify`.
+    ClosedByPeer,
+    /// The peer closed in the middle of the handshake.
+    Truncated,
+    /// The peer's first bytes are a plain HTTP request.
+    PlainHttp,
+    /// The peer sent a fatal alert.
+    PeerAlert(AlertDescription),
+    /// More bytes than a handshake takes.
+    TooLong(usize),
+    /// rustls refused; the alert for it has been sent.
+    Tls(String),
+}
+
+impl HandshakeError {
+    pub(crate) fn from_rustls(error: rustls::Error, incoming: &[u8]) -> Self {
+        match error {
+            rustls::Error::AlertReceived(alert) => Self::PeerAlert(AlertDescription(alert.into())),
+            rustls::Error::InvalidMessage(_) if looks_like_http(incoming) => Self::PlainHttp,
+            other => Self::Tls(other.to_string()),
+        }
+    }
+}
+
+fn looks_like_http(bytes: &[u8]) -> bool {
+    [&b"GET /"[..], b"HEAD ", b"POST ", b"OPTIO", b"PUT /"].iter().any(|m| bytes.starts_with(m))
+}
+
+impl std::fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "connection lost during the handshake: {e}"),
+            Self::ClosedByPeer => f.write_str("the peer closed before the handshake"),
+            Self::Truncated => f.write_str("the peer closed during the handshake"),
+            Self::PlainHttp => f.write_str(
+                "the peer spoke plain HTTP to the HTTPS port: use https:// in the address",
+            ),
+            Self::PeerAlert(alert) => {
+                write!(f, "the peer ended the handshake with the alert {alert}")
+            }
+            Self::TooLong(limit) => write!(f, "the peer's handshake is longer than {limit} bytes"),
+            Self::Tls(why) => write!(f, "handshake failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for HandshakeError {}

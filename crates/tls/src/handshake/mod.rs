@@ -1,0 +1,200 @@
+//! The handshake, by rustls, and what is taken from it. No other module knows rustls.
+//!
+//! rustls is fed one record at a time, so that it stops exactly behind the client's Finished: what
+//! the client sent after it (its first request, a part of a record) stays in our buffer for our
+//! opener, and the sequence numbers we take over are right.
+
+pub(crate) mod config;
+pub(crate) mod secrets;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use sealion_ktls::Version;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::error::HandshakeError;
+use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
+use config::ServerConfig;
+use secrets::KeySchedule;
+
+/// What both sides agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandshakeInfo {
+    /// The protocol version.
+    pub version: Version,
+    /// The suite by its IANA name, for instance `TLS_AES_128_GCM_SHA256`.
+    pub suite: &'static str,
+    /// The application protocol chosen by ALPN (RFC 7301), for instance `http/1.1`.
+    pub alpn: Option<Vec<u8>>,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// A finished handshake: everything the record layer needs to go on by itself.
+pub(crate) struct Finished {
+    pub(crate) info: HandshakeInfo,
+    pub(crate) schedule: KeySchedule,
+    pub(crate) tx: (TrafficKeys, u64),
+    pub(crate) rx: (TrafficKeys, u64),
+    /// What the client sent after its Finished.
+    pub(crate) incoming: Vec<u8>,
+}
+
+/// Most bytes kept of an unfinished client flight. GUESS: a ClientHello is under 2 KiB, and a
+/// client certificate chain under 20 KiB; rustls itself refuses messages over 64 KiB.
+const MAX_FLIGHT: usize = 128 << 10;
+
+/// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
+/// took it.
+pub(crate) async fn accept(
+    io: &mut TcpStream,
+    config: &ServerConfig,
+) -> Result<Finished, HandshakeError> {
+    let mut connection = UnbufferedServerConnection::new(config.rustls.clone())
+        .map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    let mut flight = Flight::default();
+    loop {
+        let UnbufferedStatus { discard, state } =
+            connection.process_tls_records(&mut flight.incoming[..flight.fed]);
+        let next = match state {
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                encode(&mut data, &mut flight.outgoing)?;
+                Next::Again
+            }
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                Next::Transmit
+            }
+            Ok(ConnectionState::BlockedHandshake) => Next::Read,
+            Ok(ConnectionState::WriteTraffic(_)) => Next::Established,
+            Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                return Err(HandshakeError::ClosedByPeer);
+            }
+            Ok(other) => return Err(HandshakeError::Tls(format!("unexpected state {other:?}"))),
+            Err(error) => {
+                let error = HandshakeError::from_rustls(error, &flight.incoming);
+                send_alert(io, &mut connection, &mut flight.outgoing).await;
+                return Err(error);
+            }
+        };
+        flight.discard(discard);
+        match next {
+            Next::Again => {}
+            Next::Transmit => flight.transmit(io).await?,
+            Next::Read => flight.feed_one_record(io).await?,
+            Next::Established if connection.is_handshaking() => flight.feed_one_record(io).await?,
+            Next::Established => break,
+        }
+    }
+    flight.transmit(io).await?;
+    if flight.fed != 0 {
+        return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
+    }
+    let info = secrets::info(&connection)?;
+    let (extracted, kernel) = connection
+        .dangerous_into_kernel_connection()
+        .map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    let (tx_sequence, tx) = extracted.tx;
+    let (rx_sequence, rx) = extracted.rx;
+    Ok(Finished {
+        tx: (secrets::traffic_keys(info.version, &tx)?, tx_sequence),
+        rx: (secrets::traffic_keys(info.version, &rx)?, rx_sequence),
+        schedule: KeySchedule::new(kernel, info.version),
+        incoming: flight.incoming,
+        info,
+    })
+}
+
+enum Next {
+    Again,
+    Transmit,
+    Read,
+    Established,
+}
+
+/// The bytes of a handshake in both directions.
+#[derive(Default)]
+struct Flight {
+    incoming: Vec<u8>,
+    /// How much of `incoming` rustls has been shown: whole records.
+    fed: usize,
+    /// Encoded but not yet sent. It outlives single states, because rustls may ask for a read between
+    /// encoding and sending.
+    outgoing: Vec<u8>,
+}
+
+impl Flight {
+    fn discard(&mut self, bytes: usize) {
+        self.incoming.drain(..bytes);
+        self.fed -= bytes;
+    }
+
+    async fn transmit(&mut self, io: &mut TcpStream) -> Result<(), HandshakeError> {
+        use tokio::io::AsyncWriteExt;
+        io.write_all(&self.outgoing).await.map_err(HandshakeError::Io)?;
+        self.outgoing = Vec::new();
+        Ok(())
+    }
+
+    async fn feed_one_record(&mut self, io: &mut TcpStream) -> Result<(), HandshakeError> {
+        loop {
+            if let Some(len) = self.next_record_len() {
+                self.fed += len;
+                return Ok(());
+            }
+            if self.incoming.len() >= MAX_FLIGHT {
+                return Err(HandshakeError::TooLong(MAX_FLIGHT));
+            }
+            match io.read_buf(&mut self.incoming).await.map_err(HandshakeError::Io)? {
+                0 if self.incoming.is_empty() => return Err(HandshakeError::ClosedByPeer),
+                0 => return Err(HandshakeError::Truncated),
+                _ => {}
+            }
+        }
+    }
+
+    /// The length of the first record that rustls has not seen, once it is there as a whole. What
+    /// cannot be a record is shown as it is, for rustls to refuse at once.
+    fn next_record_len(&self) -> Option<usize> {
+        let unseen = &self.incoming[self.fed..];
+        let &[content_type, _, _, hi, lo] = unseen.first_chunk::<HEADER_LEN>()?;
+        let len = usize::from(u16::from_be_bytes([hi, lo]));
+        if !(20..=23).contains(&content_type) || len > MAX_CIPHERTEXT_TLS12 {
+            return Some(unseen.len());
+        }
+        (unseen.len() >= HEADER_LEN + len).then_some(HEADER_LEN + len)
+    }
+}
+
+fn encode<T>(
+    data: &mut rustls::unbuffered::EncodeTlsData<'_, T>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), HandshakeError> {
+    let at = outgoing.len();
+    let needed = match data.encode(&mut []) {
+        Ok(_) => return Ok(()),
+        Err(EncodeError::InsufficientSize(e)) => e.required_size,
+        Err(e) => return Err(HandshakeError::Tls(e.to_string())),
+    };
+    outgoing.resize(at + needed, 0);
+    data.encode(&mut outgoing[at..]).map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    Ok(())
+}
+
+/// Sends what rustls still has queued after an error. The connection is lost already, so a socket
+/// that does not take it at once is not waited for.
+async fn send_alert(
+    io: &mut TcpStream,
+    connection: &mut UnbufferedServerConnection,
+    outgoing: &mut Vec<u8>,
+) {
+    while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
+        connection.process_tls_records(&mut [])
+    {
+        if encode(&mut data, outgoing).is_err() {
+            return;
+        }
+    }
+    let _ = io.try_write(outgoing);
+}

@@ -1,0 +1,100 @@
+//! From rustls' secrets to ours.
+
+use rustls::kernel::KernelConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
+use sealion_ktls::Version;
+
+use super::HandshakeInfo;
+use crate::error::HandshakeError;
+use crate::record::{Aead, TrafficKeys};
+
+/// Converts the secrets of one direction.
+///
+/// For TLS 1.2 GCM the explicit nonce starts a series of its own. rustls numbered the records of the
+/// handshake `E xor n`, and `E` is what it hands out; continuing from `E` would repeat the nonce of
+/// its Finished (observed on the wire). Our series starts 2^63 away from `E` and counts up, so it
+/// meets `E xor n` with a small `n` only after about 2^63 records.
+///
+/// # Errors
+/// [`HandshakeError::Tls`] when rustls agreed on an AEAD that this crate does not know.
+pub fn traffic_keys(
+    version: Version,
+    secrets: &ConnectionTrafficSecrets,
+) -> Result<TrafficKeys, HandshakeError> {
+    let (aead, key, iv) = match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
+        _ => return Err(HandshakeError::Tls("an AEAD this record layer does not know".into())),
+    };
+    let mut iv: [u8; 12] = iv
+        .as_ref()
+        .try_into()
+        .map_err(|_| HandshakeError::Tls("an IV that is not 12 bytes long".into()))?;
+    if version == Version::Tls12 && aead != Aead::Chacha20Poly1305 {
+        iv[4] ^= 0x80;
+    }
+    Ok(TrafficKeys::new(version, aead, key.as_ref(), iv))
+}
+
+pub(super) fn info(
+    connection: &UnbufferedServerConnection,
+) -> Result<HandshakeInfo, HandshakeError> {
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+        Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+        other => return Err(HandshakeError::Tls(format!("unexpected version {other:?}"))),
+    };
+    let suite = connection.negotiated_cipher_suite().and_then(|s| s.suite().as_str()).unwrap_or("");
+    Ok(HandshakeInfo {
+        version,
+        suite: iana_name(suite),
+        alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
+        resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+    })
+}
+
+/// rustls writes `TLS13_` where the registry has `TLS_`.
+fn iana_name(rustls_name: &'static str) -> &'static str {
+    match rustls_name {
+        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other,
+    }
+}
+
+/// Makes the next keys of a direction (RFC 8446 §7.2). TLS 1.2 has none.
+pub(crate) struct KeySchedule {
+    kernel: KernelConnection<ServerConnectionData>,
+    version: Version,
+}
+
+/// TLS 1.2 cannot change the keys of a connection without a new handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoNextKeys;
+
+impl KeySchedule {
+    pub(super) fn new(kernel: KernelConnection<ServerConnectionData>, version: Version) -> Self {
+        Self { kernel, version }
+    }
+
+    pub(crate) fn next_tx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
+        let secrets = self.kernel.update_tx_secret();
+        self.convert(secrets)
+    }
+
+    pub(crate) fn next_rx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
+        let secrets = self.kernel.update_rx_secret();
+        self.convert(secrets)
+    }
+
+    fn convert(
+        &self,
+        secrets: Result<(u64, ConnectionTrafficSecrets), rustls::Error>,
+    ) -> Result<TrafficKeys, NoNextKeys> {
+        let (_, secrets) = secrets.map_err(|_| NoNextKeys)?;
+        traffic_keys(self.version, &secrets).map_err(|_| NoNextKeys)
+    }
+}

@@ -1,0 +1,165 @@
+//! Opening records in place.
+
+use std::ops::Range;
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use sealion_ktls::Version;
+
+use super::{
+    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12,
+    implicit_nonce,
+};
+use crate::AlertDescription;
+
+/// Opens the records of one direction in order.
+pub struct Opener {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    layout: Layout,
+    sequence: u64,
+}
+
+/// A record that was opened in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The type, for TLS 1.3 the inner one.
+    pub content_type: ContentType,
+    /// Where in the record the plaintext now lies.
+    pub payload: Range<usize>,
+}
+
+/// Why a record could not be opened. Every one of these ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The header's type, or in TLS 1.3 the inner type, is none that may come here.
+    UnexpectedType(u8),
+    /// The header's version is no TLS version.
+    BadVersion,
+    /// More bytes than a record may have (RFC 8446 §5.2).
+    RecordOverflow,
+    /// Fewer bytes than the AEAD adds.
+    TooShort,
+    /// The record was changed, reordered or sealed under another key.
+    BadRecordMac,
+    /// A TLS 1.3 record of padding alone (RFC 8446 §5.4).
+    NoContentType,
+}
+
+impl OpenError {
+    /// The alert that RFC 8446 §6.2 or the section named at the variant asks for.
+    pub fn alert(self) -> AlertDescription {
+        match self {
+            Self::UnexpectedType(_) | Self::NoContentType => AlertDescription::UNEXPECTED_MESSAGE,
+            Self::BadVersion => AlertDescription::DECODE_ERROR,
+            Self::RecordOverflow => AlertDescription::RECORD_OVERFLOW,
+            // RFC 8446 §5.2 and RFC 5246 §6.2.3.3: indistinguishable from a failed deprotection.
+            Self::TooShort | Self::BadRecordMac => AlertDescription::BAD_RECORD_MAC,
+        }
+    }
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::UnexpectedType(t) => write!(f, "a record of type {t} cannot come here"),
+            Self::BadVersion => f.write_str("a record header without a TLS version"),
+            Self::RecordOverflow => f.write_str("a record longer than TLS allows"),
+            Self::TooShort => f.write_str("a record shorter than its authentication tag"),
+            Self::BadRecordMac => f.write_str(
+                "a record that does not authenticate: changed on the way, or wrong keys",
+            ),
+            Self::NoContentType => f.write_str("a record of padding alone"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Opener {
+    /// An opener whose next record has number `sequence`.
+    pub fn new(keys: &TrafficKeys, sequence: u64) -> Self {
+        Self { key: keys.aead_key(), iv: keys.iv, layout: Layout::of(keys), sequence }
+    }
+
+    /// The length of the first record in `bytes` with its header, or `None` until the header is
+    /// there. Refuses what can never become a record, so that a peer cannot make us wait for it.
+    ///
+    /// # Errors
+    /// [`OpenError::UnexpectedType`], [`OpenError::BadVersion`], [`OpenError::RecordOverflow`].
+    pub fn record_len(&self, bytes: &[u8]) -> Result<Option<usize>, OpenError> {
+        let Some(&[outer_type, major, _, hi, lo]) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
+        let may_come = match self.layout.version {
+            // RFC 8446 §5: after the handshake everything is protected, hence application data.
+            Version::Tls13 => outer_type == ContentType::ApplicationData as u8,
+            Version::Tls12 => ContentType::from_wire(outer_type).is_some(),
+        };
+        if !may_come {
+            return Err(OpenError::UnexpectedType(outer_type));
+        }
+        if major != 3 {
+            return Err(OpenError::BadVersion);
+        }
+        let len = usize::from(u16::from_be_bytes([hi, lo]));
+        if len > self.layout.max_ciphertext() {
+            return Err(OpenError::RecordOverflow);
+        }
+        Ok(Some(HEADER_LEN + len))
+    }
+
+    /// Opens one whole record in place, header included.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the bytes of the record are then undefined.
+    pub fn open(&mut self, record: &mut [u8]) -> Result<Opened, OpenError> {
+        match self.record_len(record)? {
+            Some(len) if len == record.len() => {}
+            _ => return Err(OpenError::TooShort),
+        }
+        let prefix = self.layout.prefix();
+        let Some(payload_len) = record.len().checked_sub(prefix + TAG_LEN) else {
+            return Err(OpenError::TooShort);
+        };
+        let (head, sealed) = record.split_at_mut(prefix);
+        let header: [u8; HEADER_LEN] = *head.first_chunk().ok_or(OpenError::TooShort)?;
+        let nonce = match self.layout.nonces {
+            Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
+            Nonces::Explicit => {
+                let mut nonce = self.iv;
+                nonce[4..].copy_from_slice(&head[HEADER_LEN..]);
+                nonce
+            }
+        };
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        match self.layout.version {
+            Version::Tls13 => self.key.open_in_place(nonce, Aad::from(header), sealed),
+            Version::Tls12 => {
+                let aad = aad_tls12(self.sequence, [header[0], header[1], header[2]], payload_len);
+                self.key.open_in_place(nonce, Aad::from(aad), sealed)
+            }
+        }
+        .map_err(|_| OpenError::BadRecordMac)?;
+        self.sequence += 1;
+
+        let mut end = prefix + payload_len;
+        let content_type = match self.layout.version {
+            Version::Tls12 => header[0],
+            Version::Tls13 => {
+                // RFC 8446 §5.4: the last byte that is not zero is the type, what follows is padding.
+                let last = record[prefix..end].iter().rposition(|&b| b != 0);
+                end = prefix + last.ok_or(OpenError::NoContentType)?;
+                record[end]
+            }
+        };
+        if end - prefix > MAX_PLAINTEXT {
+            return Err(OpenError::RecordOverflow);
+        }
+        match ContentType::from_wire(content_type) {
+            None | Some(ContentType::ChangeCipherSpec) => {
+                Err(OpenError::UnexpectedType(content_type))
+            }
+            Some(content_type) => Ok(Opened { content_type, payload: prefix..end }),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Sealing records in place.
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use sealion_ktls::Version;
+
+use super::{
+    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12,
+    explicit_nonce, implicit_nonce,
+};
+
+/// Seals the records of one direction under one key, each under the next sequence number.
+///
+/// The sequence number lives here alone and only ever counts up, which is what keeps two records
+/// from sharing a nonce. Moving the direction into the kernel consumes the sealer's number through
+/// [`Sealer::sequence`] while the sealer itself is dropped.
+pub struct Sealer {
+    key: LessSafeKey,
+    iv: [u8; 12],
+    layout: Layout,
+    sequence: u64,
+    limit: u64,
+}
+
+/// Why a record was not sealed. Nothing has left and no sequence number was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealError {
+    /// The key has sealed as many records as it may (RFC 8446 §5.5): update it or close.
+    KeyExhausted,
+}
+
+/// Records beyond the limit that remain for a KeyUpdate and alerts, so that an exhausted key can
+/// still be replaced or the connection closed in order.
+const RESERVE: u64 = 8;
+
+impl Sealer {
+    /// A sealer whose next record has number `sequence`, and which refuses application data once
+    /// `limit` records have been sealed under this key.
+    pub fn new(keys: &TrafficKeys, sequence: u64, limit: u64) -> Self {
+        Self { key: keys.aead_key(), iv: keys.iv, layout: Layout::of(keys), sequence, limit }
+    }
+
+    /// Bytes before the payload in a record to be sealed.
+    pub fn prefix_len(&self) -> usize {
+        self.layout.prefix()
+    }
+
+    /// Bytes of a whole record around `payload` bytes.
+    pub fn sealed_len(&self, payload: usize) -> usize {
+        self.layout.prefix() + payload + self.layout.suffix()
+    }
+
+    /// The number of the next record.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// How many records of application data this key may still seal.
+    pub fn records_left(&self) -> u64 {
+        self.limit.saturating_sub(self.sequence)
+    }
+
+    /// Seals `record` in place. It holds [`Self::prefix_len`] free bytes, the payload, and free bytes
+    /// up to [`Self::sealed_len`] of the payload.
+    ///
+    /// # Errors
+    /// [`SealError::KeyExhausted`] at the key's limit.
+    ///
+    /// # Panics
+    /// When `record` is shorter than an empty record or its payload longer than [`MAX_PLAINTEXT`].
+    pub fn seal(&mut self, content_type: ContentType, record: &mut [u8]) -> Result<(), SealError> {
+        let spare = if content_type == ContentType::ApplicationData { 0 } else { RESERVE };
+        if self.sequence >= self.limit.saturating_add(spare) {
+            return Err(SealError::KeyExhausted);
+        }
+        let prefix = self.layout.prefix();
+        let payload = record.len() - prefix - self.layout.suffix();
+        assert!(payload <= MAX_PLAINTEXT, "a record takes at most {MAX_PLAINTEXT} bytes");
+        let wire_len = ((record.len() - HEADER_LEN) as u16).to_be_bytes();
+        let tag_at = record.len() - TAG_LEN;
+
+        let outer_type = match self.layout.version {
+            Version::Tls12 => content_type as u8,
+            Version::Tls13 => {
+                record[prefix + payload] = content_type as u8;
+                ContentType::ApplicationData as u8
+            }
+        };
+        let header = [outer_type, 3, 3, wire_len[0], wire_len[1]];
+        record[..HEADER_LEN].copy_from_slice(&header);
+        let nonce = match self.layout.nonces {
+            Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
+            Nonces::Explicit => {
+                let explicit = explicit_nonce(&self.iv, self.sequence);
+                record[HEADER_LEN..prefix].copy_from_slice(&explicit);
+                let mut nonce = self.iv;
+                nonce[4..].copy_from_slice(&explicit);
+                nonce
+            }
+        };
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let text = &mut record[prefix..tag_at];
+        let tag = match self.layout.version {
+            Version::Tls13 => self.key.seal_in_place_separate_tag(nonce, Aad::from(header), text),
+            Version::Tls12 => {
+                let aad = aad_tls12(self.sequence, [outer_type, 3, 3], payload);
+                self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), text)
+            }
+        }
+        .expect("an AEAD seals any record of at most 16 KiB");
+        record[tag_at..].copy_from_slice(tag.as_ref());
+        self.sequence += 1;
+        Ok(())
+    }
+}

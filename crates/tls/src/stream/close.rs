@@ -1,0 +1,108 @@
+//! The end of a connection: `close_notify` before FIN, and nothing lost behind it.
+
+use std::future::{Future, poll_fn};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::Shutdown;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Outgoing, Sender, Sending, TlsStream};
+use crate::AlertDescription;
+use crate::error::Error;
+use crate::record::ContentType;
+
+/// Pause between looks at what the kernel has sealed but TCP has not taken. GUESS: the wait is for a
+/// kernel worker that runs as soon as TCP has room, so few connections ever wait.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+impl TlsStream {
+    /// Ends the connection in order: everything sent so far, `close_notify`, FIN, then a bounded wait
+    /// for the peer's FIN, so that no reset overtakes the tail.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] when a send was not finished, because `close_notify` would call it
+    /// complete; use [`Self::abort`]. Otherwise what the transport did.
+    pub async fn shutdown(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_close(cx)).await?;
+        self.linger().await;
+        Ok(())
+    }
+
+    /// Ends the connection because of an error: the alert, FIN, the same bounded wait. The peer
+    /// cannot take what it has received for complete.
+    pub async fn abort(&mut self, alert: AlertDescription) {
+        if poll_fn(|cx| self.poll_end_with(cx, alert)).await.is_ok() {
+            self.linger().await;
+        }
+    }
+
+    /// [`Self::shutdown`] without the wait at its end.
+    pub(super) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.sending == Sending::Unfinished {
+            return Poll::Ready(Err(Error::Unfinished));
+        }
+        self.poll_end_with(cx, AlertDescription::CLOSE_NOTIFY)
+    }
+
+    fn poll_end_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        alert: AlertDescription,
+    ) -> Poll<Result<(), Error>> {
+        loop {
+            match self.sending {
+                Sending::Open | Sending::Unfinished => {
+                    ready!(self.poll_drain(cx))?;
+                    let payload = alert.to_wire();
+                    match &mut self.sender {
+                        Sender::User { sealer, .. } => {
+                            let sealed = Outgoing::control(sealer, ContentType::Alert, &payload)?;
+                            self.outgoing = Some(sealed);
+                        }
+                        Sender::Kernel(_) => {
+                            let record_type = ContentType::Alert.into();
+                            ready!(self.poll_kernel(cx, |tx, io| {
+                                tx.send_record(io, record_type, &payload)
+                            }))?;
+                        }
+                    }
+                    self.sending = Sending::Notified;
+                }
+                Sending::Notified => {
+                    ready!(self.poll_drain(cx))?;
+                    ready!(self.poll_delivered_to_tcp(cx))?;
+                    // The peer may have reset the connection; then there is nothing left to end.
+                    let _ = rustix::net::shutdown(&self.io, Shutdown::Write);
+                    self.sending = Sending::Closed;
+                }
+                Sending::Closed => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Waits until TCP has every sealed byte. The kernel accepts a send of which TCP took only a
+    /// part, and FIN or close would cut the rest off.
+    fn poll_delivered_to_tcp(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        while let Sender::Kernel(kernel) = &self.sender {
+            if kernel.tx.unsent(&self.io).map_err(Error::Kernel)? == 0 {
+                break;
+            }
+            let since = *self.closing_since.get_or_insert_with(Instant::now);
+            let stall = self.config.limits.stall;
+            if since.elapsed() >= stall {
+                return Poll::Ready(Err(Error::Stalled(stall)));
+            }
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
+            ready!(timer.as_mut().poll(cx));
+            self.timer = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    async fn linger(&mut self) {
+        if !self.receiver.finished() {
+            let _ = timeout(self.config.limits.linger, self.discard_until_fin()).await;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The stream as tokio's AsyncRead and AsyncWrite, so that any program on tokio can use it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use sealion_ktls::More;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Sender, Sending, TlsStream};
+use crate::error::Error;
+
+impl AsyncRead for TlsStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.buffered().is_empty() && ready!(self.poll_read_more(cx))? == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let len = self.buffered().len().min(into.remaining());
+        into.put_slice(&self.buffered()[..len]);
+        self.consume(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TlsStream {
+    /// Seals what one call can take. In user space the bytes may wait here until
+    /// [`AsyncWrite::poll_flush`].
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.sending != Sending::Open {
+            return Poll::Ready(Err(Error::Unfinished.into()));
+        }
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        ready!(self.poll_answer_key_update(cx))?;
+        ready!(self.poll_drain(cx))?;
+        if self.poll_key_for(cx, bytes.len() as u64)?.is_pending() {
+            return Poll::Pending;
+        }
+        ready!(self.poll_drain(cx))?;
+        if let Sender::Kernel(_) = self.sender {
+            let sent = self.poll_kernel(cx, |tx, io| tx.send(io, bytes, More::No));
+            return sent.map(|sent| sent.map_err(io::Error::from));
+        }
+        let sealed = self.seal_bytes(bytes)?;
+        match self.poll_drain(cx) {
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e.into())),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(sealed)),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends `close_notify`, then FIN.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_close(cx))?;
+        Poll::Ready(Ok(()))
+    }
+}

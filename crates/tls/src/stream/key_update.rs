@@ -1,0 +1,92 @@
+//! New keys for the sending side (RFC 8446 §4.6.3).
+
+use std::task::{Context, Poll, ready};
+
+use super::{Outgoing, Sender, TlsStream};
+use crate::error::Error;
+use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
+
+/// KeyUpdate with `update_not_requested`.
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+impl TlsStream {
+    /// Answers a requested update, where that is possible; where it is not, [`Self::should_close`]
+    /// says so.
+    pub(super) fn poll_answer_key_update(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if self.key_update_due && self.can_update_keys() {
+            return self.poll_update_sending_key(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
+    /// user space there is then a key for one record at least, in the kernel for all of `bytes`.
+    pub(super) fn poll_key_for(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: u64,
+    ) -> Poll<Result<(), Error>> {
+        let limit = self.config.limits.records_per_key;
+        // The first record may fill up an open one, and the last be a short one.
+        let records = bytes / MAX_PLAINTEXT as u64 + 2;
+        match &mut self.sender {
+            Sender::User { sealer, .. } if sealer.records_left() > 0 => return Poll::Ready(Ok(())),
+            Sender::User { .. } => return self.poll_update_sending_key(cx),
+            Sender::Kernel(kernel) => {
+                if kernel.records + records > limit {
+                    // The count errs on the safe side; the kernel knows.
+                    kernel.records = kernel.tx.sequence(&self.io).map_err(Error::Kernel)?;
+                    if kernel.records + records > limit {
+                        ready!(self.poll_update_sending_key(cx))?;
+                    }
+                }
+            }
+        }
+        if let Sender::Kernel(kernel) = &mut self.sender {
+            kernel.records += records;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Announces new keys under the old ones, then seals with the new.
+    ///
+    /// # Errors
+    /// [`Error::KeyExhausted`] where the connection cannot change keys.
+    pub(super) fn poll_update_sending_key(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if !self.can_update_keys() {
+            return Poll::Ready(Err(Error::KeyExhausted));
+        }
+        ready!(self.poll_drain(cx))?;
+        match &mut self.sender {
+            Sender::User { sealer, keys } => {
+                self.outgoing =
+                    Some(Outgoing::control(sealer, ContentType::Handshake, &KEY_UPDATE)?);
+                *keys = self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?;
+                *sealer = Sealer::new(keys, 0, self.config.limits.records_per_key);
+            }
+            Sender::Kernel(kernel) => {
+                let next = match &kernel.next_keys {
+                    Some(next) => next,
+                    None => {
+                        let next = self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?;
+                        kernel.next_keys.insert(next)
+                    }
+                };
+                let crypto_info = next.crypto_info(0);
+                ready!(self.poll_kernel(cx, |tx, io| tx.rekey(io, &KEY_UPDATE, &crypto_info)))?;
+                if let Sender::Kernel(kernel) = &mut self.sender {
+                    kernel.next_keys = None;
+                    kernel.records = 0;
+                }
+            }
+        }
+        self.key_update_due = false;
+        Poll::Ready(Ok(()))
+    }
+}

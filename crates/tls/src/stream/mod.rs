@@ -1,0 +1,267 @@
+//! An established connection.
+
+mod close;
+mod io_traits;
+mod key_update;
+pub(crate) mod move_to_kernel;
+mod receive;
+pub(crate) mod send;
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use sealion_ktls::{Kind, Tx};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::buffers::SendBuffer;
+use crate::error::{Error, HandshakeError};
+use crate::handshake::config::ServerConfig;
+use crate::handshake::secrets::KeySchedule;
+use crate::handshake::{self, HandshakeInfo};
+use crate::record::{ContentType, Opener, Sealer, TrafficKeys};
+use receive::Receiver;
+
+/// Who seals what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// This process, with aws-lc-rs.
+    User,
+    /// The kernel, by `TLS_TX`.
+    Kernel,
+}
+
+impl Path {
+    /// `user` or `kernel`, as logs and metrics write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// A TLS connection of a server.
+///
+/// ```text
+///            send ─► Sending ──all with TCP──► Open
+///   Open ───┤          └──error, cancelled──► Unfinished ─► abort: alert ─┐
+///            └► shutdown: close_notify ─────────────────────────────────────┴► Notified ─► FIN: Closed
+/// ```
+///
+/// A send that is dropped before it ends leaves the stream unfinished: no later send is accepted,
+/// and no `close_notify` leaves, because the peer would take the response for complete.
+pub struct TlsStream {
+    io: TcpStream,
+    config: Arc<ServerConfig>,
+    info: HandshakeInfo,
+    schedule: KeySchedule,
+    sender: Sender,
+    opener: Opener,
+    receiver: Receiver,
+    outgoing: Option<Outgoing>,
+    sending: Sending,
+    /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
+    key_update_due: bool,
+    /// Runs while TCP takes nothing.
+    timer: Option<Pin<Box<Sleep>>>,
+    closing_since: Option<Instant>,
+}
+
+/// The sending side.
+enum Sender {
+    User {
+        sealer: Sealer,
+        /// Kept for the move; wiped with it.
+        keys: TrafficKeys,
+    },
+    Kernel(KernelSender),
+}
+
+struct KernelSender {
+    tx: Tx,
+    /// At least as many records as the kernel has sealed under the present key.
+    records: u64,
+    /// Made, but not yet announced to the peer.
+    next_keys: Option<TrafficKeys>,
+}
+
+/// Sealed bytes that TCP has not taken yet.
+struct Outgoing {
+    buffer: SendBuffer,
+    unsent: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Open,
+    Unfinished,
+    /// The last record, an alert, is sealed.
+    Notified,
+    Closed,
+}
+
+impl TlsStream {
+    /// Shakes hands on an accepted connection. The caller sets a deadline.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the alert for it has been sent if the socket took it.
+    pub async fn accept(
+        mut io: TcpStream,
+        config: &Arc<ServerConfig>,
+    ) -> Result<Self, HandshakeError> {
+        let done = handshake::accept(&mut io, config).await?;
+        let (keys, tx_sequence) = done.tx;
+        let (rx_keys, rx_sequence) = done.rx;
+        Ok(Self {
+            io,
+            sender: Sender::User {
+                sealer: Sealer::new(&keys, tx_sequence, config.limits.records_per_key),
+                keys,
+            },
+            opener: Opener::new(&rx_keys, rx_sequence),
+            receiver: Receiver::new(done.incoming),
+            schedule: done.schedule,
+            info: done.info,
+            config: config.clone(),
+            outgoing: None,
+            sending: Sending::Open,
+            key_update_due: false,
+            timer: None,
+            closing_since: None,
+        })
+    }
+
+    /// What the handshake agreed on.
+    pub fn info(&self) -> &HandshakeInfo {
+        &self.info
+    }
+
+    /// Who seals what is sent now.
+    pub fn path(&self) -> Path {
+        match self.sender {
+            Sender::User { .. } => Path::User,
+            Sender::Kernel(_) => Path::Kernel,
+        }
+    }
+
+    /// The socket, for its options and addresses. Bytes written to it directly break the connection.
+    pub fn socket(&self) -> &TcpStream {
+        &self.io
+    }
+
+    /// Whether the response being prepared should be the last on this connection: the key is nearly
+    /// worn out and cannot be updated, or the peer asked for an update that this kernel cannot make.
+    pub fn should_close(&self) -> bool {
+        let can_update = self.can_update_keys();
+        let limit = self.config.limits.records_per_key;
+        let used = match &self.sender {
+            Sender::User { sealer, .. } => sealer.sequence(),
+            Sender::Kernel(kernel) => kernel.records,
+        };
+        !can_update && (self.key_update_due || used > limit - limit / 16)
+    }
+
+    /// Whether the sending key can be changed on this connection as it is.
+    fn can_update_keys(&self) -> bool {
+        use sealion_ktls::Version;
+        self.info.version == Version::Tls13
+            && match self.sender {
+                Sender::User { .. } => true,
+                Sender::Kernel(_) => self.config.limits.kernel_rekeys,
+            }
+    }
+
+    /// Gives TCP all sealed bytes.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        while let Some(out) = &mut self.outgoing {
+            match self.io.try_write(&out.buffer[out.unsent.clone()]) {
+                Ok(sent) => {
+                    out.unsent.start += sent;
+                    if out.unsent.is_empty() {
+                        self.outgoing = None;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_writable(cx))?,
+                Err(e) => return Poll::Ready(Err(Error::Io(e))),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    async fn drain(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_drain(cx)).await
+    }
+
+    /// Waits until TCP takes more, for as long as a peer may stall.
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Poll::Ready(ready) = self.io.poll_write_ready(cx) {
+            self.timer = None;
+            return Poll::Ready(ready.map_err(Error::Io));
+        }
+        let stall = self.config.limits.stall;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(Error::Stalled(stall)))
+    }
+
+    /// Repeats an operation of the kernel's record layer until the socket takes it.
+    fn poll_kernel<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&mut Tx, &TcpStream) -> Result<T, sealion_ktls::Error>,
+    ) -> Poll<Result<T, Error>> {
+        loop {
+            let Sender::Kernel(kernel) = &mut self.sender else {
+                unreachable!("only called on the kernel path");
+            };
+            let io = &self.io;
+            let mut failure = None;
+            let tried = io.try_io(Interest::WRITABLE, || {
+                operation(&mut kernel.tx, io).map_err(|e| {
+                    failure = Some(e).filter(|e| e.kind() != Kind::WouldBlock);
+                    // Other errors travel beside: this one only tells the runtime about readiness.
+                    io::Error::from(if failure.is_some() {
+                        io::ErrorKind::Other
+                    } else {
+                        io::ErrorKind::WouldBlock
+                    })
+                })
+            });
+            match (tried, failure) {
+                (Ok(done), _) => return Poll::Ready(Ok(done)),
+                (Err(_), None) => ready!(self.poll_writable(cx))?,
+                (Err(_), Some(e)) if e.kind() == Kind::Peer => {
+                    return Poll::Ready(Err(Error::Io(e.into())));
+                }
+                (Err(_), Some(e)) => return Poll::Ready(Err(Error::Kernel(e))),
+            }
+        }
+    }
+
+    async fn kernel<T>(
+        &mut self,
+        mut operation: impl FnMut(&mut Tx, &TcpStream) -> Result<T, sealion_ktls::Error>,
+    ) -> Result<T, Error> {
+        poll_fn(|cx| self.poll_kernel(cx, &mut operation)).await
+    }
+}
+
+impl Outgoing {
+    fn control(
+        sealer: &mut Sealer,
+        content_type: ContentType,
+        payload: &[u8],
+    ) -> Result<Self, Error> {
+        let mut buffer = SendBuffer::take();
+        let len = sealer.sealed_len(payload.len());
+        buffer[sealer.prefix_len()..][..payload.len()].copy_from_slice(payload);
+        sealer.seal(content_type, &mut buffer[..len])?;
+        Ok(Self { buffer, unsent: 0..len })
+    }
+}

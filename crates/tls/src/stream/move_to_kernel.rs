@@ -1,0 +1,76 @@
+//! The sending side moves into the kernel, once.
+
+use std::future::poll_fn;
+
+use sealion_ktls::handover;
+
+use super::{KernelSender, Sender, Sending, TlsStream};
+use crate::error::Error;
+use crate::record::MAX_PLAINTEXT;
+
+/// Why the sending side stays where it is. In every case but [`MoveError::Connection`] the
+/// connection goes on in user space and nothing was lost.
+#[derive(Debug)]
+pub enum MoveError {
+    /// It is in the kernel already.
+    AlreadyMoved,
+    /// The kernel refused.
+    Refused(sealion_ktls::Error),
+    /// The kernel could not update the key in the middle of what is to be sent.
+    KeyWorn,
+    /// The connection is lost.
+    Connection(Error),
+}
+
+impl std::fmt::Display for MoveError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AlreadyMoved => f.write_str("the kernel seals this connection already"),
+            Self::Refused(e) => std::fmt::Display::fmt(e, f),
+            Self::KeyWorn => f.write_str(
+                "the key would wear out on the way, and this kernel cannot change it (Linux 6.14 can)",
+            ),
+            Self::Connection(e) => std::fmt::Display::fmt(e, f),
+        }
+    }
+}
+
+impl std::error::Error for MoveError {}
+
+impl TlsStream {
+    /// Gives the sending side to the kernel at a record boundary, before `upcoming` bytes are sent.
+    ///
+    /// Everything sealed so far goes to TCP first, and a key update that the peer asked for is
+    /// answered, so that the kernel starts with fresh keys where there are any.
+    ///
+    /// # Errors
+    /// [`MoveError`]
+    pub async fn move_to_kernel(&mut self, upcoming: u64) -> Result<(), MoveError> {
+        if self.sending != Sending::Open {
+            return Err(MoveError::Connection(Error::Unfinished));
+        }
+        if matches!(self.sender, Sender::Kernel(_)) {
+            return Err(MoveError::AlreadyMoved);
+        }
+        self.sending = Sending::Unfinished;
+        poll_fn(|cx| self.poll_answer_key_update(cx)).await.map_err(MoveError::Connection)?;
+        self.drain().await.map_err(MoveError::Connection)?;
+        self.sending = Sending::Open;
+        self.hand_over(upcoming)
+    }
+
+    fn hand_over(&mut self, upcoming: u64) -> Result<(), MoveError> {
+        let Sender::User { sealer, keys } = &self.sender else {
+            return Err(MoveError::AlreadyMoved);
+        };
+        let records = upcoming / MAX_PLAINTEXT as u64 + 1;
+        if !self.config.limits.kernel_rekeys && records >= sealer.records_left() {
+            return Err(MoveError::KeyWorn);
+        }
+        let sequence = sealer.sequence();
+        let crypto_info = keys.crypto_info(sequence);
+        let tx = handover::tx(&self.io, &crypto_info).map_err(MoveError::Refused)?;
+        self.sender = Sender::Kernel(KernelSender { tx, records: sequence, next_keys: None });
+        Ok(())
+    }
+}

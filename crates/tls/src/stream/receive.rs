@@ -1,0 +1,296 @@
+//! Receiving, always in user space: application data for the caller, everything else for us.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use sealion_ktls::Version;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::TlsStream;
+use crate::AlertDescription;
+use crate::buffers;
+use crate::error::Error;
+use crate::record::{ContentType, Opener};
+
+/// Records without effect that a peer may send in a row: empty application data, ignored warnings.
+/// INHERITED from rustls.
+const MAX_EMPTY_RECORDS: u8 = 32;
+
+/// Key updates that a peer may send without application data between them. INHERITED from rustls.
+const MAX_KEY_UPDATES: u8 = 32;
+
+/// Capacity that an idle connection keeps for its next request. GUESS: a browser's request head is
+/// 500 to 900 bytes.
+const KEPT_PLAINTEXT: usize = 1024;
+
+/// What was received and is not read yet.
+pub(super) struct Receiver {
+    /// Received but not opened: the beginning of a record.
+    sealed: Vec<u8>,
+    /// Opened but not read from `read` on.
+    plaintext: Vec<u8>,
+    read: usize,
+    state: State,
+    /// The beginning of a handshake message whose rest is in a later record.
+    message: Vec<u8>,
+    empty_records: u8,
+    key_updates: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// `close_notify` came; what may follow is ignored (RFC 8446 §6.1).
+    Notified,
+    /// FIN came.
+    Finished,
+    Failed,
+}
+
+impl Receiver {
+    /// Starts with what came behind the handshake; it may hold whole records.
+    pub(super) fn new(sealed: Vec<u8>) -> Self {
+        Self {
+            sealed,
+            plaintext: Vec::new(),
+            read: 0,
+            state: State::Open,
+            message: Vec::new(),
+            empty_records: 0,
+            key_updates: 0,
+        }
+    }
+
+    /// Whether the peer's FIN has come.
+    pub(super) fn finished(&self) -> bool {
+        self.state == State::Finished
+    }
+}
+
+impl TlsStream {
+    /// Received application data that has not been consumed.
+    pub fn buffered(&self) -> &[u8] {
+        &self.receiver.plaintext[self.receiver.read..]
+    }
+
+    /// Takes `bytes` from the front of [`Self::buffered`].
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn consume(&mut self, bytes: usize) {
+        let receiver = &mut self.receiver;
+        receiver.read += bytes;
+        assert!(receiver.read <= receiver.plaintext.len(), "consumed more than was received");
+        if receiver.read == receiver.plaintext.len() {
+            receiver.read = 0;
+            receiver.plaintext.clear();
+            receiver.plaintext.shrink_to(KEPT_PLAINTEXT);
+        }
+    }
+
+    /// Waits for more application data and appends it to [`Self::buffered`]. Returns how many bytes
+    /// came; 0 when the peer has closed with `close_notify`. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] at FIN without `close_notify`, otherwise what the peer or the transport
+    /// did; tell the peer with [`Self::abort`].
+    pub async fn read_more(&mut self) -> Result<usize, Error> {
+        poll_fn(|cx| self.poll_read_more(cx)).await
+    }
+
+    pub(super) fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+        loop {
+            match self.receiver.state {
+                State::Open => {}
+                State::Notified => return Poll::Ready(Ok(0)),
+                State::Finished => return Poll::Ready(Err(Error::Truncated)),
+                State::Failed => return Poll::Ready(Err(Error::Unfinished)),
+            }
+            let before = self.receiver.plaintext.len();
+            let received =
+                ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
+            if let Err(error) = received {
+                if self.receiver.state == State::Open {
+                    self.receiver.state = State::Failed;
+                }
+                return Poll::Ready(Err(error));
+            }
+            let came = self.receiver.plaintext.len() - before;
+            if came > 0 {
+                return Poll::Ready(Ok(came));
+            }
+        }
+    }
+
+    /// Reads once and opens every whole record.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<(), Error>> {
+        let held = self.receiver.sealed.len();
+        let mut end = held;
+        // Records that came behind the handshake are opened before anything is read.
+        let waits_for_more = match self.opener.record_len(&self.receiver.sealed)? {
+            Some(len) => held < len,
+            None => true,
+        };
+        if waits_for_more {
+            let mut into = ReadBuf::new(&mut buffer[held..]);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut into)).map_err(Error::Io)?;
+            let came = into.filled().len();
+            if came == 0 {
+                self.receiver.state = State::Finished;
+                return Poll::Ready(Err(Error::Truncated));
+            }
+            end += came;
+        }
+        // The handshake may have left more than a receive buffer holds.
+        let mut large;
+        let bytes = match buffer.get_mut(..end) {
+            Some(bytes) => bytes,
+            None => {
+                large = vec![0; end];
+                &mut large[..]
+            }
+        };
+        bytes[..held].copy_from_slice(&self.receiver.sealed);
+        let opened = self.open_records(bytes)?;
+        self.receiver.sealed.clear();
+        self.receiver.sealed.extend_from_slice(&bytes[opened..]);
+        self.receiver.sealed.shrink_to(bytes.len() - opened);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Opens the whole records in `bytes` and returns how many bytes they took.
+    fn open_records(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        let mut at = 0;
+        while self.receiver.state == State::Open {
+            let Some(len) = self.opener.record_len(&bytes[at..])? else { break };
+            let Some(record) = bytes.get_mut(at..at + len) else { break };
+            let opened = self.opener.open(record)?;
+            self.receive(opened.content_type, &record[opened.payload])?;
+            at += len;
+        }
+        // After close_notify nothing more is wanted.
+        Ok(if self.receiver.state == State::Open { at } else { bytes.len() })
+    }
+
+    fn receive(&mut self, content_type: ContentType, payload: &[u8]) -> Result<(), Error> {
+        if content_type != ContentType::Handshake && !self.receiver.message.is_empty() {
+            return Err(unexpected("another record inside a handshake message"));
+        }
+        match content_type {
+            ContentType::ApplicationData if payload.is_empty() => self.count_empty(),
+            ContentType::ApplicationData => {
+                self.receiver.empty_records = 0;
+                self.receiver.key_updates = 0;
+                self.receiver.plaintext.extend_from_slice(payload);
+                Ok(())
+            }
+            ContentType::Alert => self.receive_alert(payload),
+            ContentType::Handshake => self.receive_handshake(payload),
+            ContentType::ChangeCipherSpec => {
+                Err(unexpected("change_cipher_spec after the handshake"))
+            }
+        }
+    }
+
+    fn count_empty(&mut self) -> Result<(), Error> {
+        self.receiver.empty_records += 1;
+        if self.receiver.empty_records > MAX_EMPTY_RECORDS {
+            return Err(unexpected("too many records without data in a row"));
+        }
+        Ok(())
+    }
+
+    fn receive_alert(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let &[level, description] = payload else {
+            return Err(Error::Protocol {
+                alert: AlertDescription::DECODE_ERROR,
+                what: "an alert that is not two bytes long",
+            });
+        };
+        let alert = AlertDescription(description);
+        match (self.info.version, level) {
+            _ if alert == AlertDescription::CLOSE_NOTIFY => {
+                self.receiver.state = State::Notified;
+                Ok(())
+            }
+            // RFC 8446 §6: the level means nothing any more, except that this one announces a close.
+            (Version::Tls13, _) if alert == AlertDescription::USER_CANCELED => self.count_empty(),
+            (Version::Tls12, 1) => self.count_empty(),
+            _ => Err(Error::PeerAlert(alert)),
+        }
+    }
+
+    /// KeyUpdate is all that a client may send (RFC 8446 §4.6); TLS 1.2 has renegotiation, which is
+    /// not offered.
+    fn receive_handshake(&mut self, payload: &[u8]) -> Result<(), Error> {
+        const KEY_UPDATE: u8 = 24;
+        if self.info.version == Version::Tls12 {
+            return Err(Error::Protocol {
+                alert: AlertDescription::NO_RENEGOTIATION,
+                what: "a request to renegotiate, which is not supported",
+            });
+        }
+        if payload.is_empty() {
+            return Err(unexpected("an empty handshake record"));
+        }
+        self.receiver.message.extend_from_slice(payload);
+        let message = &self.receiver.message;
+        if message[0] != KEY_UPDATE {
+            return Err(unexpected("a handshake message after the handshake"));
+        }
+        if message.len() >= 4 && message[1..4] != [0, 0, 1] {
+            return Err(Error::Protocol {
+                alert: AlertDescription::DECODE_ERROR,
+                what: "a KeyUpdate of the wrong length",
+            });
+        }
+        let requested = match message.len() {
+            ..5 => return Ok(()),
+            5 => match message[4] {
+                0 => false,
+                1 => true,
+                _ => {
+                    return Err(Error::Protocol {
+                        alert: AlertDescription::ILLEGAL_PARAMETER,
+                        what: "a KeyUpdate that neither requests an update nor does not",
+                    });
+                }
+            },
+            // RFC 8446 §5.1: a message before a key change ends its record.
+            _ => return Err(unexpected("data behind a KeyUpdate in one record")),
+        };
+        self.receiver.message = Vec::new();
+        self.receiver.key_updates += 1;
+        if self.receiver.key_updates > MAX_KEY_UPDATES {
+            return Err(unexpected("too many key updates in a row"));
+        }
+        let keys = self.schedule.next_rx().map_err(|_| unexpected("a KeyUpdate"))?;
+        self.opener = Opener::new(&keys, 0);
+        // Several requests are answered by one update, before the next application data
+        // (RFC 8446 §4.6.3): a storm of them costs us one record.
+        self.key_update_due |= requested;
+        Ok(())
+    }
+
+    /// Reads and drops what still comes, until FIN.
+    pub(super) async fn discard_until_fin(&mut self) {
+        poll_fn(|cx| {
+            buffers::with_receive_buffer(|buffer| {
+                loop {
+                    let mut into = ReadBuf::new(buffer);
+                    match ready!(Pin::new(&mut self.io).poll_read(cx, &mut into)) {
+                        Ok(()) if !into.filled().is_empty() => {}
+                        _ => return Poll::Ready(()),
+                    }
+                }
+            })
+        })
+        .await;
+        self.receiver.state = State::Finished;
+    }
+}
+
+fn unexpected(what: &'static str) -> Error {
+    Error::Protocol { alert: AlertDescription::UNEXPECTED_MESSAGE, what }
+}
