@@ -1,0 +1,106 @@
+//! From request to response: the order of the steps.
+
+use httpdate::HttpDate;
+
+use crate::conditional::{self, Validators, Verdict};
+use crate::mime::ContentType;
+use crate::range::{self, Selection};
+use crate::request::{Method, Request, Target};
+use crate::resolve::{Found, OpenFile, Root};
+use crate::response::{Body, ContentRange, Fields, Response, Status};
+use crate::target::{SitePath, Unnameable};
+
+/// What an operator can choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandlerOptions {
+    /// The file that stands for its directory: one name without a slash.
+    pub index: String,
+    /// Ranges that one request may ask for; with more it gets the whole file.
+    pub max_ranges: usize,
+    /// Whether names that begin with a dot are served.
+    pub show_dotfiles: bool,
+}
+
+impl Default for HandlerOptions {
+    /// 16 ranges: GUESS, above what PDF viewers and download managers ask for at once.
+    fn default() -> Self {
+        HandlerOptions { index: "index.html".into(), max_ranges: 16, show_dotfiles: false }
+    }
+}
+
+/// Answers a request. `now` is what Date will say.
+///
+/// Method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
+/// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2).
+pub fn handle(request: &Request<'_>, root: &Root, options: &HandlerOptions, now: HttpDate) -> Response {
+    match request.method {
+        Method::Get => get(request, root, options, now),
+        Method::Head => get(request, root, options, now).without_body(),
+        Method::Other(_) => Response::plain(Status::MethodNotAllowed),
+        Method::Unknown(_) => Response::plain(Status::NotImplemented),
+    }
+}
+
+fn get(request: &Request<'_>, root: &Root, options: &HandlerOptions, now: HttpDate) -> Response {
+    let Target::Path { path, query } = request.target else { return Response::plain(Status::BadRequest) };
+    let path = match SitePath::parse(path, options.show_dotfiles) {
+        Ok(path) => path,
+        Err(Unnameable::Malformed(_)) => return Response::plain(Status::BadRequest),
+        Err(Unnameable::NotFound) => return Response::plain(Status::NotFound),
+    };
+    match root.resolve(&path, &options.index) {
+        Ok(Found::File(file)) => send(request, file, options, now),
+        Ok(Found::Directory) => {
+            let mut response = Response::plain(Status::MovedPermanently);
+            response.fields.location = Some(path.with_slash(query));
+            response
+        }
+        Err(unresolved) => Response::plain(unresolved.status).because(unresolved.cause),
+    }
+}
+
+fn send(request: &Request<'_>, found: OpenFile, options: &HandlerOptions, now: HttpDate) -> Response {
+    let OpenFile { file, len, modified, etag, content_type } = found;
+    // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
+    let modified = modified.map(|modified| if modified > now { now } else { modified });
+    let validators = Validators { etag, modified };
+    let fields =
+        Fields { last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
+    match conditional::evaluate(&request.conditions, &validators) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return Response::not_modified(fields),
+        Verdict::PreconditionFailed => return Response::plain(Status::PreconditionFailed),
+    }
+    let fields = Fields { content_type: Some(content_type), ..fields };
+    let selection = match request.conditions.range.value() {
+        // Range is defined for GET alone (RFC 9110 §14.2).
+        Some(value)
+            if request.method == Method::Get
+                && conditional::range_applies(&request.conditions.if_range, &validators, now) =>
+        {
+            range::select(value, len, options.max_ranges)
+        }
+        _ => Selection::Whole,
+    };
+    match selection {
+        Selection::Whole => Response::new(Status::Ok, fields, Body::File { file, range: 0..len }),
+        Selection::One(range) => {
+            let content_range = Some(ContentRange::Part { range: range.clone(), complete: len });
+            Response::new(
+                Status::PartialContent,
+                Fields { content_range, ..fields },
+                Body::File { file, range },
+            )
+        }
+        Selection::Several(ranges) => {
+            let body = Body::multipart(file, ranges, len, content_type, &etag);
+            let content_type = Some(ContentType::ByteRanges(etag));
+            Response::new(Status::PartialContent, Fields { content_type, ..fields }, body)
+        }
+        Selection::Unsatisfiable => {
+            let mut response = Response::plain(Status::RangeNotSatisfiable);
+            response.fields.content_range = Some(ContentRange::Unsatisfied { complete: len });
+            response
+        }
+    }
+}

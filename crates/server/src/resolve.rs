@@ -1,0 +1,223 @@
+//! Files beneath the root, opened so that no path and no symbolic link leads out of it (openat2(2)).
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use httpdate::HttpDate;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+
+use crate::etag::EntityTag;
+use crate::mime::ContentType;
+use crate::response::Status;
+use crate::target::SitePath;
+
+/// The directory that is served.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+}
+
+/// What a path names.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// A regular file.
+    File(OpenFile),
+    /// A directory, asked for without the slash at its end.
+    Directory,
+}
+
+/// A file ready to be sent. Its validators are those of the moment it was opened.
+#[derive(Debug, Clone)]
+pub struct OpenFile {
+    /// Open for reading. Reads by offset only: clones share the position.
+    pub file: Arc<File>,
+    /// In bytes.
+    pub len: u64,
+    /// Last modification, to the second; `None` if HTTP-date cannot say it (before 1970 or after 9999).
+    pub modified: Option<HttpDate>,
+    /// Made of inode, size, modification and change time, to the nanosecond as the file system has them.
+    ///
+    /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one rewritten in place, unless
+    /// that happens twice within the file system's time stamp granularity (a timer tick, before Linux 6.13). The same content on another
+    /// machine has another tag.
+    pub etag: EntityTag,
+    /// By the extension of its name.
+    pub content_type: ContentType,
+}
+
+/// Why a path cannot be served.
+#[derive(Debug)]
+pub struct Unresolved {
+    /// 403, 404, 500 or 503.
+    pub status: Status,
+    /// What an operator should know; `None` if there is just no such file.
+    pub cause: Option<io::Error>,
+}
+
+impl Root {
+    /// Opens the directory to serve and checks that openat2(2) works there.
+    pub fn open(path: &Path) -> Result<Self, RootError> {
+        let fail = |errno: Errno| RootError { path: path.to_owned(), errno };
+        let directory = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(fail)?;
+        openat2(&directory, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
+            .map_err(fail)?;
+        Ok(Root { directory })
+    }
+
+    /// Opens what `path` names; for a directory named with its slash, the file `index` in it.
+    ///
+    /// Symbolic links are followed as long as they stay beneath the root; an absolute one does not, wherever it points to.
+    /// What is not a regular file (FIFO, device, socket) is not found. A directory without index is not found: there are no listings.
+    ///
+    /// | errno | meaning | status |
+    /// |---|---|---|
+    /// | ENOENT, ENOTDIR, ENAMETOOLONG | no such file | 404 |
+    /// | ENXIO, ENODEV | a socket, or a device without driver | 404 with cause |
+    /// | EXDEV | a symbolic link leads out of the root | 404 with cause |
+    /// | ELOOP | too many symbolic links, or one of /proc's magic ones | 404 with cause |
+    /// | EACCES, EPERM | the server's user may not read it | 403 with cause |
+    /// | EMFILE, ENFILE, ENOMEM | too many open files, or no memory | 503 with cause |
+    /// | EAGAIN | renamed directories around a `..` in a link, or a lease that is being broken, again and again | 503 with cause |
+    /// | others | a broken file system | 500 with cause |
+    pub fn resolve(&self, path: &SitePath<'_>, index: &str) -> Result<Found, Unresolved> {
+        let mut name = path.as_bytes();
+        let with_index;
+        if path.names_directory() {
+            with_index = if name.is_empty() {
+                index.as_bytes().to_vec()
+            } else {
+                [name, b"/", index.as_bytes()].concat()
+            };
+            name = &with_index;
+        }
+        let file = self.open_beneath(name).map_err(Unresolved::from)?;
+        let metadata = file
+            .metadata()
+            .map_err(|error| Unresolved { status: Status::InternalServerError, cause: Some(error) })?;
+        if metadata.is_dir() {
+            // An index that is a directory: nothing to show, and no slash would help.
+            return if path.names_directory() {
+                Err(Unresolved::not_found(None))
+            } else {
+                Ok(Found::Directory)
+            };
+        }
+        if !metadata.is_file() {
+            return Err(Unresolved::not_found(Some(io::Error::other("not a regular file"))));
+        }
+        Ok(Found::File(OpenFile {
+            len: metadata.len(),
+            modified: metadata.modified().ok().and_then(http_date),
+            etag: entity_tag(&metadata),
+            content_type: ContentType::of_name(name),
+            file: Arc::new(file),
+        }))
+    }
+
+    fn open_beneath(&self, name: &[u8]) -> Result<File, Errno> {
+        // Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it has no effect.
+        const FLAGS: OFlags =
+            OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+        let mut tries = 0;
+        loop {
+            match openat2(&self.directory, name, FLAGS, Mode::empty(), RESOLVE) {
+                Ok(fd) => return Ok(File::from(fd)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if tries < MOST_RETRIES => tries += 1,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl Unresolved {
+    fn not_found(cause: Option<io::Error>) -> Self {
+        Unresolved { status: Status::NotFound, cause }
+    }
+}
+
+impl From<Errno> for Unresolved {
+    fn from(errno: Errno) -> Self {
+        let status = match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => return Unresolved::not_found(None),
+            Errno::XDEV => {
+                return Unresolved::not_found(Some(io::Error::new(
+                    io::ErrorKind::CrossesDevices,
+                    "a symbolic link leads out of the root (make it relative, or copy the file)",
+                )));
+            }
+            Errno::LOOP | Errno::NXIO | Errno::NODEV => Status::NotFound,
+            Errno::ACCESS | Errno::PERM => Status::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Status::ServiceUnavailable,
+            _ => Status::InternalServerError,
+        };
+        Unresolved { status, cause: Some(errno.into()) }
+    }
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug)]
+pub struct RootError {
+    path: PathBuf,
+    errno: Errno,
+}
+
+impl fmt::Display for RootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = match self.errno {
+            Errno::NOENT => "create it, or name another directory",
+            Errno::NOTDIR => "name a directory",
+            Errno::ACCESS => "let the server's user search it and the directories above it",
+            Errno::NOSYS => {
+                "openat2 is missing: Linux 5.6 or later is needed, and a seccomp filter that lets it pass"
+            }
+            _ => "see openat2(2)",
+        };
+        write!(f, "cannot serve {}: {}: {remedy}", self.path.display(), io::Error::from(self.errno))
+    }
+}
+
+impl std::error::Error for RootError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.errno)
+    }
+}
+
+/// The time as an HTTP-date, without its fraction of a second; `None` before 1970 and after 9999, for which there is none.
+pub fn http_date(time: SystemTime) -> Option<HttpDate> {
+    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+    let since_epoch = time.duration_since(UNIX_EPOCH).ok().filter(|duration| *duration < YEAR_10000)?;
+    Some(HttpDate::from(UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())))
+}
+
+/// Hashed, because clients have no business with inode numbers.
+fn entity_tag(metadata: &std::fs::Metadata) -> EntityTag {
+    let state = [
+        metadata.ino(),
+        metadata.len(),
+        metadata.mtime() as u64,
+        metadata.mtime_nsec() as u64,
+        metadata.ctime() as u64,
+        metadata.ctime_nsec() as u64,
+    ];
+    let bytes: Vec<u8> = state.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let hash = digest(&SHA256, &bytes);
+    let mut fingerprint = [0; 8];
+    fingerprint.copy_from_slice(&hash.as_ref()[..8]);
+    EntityTag::from_fingerprint(fingerprint)
+}
+
+/// Beneath the root without exception, and not by way of /proc/*/fd.
+const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// GUESS: openat2(2) tells the caller to retry; each try loses only to a rename in the meantime.
+const MOST_RETRIES: u32 = 8;
