@@ -16,11 +16,9 @@ impl Apt {
     /// An apt under `root` that knows the packages of Debian's `suites`, signatures verified by the keyring this machine uses for
     /// Debian. Needs the network.
     pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
-        let os_release =
-            std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
-        let codename = sources::codename(&os_release).context(
-            "/etc/os-release names no VERSION_CODENAME: guest kernels need a Debian machine",
-        )?;
+        let os_release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
+        let codename = sources::codename(&os_release)
+            .context("/etc/os-release names no VERSION_CODENAME: guest kernels need a Debian machine")?;
         let archive = sources::debian_archive(Path::new("/etc/apt"), codename)?;
         for directory in ["state/lists/partial", "cache/archives/partial"] {
             std::fs::create_dir_all(root.join(directory))
@@ -45,16 +43,9 @@ impl Apt {
 
     /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version first.
     pub(crate) fn search(&self, pattern: &str) -> Result<Vec<(String, String)>> {
-        let found =
-            workspace::output(
-                self.command("apt-cache")
-                    .args(["search", "--names-only", pattern]),
-            )?;
+        let found = workspace::output(self.command("apt-cache").args(["search", "--names-only", pattern]))?;
         let mut packages = Vec::new();
-        for name in found
-            .lines()
-            .filter_map(|line| line.split_whitespace().next())
-        {
+        for name in found.lines().filter_map(|line| line.split_whitespace().next()) {
             let version = self
                 .field(name, "Version")?
                 .with_context(|| format!("apt knows {name} but not its version"))?;
@@ -83,9 +74,12 @@ impl Apt {
     pub(crate) fn missing_for(&self, name: &str) -> Result<Vec<String>> {
         // The system's own status says what is here already.
         let plan = workspace::output(
-            self.command("apt-get")
-                .args(["-o", "Dir::State::status=/var/lib/dpkg/status"])
-                .args(["--simulate", "--no-install-recommends", "install", name]),
+            self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
+                "--simulate",
+                "--no-install-recommends",
+                "install",
+                name,
+            ]),
         )?;
         Ok(plan
             .lines()
@@ -99,32 +93,18 @@ impl Apt {
     pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let downloads = tempfile::tempdir_in(&self.root)?;
         workspace::output(
-            self.command("apt-get")
-                .current_dir(downloads.path())
-                .arg("download")
-                .args(packages),
+            self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages),
         )?;
         for entry in std::fs::read_dir(downloads.path())? {
-            workspace::output(
-                Command::new("dpkg-deb")
-                    .arg("--extract")
-                    .arg(entry?.path())
-                    .arg(into),
-            )?;
+            workspace::output(Command::new("dpkg-deb").arg("--extract").arg(entry?.path()).arg(into))?;
         }
         Ok(())
     }
 
     fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
-        let record = workspace::output(self.command("apt-cache").args([
-            "show",
-            "--no-all-versions",
-            package,
-        ]))?;
-        Ok(record
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(": "))
-            .map(str::to_owned))
+        let record =
+            workspace::output(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
+        Ok(record.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": ")).map(str::to_owned))
     }
 
     fn command(&self, program: &str) -> Command {
@@ -143,10 +123,7 @@ impl Apt {
         option("APT::Sandbox::User", Path::new("root"));
         option("Acquire::Languages", Path::new("none"));
         for target in ["deb::DEP-11", "deb::DEP-11-icons", "deb::CNF"] {
-            option(
-                &format!("Acquire::IndexTargets::{target}::DefaultEnabled"),
-                Path::new("false"),
-            );
+            option(&format!("Acquire::IndexTargets::{target}::DefaultEnabled"), Path::new("false"));
         }
         command.arg("--quiet").env("LC_ALL", "C");
         command

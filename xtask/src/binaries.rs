@@ -65,21 +65,14 @@ impl Selection {
             }
             self.tests.extend(tests);
         }
-        ensure!(
-            !self.tests.is_empty(),
-            "no guest test: one is a file tests/{GUEST_PREFIX}….rs"
-        );
+        ensure!(!self.tests.is_empty(), "no guest test: one is a file tests/{GUEST_PREFIX}….rs");
         Ok(self)
     }
 
     /// Builds, with cargo's progress on stderr.
     pub(crate) fn build(&self) -> Result<Built> {
         let mut command = workspace::cargo();
-        command.args([
-            "test",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-        ]);
+        command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
         if self.packages.is_empty() {
             command.arg("--workspace");
         }
@@ -92,16 +85,11 @@ impl Selection {
         if self.release {
             command.arg("--release");
         }
-        let mut cargo = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot run cargo")?;
+        let mut cargo = command.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
         let stdout = cargo.stdout.take().expect("stdout is piped");
         let mut built = Built::default();
         for message in Message::parse_stream(BufReader::new(stdout)) {
-            let Message::CompilerArtifact(artifact) =
-                message.context("cannot read cargo's messages")?
-            else {
+            let Message::CompilerArtifact(artifact) = message.context("cannot read cargo's messages")? else {
                 continue;
             };
             let Some(executable) = artifact.executable else {
@@ -129,11 +117,7 @@ impl Selection {
 
 /// The workspace as cargo sees it, target directory included.
 pub(crate) fn metadata() -> Result<Metadata> {
-    MetadataCommand::new()
-        .current_dir(workspace::root())
-        .no_deps()
-        .exec()
-        .context("cargo metadata failed")
+    MetadataCommand::new().current_dir(workspace::root()).no_deps().exec().context("cargo metadata failed")
 }
 
 fn guest_tests(package: &Package) -> Vec<String> {

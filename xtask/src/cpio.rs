@@ -23,11 +23,7 @@ pub(crate) enum Node<'a> {
 
 impl<W: Write> Archive<W> {
     pub(crate) fn new(out: W) -> Self {
-        Self {
-            out,
-            written: 0,
-            inode: 0,
-        }
+        Self { out, written: 0, inode: 0 }
     }
 
     /// Adds `node` at `path`, relative to the root and without a leading slash, with the permission bits `mode`, owned by root.
@@ -57,17 +53,11 @@ impl<W: Write> Archive<W> {
         data: &[u8],
         (major, minor): (u32, u32),
     ) -> io::Result<()> {
-        let size = u32::try_from(data.len()).map_err(|_| {
-            io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "a cpio entry holds less than 4 GiB",
-            )
-        })?;
+        let size = u32::try_from(data.len())
+            .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "a cpio entry holds less than 4 GiB"))?;
         let name_size = u32::try_from(path.len() + 1).expect("a path is shorter than 4 GiB");
         // Fields: ino, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor, namesize, checksum.
-        let fields = [
-            inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0,
-        ];
+        let fields = [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
         let mut header = String::from("070701");
         for field in fields {
             header.push_str(&format!("{field:08x}"));
@@ -99,12 +89,8 @@ mod tests {
     fn entries_have_the_bytes_the_format_says() {
         let mut archive = Archive::new(Vec::new());
         archive.add(b"etc", 0o755, &Node::Directory).unwrap();
-        archive
-            .add(b"etc/hello", 0o644, &Node::File(b"hello"))
-            .unwrap();
-        archive
-            .add(b"console", 0o600, &Node::Character(5, 1))
-            .unwrap();
+        archive.add(b"etc/hello", 0o644, &Node::File(b"hello")).unwrap();
+        archive.add(b"console", 0o600, &Node::Character(5, 1)).unwrap();
         let bytes = archive.finish().unwrap();
         let header = |fields: &str| format!("070701{}", fields.replace(' ', ""));
         let mut expected = Vec::new();
@@ -126,18 +112,13 @@ mod tests {
             header("00000000 00000000 00000000 00000000 00000001 00000000 00000000 00000000 00000000 00000000 00000000 0000000b 00000000").bytes(),
         );
         expected.extend(b"TRAILER!!!\0\0\0\0");
-        assert_eq!(
-            String::from_utf8_lossy(&bytes),
-            String::from_utf8_lossy(&expected)
-        );
+        assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&expected));
     }
 
     #[test]
     fn a_symlink_carries_its_target_as_data() {
         let mut archive = Archive::new(Vec::new());
-        archive
-            .add(b"lib", 0o777, &Node::Symlink(b"usr/lib"))
-            .unwrap();
+        archive.add(b"lib", 0o777, &Node::Symlink(b"usr/lib")).unwrap();
         let bytes = archive.finish().unwrap();
         assert_eq!(&bytes[14..22], b"0000a1ff");
         assert_eq!(&bytes[110..124], b"lib\0\0\0usr/lib\0");

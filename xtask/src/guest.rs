@@ -69,11 +69,7 @@ impl Guest {
         let mut load = match &self.exec {
             Some(command) => Load::command(command),
             None => {
-                let selection = Selection {
-                    packages: self.package,
-                    tests: self.test,
-                    release: self.release,
-                };
+                let selection = Selection { packages: self.package, tests: self.test, release: self.release };
                 let built = selection.guest_tests(&binaries::metadata()?)?.build()?;
                 Load::tests(&built, &self.arguments)
             }
@@ -84,11 +80,7 @@ impl Guest {
         for (series, result) in results {
             match result {
                 Ok(codes) => {
-                    code = codes
-                        .into_iter()
-                        .map(|(exit, _)| exit)
-                        .find(|&exit| exit != 0)
-                        .unwrap_or(code);
+                    code = codes.into_iter().map(|(exit, _)| exit).find(|&exit| exit != 0).unwrap_or(code);
                 }
                 Err(error) => {
                     eprintln!("xtask: guest {}: {error:#}", series.name());
@@ -133,11 +125,7 @@ impl Load {
             jobs: jobs.collect(),
             // What tests read besides: the site, and data beside their sources.
             include,
-            directories: built
-                .tests
-                .iter()
-                .map(|test| test.directory.clone())
-                .collect(),
+            directories: built.tests.iter().map(|test| test.directory.clone()).collect(),
         }
     }
 }
@@ -154,10 +142,8 @@ pub(crate) fn run_on(
 ) -> Result<Vec<(Series, Result<Codes>)>> {
     let (kernels, nginx) = {
         let cache = Cache::open()?;
-        let kernels: Result<Vec<Kernel>> = kernels
-            .iter()
-            .map(|&series| Kernel::ensure(&cache, series))
-            .collect();
+        let kernels: Result<Vec<Kernel>> =
+            kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
         (kernels?, tools::nginx(&cache)?)
     };
     let guests = std::thread::scope(|scope| {
@@ -165,31 +151,18 @@ pub(crate) fn run_on(
             .iter()
             .map(|kernel| {
                 let nginx = &nginx;
-                (
-                    kernel.series,
-                    scope.spawn(move || run_once_or_twice(kernel, nginx, load, machine)),
-                )
+                (kernel.series, scope.spawn(move || run_once_or_twice(kernel, nginx, load, machine)))
             })
             .collect();
         guests
             .into_iter()
-            .map(|(series, guest)| {
-                (
-                    series,
-                    guest.join().expect("a guest's thread does not panic"),
-                )
-            })
+            .map(|(series, guest)| (series, guest.join().expect("a guest's thread does not panic")))
             .collect()
     });
     Ok(guests)
 }
 
-fn run_once_or_twice(
-    kernel: &Kernel,
-    nginx: &Path,
-    load: &Load,
-    machine: &Machine,
-) -> Result<Codes> {
+fn run_once_or_twice(kernel: &Kernel, nginx: &Path, load: &Load, machine: &Machine) -> Result<Codes> {
     let name = kernel.series.name();
     let directory = tempfile::Builder::new()
         .prefix("sealion-guest-")
@@ -221,19 +194,9 @@ enum End {
 }
 
 /// Boots once and follows the guest to its end.
-fn boot(
-    kernel: &Kernel,
-    archive: &Path,
-    console: &Path,
-    jobs: usize,
-    machine: &Machine,
-) -> Result<End> {
+fn boot(kernel: &Kernel, archive: &Path, console: &Path, jobs: usize, machine: &Machine) -> Result<End> {
     let name = kernel.series.name();
-    let mut qemu = Qemu(
-        qemu(kernel, archive, console, machine)
-            .spawn()
-            .context("cannot run QEMU")?,
-    );
+    let mut qemu = Qemu(qemu(kernel, archive, console, machine).spawn().context("cannot run QEMU")?);
     let output = qemu.0.stdout.take().expect("stdout is piped");
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -252,10 +215,7 @@ fn boot(
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Ok(End::Crashed),
             Err(RecvTimeoutError::Timeout) => {
-                bail!(
-                    "no end after {} s: killed (--timeout sets it)",
-                    machine.timeout
-                )
+                bail!("no end after {} s: killed (--timeout sets it)", machine.timeout)
             }
         };
         let (output, mark) = Mark::split(&line);
@@ -292,7 +252,7 @@ fn qemu(kernel: &Kernel, archive: &Path, console: &Path, machine: &Machine) -> C
     command.args(["--pdeathsig", "KILL", tools::QEMU]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
     // One processor: QEMU 7.2 does not survive the early boot of Linux 7.2 with two.
-    command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
+    command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16", "-smp", "1"]);
     command.args(["-m", &machine.memory.to_string()]);
     if machine.icount {
         command.args(["-icount", "shift=0,sleep=off"]);
@@ -301,10 +261,7 @@ fn qemu(kernel: &Kernel, archive: &Path, console: &Path, machine: &Machine) -> C
     command.arg("-kernel").arg(kernel.image());
     command.arg("-initrd").arg(archive);
     // An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU.
-    command.args([
-        "-append",
-        "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init",
-    ]);
+    command.args(["-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init"]);
     let mut serial = std::ffi::OsString::from("file:");
     serial.push(console);
     command.arg("-serial").arg(serial);
@@ -320,10 +277,7 @@ fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initra
     root.file_at("/init", &init);
     for entry in std::fs::read_dir(kernel.modules())? {
         let entry = entry?;
-        root.file_at(
-            Path::new(MODULES_PATH).join(entry.file_name()),
-            entry.path(),
-        );
+        root.file_at(Path::new(MODULES_PATH).join(entry.file_name()), entry.path());
     }
     tools::add(&mut root, nginx)?;
     let workspace = workspace::root();
@@ -341,10 +295,7 @@ fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initra
     for directory in &load.directories {
         root.directory(directory);
     }
-    let plan = Plan {
-        environment: environment(kernel.series),
-        jobs: load.jobs.clone(),
-    };
+    let plan = Plan { environment: environment(kernel.series), jobs: load.jobs.clone() };
     root.bytes(PLAN_PATH, serde_json::to_vec(&plan)?, 0o644);
     Ok(root)
 }
@@ -389,8 +340,7 @@ fn test_job(test: &TestBinary, arguments: &[String]) -> Job {
 
 fn is_elf(path: &Path) -> Result<bool> {
     let mut magic = [0; 4];
-    let file =
-        std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     match std::io::Read::read_exact(&mut &file, &mut magic) {
         Ok(()) => Ok(&magic == b"\x7fELF"),
         Err(_) => Ok(false),

@@ -1,9 +1,8 @@
 //! Process 1 of the guest: mounts, loads modules, runs the plan's jobs one after another, powers off.
 
-use std::ffi::CStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, mount, mount_remount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use rustix::system::{RebootCommand, finit_module, reboot};
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
@@ -31,20 +30,23 @@ pub(crate) fn run() -> ! {
 
 fn set_up() -> Result<()> {
     let none = MountFlags::empty();
-    let mounts: [(&str, &str, Option<&CStr>); 7] = [
-        ("proc", "/proc", None),
-        ("sysfs", "/sys", None),
-        ("devtmpfs", "/dev", None),
-        ("devpts", "/dev/pts", None),
-        ("tmpfs", "/dev/shm", None),
-        ("tmpfs", "/run", None),
-        ("tmpfs", "/tmp", Some(c"mode=1777,size=90%")),
+    let mounts = [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("devpts", "/dev/pts"),
+        ("tmpfs", "/dev/shm"),
+        ("tmpfs", "/run"),
     ];
-    for (kind, target, data) in mounts {
+    for (kind, target) in mounts {
         std::fs::create_dir_all(target).with_context(|| format!("cannot make {target}"))?;
-        mount(kind, target, kind, none, data)
-            .with_context(|| format!("cannot mount {kind} on {target}"))?;
+        mount(kind, target, kind, none, None).with_context(|| format!("cannot mount {kind} on {target}"))?;
     }
+    // The root is a tmpfs too, limited to half of the memory unless told otherwise.
+    mount_remount("/", none, c"size=90%").context("cannot enlarge the root file system")?;
+    std::fs::create_dir_all("/tmp")?;
+    std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777))
+        .context("cannot open /tmp to everyone")?;
     for (target, link) in [
         ("/proc/self/fd", "/dev/fd"),
         ("/proc/self/fd/0", "/dev/stdin"),
@@ -55,15 +57,10 @@ fn set_up() -> Result<()> {
     }
     let busybox = Path::new(TOOLS_PATH).join("busybox");
     // With lo the kernel adds 127.0.0.1 and ::1 itself.
-    for arguments in [
-        &["--install", "-s", TOOLS_PATH][..],
-        &["ip", "link", "set", "lo", "up"],
-        &["hostname", "guest"],
-    ] {
-        let status = Command::new(&busybox)
-            .args(arguments)
-            .status()
-            .context("cannot run busybox")?;
+    for arguments in
+        [&["--install", "-s", TOOLS_PATH][..], &["ip", "link", "set", "lo", "up"], &["hostname", "guest"]]
+    {
+        let status = Command::new(&busybox).args(arguments).status().context("cannot run busybox")?;
         anyhow::ensure!(status.success(), "busybox {arguments:?}: {status}");
     }
     load_modules()
@@ -71,8 +68,7 @@ fn set_up() -> Result<()> {
 
 fn load_modules() -> Result<()> {
     let directory = Path::new(MODULES_PATH);
-    let order =
-        std::fs::read_to_string(directory.join("order")).context("cannot read the module order")?;
+    let order = std::fs::read_to_string(directory.join("order")).context("cannot read the module order")?;
     for name in order.lines() {
         let file = File::open(directory.join(format!("{name}.ko")))
             .with_context(|| format!("cannot open module {name}"))?;

@@ -62,15 +62,10 @@ impl Initramfs {
             return Ok(());
         }
         self.put(&path, Entry::Directory);
-        for entry in
-            std::fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?
-        {
+        for entry in std::fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))? {
             let entry = entry?;
             if entry.file_type()?.is_symlink() {
-                self.put(
-                    entry.path(),
-                    Entry::Symlink(std::fs::read_link(entry.path())?),
-                );
+                self.put(entry.path(), Entry::Symlink(std::fs::read_link(entry.path())?));
             } else {
                 self.tree(&entry.path())?;
             }
@@ -104,48 +99,35 @@ impl Initramfs {
 
     /// Packs everything into the file `into`, uncompressed: under emulation decompressing costs more than loading.
     pub(crate) fn pack(&self, into: &Path) -> Result<()> {
-        let file =
-            File::create(into).with_context(|| format!("cannot create {}", into.display()))?;
+        let file = File::create(into).with_context(|| format!("cannot create {}", into.display()))?;
         let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file));
         // What lies behind a link comes last: the kernel follows links, once their targets are there.
-        let (behind_links, direct): (Vec<_>, Vec<_>) = self
-            .entries
-            .iter()
-            .partition(|(path, _)| self.is_behind_link(path));
+        let (behind_links, direct): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|(path, _)| self.is_behind_link(path));
         for (path, entry) in direct.into_iter().chain(behind_links) {
-            let name = path
-                .strip_prefix("/")
-                .unwrap_or(path)
-                .as_os_str()
-                .as_bytes();
+            let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_bytes();
             match entry {
                 Entry::Directory => archive.add(name, 0o755, &Node::Directory),
                 Entry::Bytes(content, mode) => archive.add(name, *mode, &Node::File(content)),
                 Entry::Symlink(target) => {
                     archive.add(name, 0o777, &Node::Symlink(target.as_os_str().as_bytes()))
                 }
-                Entry::Character(major, minor) => {
-                    archive.add(name, 0o666, &Node::Character(*major, *minor))
-                }
+                Entry::Character(major, minor) => archive.add(name, 0o666, &Node::Character(*major, *minor)),
                 Entry::Host(host) => {
-                    let content = std::fs::read(host)
-                        .with_context(|| format!("cannot read {}", host.display()))?;
+                    let content =
+                        std::fs::read(host).with_context(|| format!("cannot read {}", host.display()))?;
                     let mode = std::fs::metadata(host)?.permissions().mode() & 0o7777;
                     archive.add(name, mode, &Node::File(&content))
                 }
             }
             .with_context(|| format!("cannot write {}", into.display()))?;
         }
-        archive
-            .finish()
-            .with_context(|| format!("cannot write {}", into.display()))?;
+        archive.finish().with_context(|| format!("cannot write {}", into.display()))?;
         Ok(())
     }
 
     fn is_behind_link(&self, path: &Path) -> bool {
-        path.ancestors()
-            .skip(1)
-            .any(|parent| matches!(self.entries.get(parent), Some(Entry::Symlink(_))))
+        path.ancestors().skip(1).any(|parent| matches!(self.entries.get(parent), Some(Entry::Symlink(_))))
     }
 
     /// Resolves `path` on this machine, adding each symbolic link met on the way; the result has none.
@@ -180,9 +162,7 @@ impl Initramfs {
         }
         for parent in path.ancestors().skip(1) {
             if parent != Path::new("/") && !parent.as_os_str().is_empty() {
-                self.entries
-                    .entry(parent.to_owned())
-                    .or_insert(Entry::Directory);
+                self.entries.entry(parent.to_owned()).or_insert(Entry::Directory);
             }
         }
         self.entries.insert(path.to_owned(), entry);
@@ -197,10 +177,7 @@ mod tests {
     use super::*;
 
     fn paths(root: &Initramfs) -> Vec<&str> {
-        root.entries
-            .keys()
-            .filter_map(|path| path.to_str())
-            .collect()
+        root.entries.keys().filter_map(|path| path.to_str()).collect()
     }
 
     #[test]
@@ -241,9 +218,7 @@ mod tests {
         root.pack(file.path()).unwrap();
         let archive = std::fs::read(file.path()).unwrap();
         let position = |name: &[u8]| {
-            let found = archive
-                .windows(name.len())
-                .position(|window| window == name);
+            let found = archive.windows(name.len()).position(|window| window == name);
             found.unwrap()
         };
         assert!(position(b"usr/lib/y\0") < position(b"lib/x\0"));
@@ -251,9 +226,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Initramfs::default()
-            .tree(Path::new("/nonexistent/file"))
-            .unwrap_err();
+        let error = Initramfs::default().tree(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.to_string().contains("/nonexistent"), "{error}");
     }
 }

@@ -53,9 +53,7 @@ impl Kernel {
     pub(crate) fn ensure(cache: &Cache, series: Series) -> Result<Self> {
         let name = series.name();
         let directory = cache
-            .directory(&format!("kernels/{name}"), |directory| {
-                fetch(cache, series, directory)
-            })
+            .directory(&format!("kernels/{name}"), |directory| fetch(cache, series, directory))
             .with_context(|| format!("cannot get kernel {name}"))?;
         Ok(Self { series, directory })
     }
@@ -75,15 +73,9 @@ fn fetch(cache: &Cache, series: Series, into: &Path) -> Result<()> {
     let name = series.name();
     eprintln!("xtask: downloading kernel {name} from this machine's Debian mirror");
     let apt = Apt::update(cache.root.join(format!("apt/{name}")), series.suites())?;
-    let pattern = format!(
-        r"^linux-image-{}\..*-cloud-amd64$",
-        name.replace('.', r"\.")
-    );
+    let pattern = format!(r"^linux-image-{}\..*-cloud-amd64$", name.replace('.', r"\."));
     let Some((package, version)) = apt.search(&pattern)?.pop() else {
-        bail!(
-            "no package linux-image-{name}.*-cloud-amd64 in Debian's {}",
-            series.suites().join(", ")
-        );
+        bail!("no package linux-image-{name}.*-cloud-amd64 in Debian's {}", series.suites().join(", "));
     };
     // From 7.2 on the image is an empty package that depends on two others.
     let mut packages = apt.parts(&package)?;
@@ -109,8 +101,7 @@ fn first_match(directory: &Path, prefix: &str) -> Result<PathBuf> {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 pending.push(entry.path());
-            } else if entry.file_type()?.is_file()
-                && entry.file_name().to_string_lossy().starts_with(prefix)
+            } else if entry.file_type()?.is_file() && entry.file_name().to_string_lossy().starts_with(prefix)
             {
                 return Ok(entry.path());
             }

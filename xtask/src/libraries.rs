@@ -20,11 +20,7 @@ pub(crate) fn closure(program: &Path, library_path: Option<&Path>) -> Result<Vec
         if String::from_utf8_lossy(&output.stderr).contains("not a dynamic executable") {
             return Ok(Vec::new());
         }
-        bail!(
-            "ldd cannot read {}: {}",
-            program.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("ldd cannot read {}: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim());
     }
     parse(&String::from_utf8_lossy(&output.stdout))
         .with_context(|| format!("{} cannot run", program.display()))
@@ -58,10 +54,7 @@ mod tests {
                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
         assert_eq!(
             parse(ldd).unwrap(),
-            [
-                Path::new("/lib/x86_64-linux-gnu/libc.so.6"),
-                Path::new("/lib64/ld-linux-x86-64.so.2")
-            ]
+            [Path::new("/lib/x86_64-linux-gnu/libc.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]
         );
         assert!(parse("\tstatically linked\n").unwrap().is_empty());
     }

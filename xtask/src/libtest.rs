@@ -12,24 +12,16 @@ pub(crate) struct Tally {
 impl Tally {
     /// One check that passed or failed as a whole.
     pub(crate) fn of(passed: bool) -> Self {
-        Self {
-            passed: passed.into(),
-            failed: (!passed).into(),
-        }
+        Self { passed: passed.into(), failed: (!passed).into() }
     }
 
     /// Reads a summary: `test result: ok. 3 passed; 1 failed; 0 ignored; …`.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
         let count = |what: &str| {
-            counts
-                .split(';')
-                .find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
+            counts.split(';').find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
         };
-        Some(Self {
-            passed: count("passed")?,
-            failed: count("failed")?,
-        })
+        Some(Self { passed: count("passed")?, failed: count("failed")? })
     }
 }
 
@@ -68,8 +60,10 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
-    const BAD: &str = "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+    const OK: &str =
+        "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
+    const BAD: &str =
+        "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
 
     fn verdict(lines: &[&str], success: bool) -> Tally {
         let mut watch = Watch::default();
@@ -79,64 +73,22 @@ mod tests {
 
     #[test]
     fn summaries_are_read() {
-        assert_eq!(
-            Tally::from_line(OK),
-            Some(Tally {
-                passed: 3,
-                failed: 0
-            })
-        );
-        assert_eq!(
-            Tally::from_line(BAD),
-            Some(Tally {
-                passed: 2,
-                failed: 1
-            })
-        );
+        assert_eq!(Tally::from_line(OK), Some(Tally { passed: 3, failed: 0 }));
+        assert_eq!(Tally::from_line(BAD), Some(Tally { passed: 2, failed: 1 }));
         assert_eq!(Tally::from_line("test result"), None);
         assert_eq!(Tally::from_line("test a::b ... ok"), None);
     }
 
     #[test]
     fn a_binary_that_dies_without_summary_failed() {
-        assert_eq!(
-            verdict(&["running 3 tests"], true),
-            Tally {
-                passed: 0,
-                failed: 1
-            }
-        );
-        assert_eq!(
-            verdict(&[], false),
-            Tally {
-                passed: 0,
-                failed: 1
-            }
-        );
+        assert_eq!(verdict(&["running 3 tests"], true), Tally { passed: 0, failed: 1 });
+        assert_eq!(verdict(&[], false), Tally { passed: 0, failed: 1 });
     }
 
     #[test]
     fn a_bad_exit_after_a_good_summary_failed() {
-        assert_eq!(
-            verdict(&[OK], false),
-            Tally {
-                passed: 3,
-                failed: 1
-            }
-        );
-        assert_eq!(
-            verdict(&[BAD], false),
-            Tally {
-                passed: 2,
-                failed: 1
-            }
-        );
-        assert_eq!(
-            verdict(&[OK], true),
-            Tally {
-                passed: 3,
-                failed: 0
-            }
-        );
+        assert_eq!(verdict(&[OK], false), Tally { passed: 3, failed: 1 });
+        assert_eq!(verdict(&[BAD], false), Tally { passed: 2, failed: 1 });
+        assert_eq!(verdict(&[OK], true), Tally { passed: 3, failed: 0 });
     }
 }

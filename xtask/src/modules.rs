@@ -34,17 +34,10 @@ const WANTED: &[&str] = &[
 pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     find(from, &mut files)?;
-    ensure!(
-        files.contains_key("tls"),
-        "no module tls below {}",
-        from.display()
-    );
+    ensure!(files.contains_key("tls"), "no module tls below {}", from.display());
     let mut dependencies = BTreeMap::new();
-    let mut pending: Vec<String> = WANTED
-        .iter()
-        .map(|&name| name.to_owned())
-        .filter(|name| files.contains_key(name))
-        .collect();
+    let mut pending: Vec<String> =
+        WANTED.iter().map(|&name| name.to_owned()).filter(|name| files.contains_key(name)).collect();
     let wanted = pending.clone();
     while let Some(name) = pending.pop() {
         if dependencies.contains_key(&name) {
@@ -63,10 +56,7 @@ pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
 }
 
 /// Each of `wanted` after everything it depends on.
-fn load_order(
-    wanted: &[String],
-    dependencies: &BTreeMap<String, Vec<String>>,
-) -> Result<Vec<String>> {
+fn load_order(wanted: &[String], dependencies: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>> {
     fn visit(
         name: &str,
         dependencies: &BTreeMap<String, Vec<String>>,
@@ -102,16 +92,12 @@ fn depends(module: &[u8]) -> Vec<String> {
     };
     let value = &module[start + KEY.len()..];
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(0);
-    String::from_utf8_lossy(&value[..end])
-        .split(',')
-        .filter(|name| !name.is_empty())
-        .map(canonical)
-        .collect()
+    String::from_utf8_lossy(&value[..end]).split(',').filter(|name| !name.is_empty()).map(canonical).collect()
 }
 
 fn find(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()> {
-    let entries = std::fs::read_dir(directory)
-        .with_context(|| format!("cannot read {}", directory.display()))?;
+    let entries =
+        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -136,11 +122,7 @@ fn decompressed(file: &Path) -> Result<Vec<u8>> {
         .arg(file)
         .output()
         .with_context(|| format!("cannot run {program} to decompress {}", file.display()))?;
-    ensure!(
-        output.status.success(),
-        "{program} cannot decompress {}",
-        file.display()
-    );
+    ensure!(output.status.success(), "{program} cannot decompress {}", file.display());
     Ok(output.stdout)
 }
 
@@ -172,8 +154,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_modules_is_an_error() {
-        let dependencies =
-            BTreeMap::from([("a".into(), names(&["b"])), ("b".into(), names(&["a"]))]);
+        let dependencies = BTreeMap::from([("a".into(), names(&["b"])), ("b".into(), names(&["a"]))]);
         assert!(load_order(&names(&["a"]), &dependencies).is_err());
     }
 

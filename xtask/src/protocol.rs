@@ -65,11 +65,9 @@ impl Mark {
         let mut words = mark.split(' ');
         let mark = match (words.next(), words.next(), words.next()) {
             (Some("started"), Some(job), None) => job.parse().ok().map(Self::Started),
-            (Some("ended"), Some(job), Some(code)) => job
-                .parse()
-                .ok()
-                .zip(code.parse().ok())
-                .map(|(job, code)| Self::Ended(job, code)),
+            (Some("ended"), Some(job), Some(code)) => {
+                job.parse().ok().zip(code.parse().ok()).map(|(job, code)| Self::Ended(job, code))
+            }
             (Some("finished"), None, None) => Some(Self::Finished),
             _ => None,
         };
@@ -94,14 +92,8 @@ mod tests {
     #[test]
     fn output_before_a_mark_is_kept() {
         let line = format!("no line end{}", Mark::Ended(0, 1).line());
-        assert_eq!(
-            Mark::split(&line),
-            (Some("no line end"), Some(Mark::Ended(0, 1)))
-        );
+        assert_eq!(Mark::split(&line), (Some("no line end"), Some(Mark::Ended(0, 1))));
         assert_eq!(Mark::split("plain"), (Some("plain"), None));
-        assert_eq!(
-            Mark::split("\u{1e}nonsense"),
-            (Some("\u{1e}nonsense"), None)
-        );
+        assert_eq!(Mark::split("\u{1e}nonsense"), (Some("\u{1e}nonsense"), None));
     }
 }

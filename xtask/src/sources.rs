@@ -48,10 +48,7 @@ pub(crate) fn debian_archive(apt: &Path, codename: &str) -> Result<Source> {
     }
     let archive = sources.into_iter().find(|source| {
         source.suites.iter().any(|suite| suite == codename)
-            && source
-                .components
-                .iter()
-                .any(|component| component == "main")
+            && source.components.iter().any(|component| component == "main")
     });
     match archive {
         Some(source) => Ok(source),
@@ -91,9 +88,8 @@ fn parse_deb822(text: &str) -> Vec<Source> {
             }
             words
         };
-        let disabled = field("Enabled")
-            .first()
-            .is_some_and(|value| matches!(value.as_str(), "no" | "false" | "0"));
+        let disabled =
+            field("Enabled").first().is_some_and(|value| matches!(value.as_str(), "no" | "false" | "0"));
         if disabled || !field("Types").iter().any(|kind| kind == "deb") {
             continue;
         }
@@ -102,10 +98,7 @@ fn parse_deb822(text: &str) -> Vec<Source> {
                 uri,
                 suites: field("Suites"),
                 components: field("Components"),
-                signed_by: field("Signed-By")
-                    .into_iter()
-                    .next()
-                    .filter(|path| path.starts_with('/')),
+                signed_by: field("Signed-By").into_iter().next().filter(|path| path.starts_with('/')),
             });
         }
     }
@@ -179,10 +172,7 @@ Signed-By:
         assert_eq!(sources.len(), 2);
         assert_eq!(sources[0].uri, "http://mirror.test/debian");
         assert_eq!(sources[0].suites, ["bookworm", "bookworm-updates"]);
-        assert_eq!(
-            sources[0].signed_by.as_deref(),
-            Some("/usr/share/keyrings/debian.gpg")
-        );
+        assert_eq!(sources[0].signed_by.as_deref(), Some("/usr/share/keyrings/debian.gpg"));
         assert_eq!(sources[1].suites, ["bookworm-security", "other"]);
         assert_eq!(sources[1].components, ["main", "contrib"]);
         assert_eq!(sources[1].signed_by, None);
@@ -198,10 +188,7 @@ Signed-By:
         assert_eq!(sources.len(), 2);
         assert_eq!(sources[0].signed_by.as_deref(), Some("/k.gpg"));
         assert_eq!(sources[0].components, ["main", "contrib"]);
-        assert_eq!(
-            sources[0].line_for("sid"),
-            "deb [signed-by=/k.gpg] http://mirror.test/debian sid main\n"
-        );
+        assert_eq!(sources[0].line_for("sid"), "deb [signed-by=/k.gpg] http://mirror.test/debian sid main\n");
         assert_eq!(sources[1].suites, ["sid"]);
         assert!(sources[1].line_for("sid").contains(DEBIAN_KEYRING));
     }
@@ -224,10 +211,7 @@ Signed-By:
 
     #[test]
     fn codename_is_read_with_or_without_quotes() {
-        assert_eq!(
-            codename("ID=debian\nVERSION_CODENAME=bookworm\n"),
-            Some("bookworm")
-        );
+        assert_eq!(codename("ID=debian\nVERSION_CODENAME=bookworm\n"), Some("bookworm"));
         assert_eq!(codename("VERSION_CODENAME=\"trixie\"\n"), Some("trixie"));
         assert_eq!(codename("ID=arch\n"), None);
     }

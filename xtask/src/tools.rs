@@ -29,11 +29,8 @@ const PACKAGES: &[(&str, &str)] = &[
 
 /// Makes sure that every program is there: root installs what is missing, anyone else is told the command.
 pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&str> = PACKAGES
-        .iter()
-        .filter(|(program, _)| find(program).is_none())
-        .map(|(_, package)| *package)
-        .collect();
+    let missing: Vec<&str> =
+        PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -44,14 +41,9 @@ pub(crate) fn ensure() -> Result<()> {
         );
     }
     eprintln!("xtask: installing {packages}");
-    for arguments in [
-        &["update"][..],
-        &[
-            &["install", "--yes", "--no-install-recommends"][..],
-            &missing,
-        ]
-        .concat(),
-    ] {
+    for arguments in
+        [&["update"][..], &[&["install", "--yes", "--no-install-recommends"][..], &missing].concat()]
+    {
         crate::workspace::output(
             Command::new("apt-get")
                 // Someone else may be installing right now; seconds.
@@ -82,10 +74,7 @@ pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
 pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
     let busybox = found("busybox")?;
     root.program(&busybox)?;
-    root.file_at(
-        Path::new(crate::protocol::TOOLS_PATH).join("busybox"),
-        &busybox,
-    );
+    root.file_at(Path::new(crate::protocol::TOOLS_PATH).join("busybox"), &busybox);
     root.symlink("/bin/sh", "/tools/busybox");
     for name in IN_GUEST {
         root.program(&found(name)?)?;
@@ -101,11 +90,7 @@ pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
     root.directory("/root");
     root.bytes("/etc/passwd", PASSWD, 0o644);
     root.bytes("/etc/group", GROUP, 0o644);
-    root.bytes(
-        "/etc/hosts",
-        "127.0.0.1 localhost guest\n::1 localhost\n",
-        0o644,
-    );
+    root.bytes("/etc/hosts", "127.0.0.1 localhost guest\n::1 localhost\n", 0o644);
     root.bytes("/etc/nsswitch.conf", "hosts: files\n", 0o644);
     Ok(())
 }

@@ -11,9 +11,7 @@ pub(crate) const CACHE_VARIABLE: &str = "SEALION_GUEST_CACHE";
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask/ lies inside the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies inside the repository")
 }
 
 /// A `cargo` of the toolchain that runs us, in the root of the repository.
@@ -36,19 +34,13 @@ impl Cache {
         std::fs::create_dir_all(&root)
             .with_context(|| format!("cannot make the cache {}", root.display()))?;
         let path = root.join("lock");
-        let lock =
-            File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        lock.lock()
-            .with_context(|| format!("cannot lock {}", path.display()))?;
+        let lock = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
         Ok(Self { root, _lock: lock })
     }
 
     /// The directory `name` of the cache, filled by `fill` when it is not there yet. An interrupted `fill` leaves nothing behind.
-    pub(crate) fn directory(
-        &self,
-        name: &str,
-        fill: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<PathBuf> {
+    pub(crate) fn directory(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.root.join(name);
         if path.is_dir() {
             return Ok(path);
@@ -67,19 +59,14 @@ impl Cache {
 
 /// Runs `command` to its end and returns what it printed; an exit code other than 0 is an error that shows its last words.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let output =
+        command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !output.status.success() {
         let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
         let said = String::from_utf8_lossy(&said);
         let lines: Vec<&str> = said.lines().collect();
         let tail = &lines[lines.len().saturating_sub(12)..];
-        bail!(
-            "{command:?} failed with {}:\n{}",
-            output.status,
-            tail.join("\n")
-        );
+        bail!("{command:?} failed with {}:\n{}", output.status, tail.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -93,8 +80,8 @@ fn cache_directory() -> Result<PathBuf> {
     }
     match std::env::home_dir() {
         Some(home) => Ok(home.join(".cache/sealion/guest")),
-        None => bail!(
-            "no home directory to cache kernels in: set {CACHE_VARIABLE} to a directory with 1 GB free"
-        ),
+        None => {
+            bail!("no home directory to cache kernels in: set {CACHE_VARIABLE} to a directory with 1 GB free")
+        }
     }
 }
