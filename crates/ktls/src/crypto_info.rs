@@ -83,12 +83,7 @@ impl CryptoInfo {
             to.copy_from_slice(field);
             rest = after;
         }
-        Self {
-            version,
-            cipher,
-            sequence,
-            bytes,
-        }
+        Self { version, cipher, sequence, bytes }
     }
 
     /// The structure for `setsockopt`, exactly as long as the kernel demands.
@@ -105,11 +100,7 @@ impl Drop for CryptoInfo {
 
 impl fmt::Debug for CryptoInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "CryptoInfo({}, {}, record {})",
-            self.version, self.cipher, self.sequence
-        )
+        write!(f, "CryptoInfo({}, {}, record {})", self.version, self.cipher, self.sequence)
     }
 }
 

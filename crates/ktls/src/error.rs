@@ -90,119 +90,66 @@ impl Error {
 
     /// A rule that this crate checks before it asks the kernel.
     pub(crate) const fn misuse(operation: Operation, advice: &'static str) -> Self {
-        Self {
-            operation,
-            kind: Kind::Misuse,
-            errno: None,
-            advice,
-        }
+        Self { operation, kind: Kind::Misuse, errno: None, advice }
     }
 
-    pub(crate) const fn new(
-        operation: Operation,
-        kind: Kind,
-        errno: Errno,
-        advice: &'static str,
-    ) -> Self {
-        Self {
-            operation,
-            kind,
-            errno: Some(errno),
-            advice,
-        }
+    pub(crate) const fn new(operation: Operation, kind: Kind, errno: Errno, advice: &'static str) -> Self {
+        Self { operation, kind, errno: Some(errno), advice }
     }
 
     /// The table errno → meaning → what to do, of `docs/kernel.md`.
     pub(crate) fn from_errno(operation: Operation, errno: Errno) -> Self {
         let (kind, advice) = meaning(operation, errno);
-        Self {
-            operation,
-            kind,
-            errno: Some(errno),
-            advice,
-        }
+        Self { operation, kind, errno: Some(errno), advice }
     }
 }
 
 fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str) {
     use Operation::{
-        Flush, KeyUpdate, Loopback, ReadStat, Rekey, Send, SendFile, SendRecord, Sequence, SetTx,
-        SetUlp, TcpState,
+        Flush, KeyUpdate, Loopback, ReadStat, Rekey, Send, SendFile, SendRecord, Sequence, SetTx, SetUlp, TcpState,
     };
     match (operation, errno) {
-        (_, Errno::AGAIN) => (
-            Kind::WouldBlock,
-            "wait until the socket is ready, then repeat the call",
-        ),
-        (_, Errno::NOMEM | Errno::NOBUFS) => (
-            Kind::Io,
-            "the machine is out of memory; the call may be repeated",
-        ),
-        (_, Errno::BADF | Errno::NOTSOCK | Errno::FAULT) => {
-            (Kind::Misuse, "pass the descriptor of the TCP socket")
-        }
+        (_, Errno::AGAIN) => (Kind::WouldBlock, "wait until the socket is ready, then repeat the call"),
+        (_, Errno::NOMEM | Errno::NOBUFS) => (Kind::Io, "the machine is out of memory; the call may be repeated"),
+        (_, Errno::BADF | Errno::NOTSOCK | Errno::FAULT) => (Kind::Misuse, "pass the descriptor of the TCP socket"),
 
         (SetUlp, Errno::NOENT) => (
             Kind::Unsupported,
             "the kernel has no TLS layer loaded: run `modprobe tls` on the host, or stay in user space",
         ),
-        (SetUlp, Errno::NOTCONN) => (
-            Kind::Peer,
-            "the connection is not ESTABLISHED, as after the peer has closed its half: stay in user space",
-        ),
-        (SetUlp, Errno::EXIST) => (
-            Kind::Misuse,
-            "the socket already has another protocol layer or TLS keys",
-        ),
-        (SetUlp, Errno::NOPROTOOPT | Errno::OPNOTSUPP) => {
-            (Kind::Misuse, "only a TCP socket can carry kernel TLS")
+        (SetUlp, Errno::NOTCONN) => {
+            (Kind::Peer, "the connection is not ESTABLISHED, as after the peer has closed its half: stay in user space")
         }
-        (SetUlp, Errno::PERM | Errno::ACCESS) => (
-            Kind::Unsupported,
-            "a sandbox forbids TCP_ULP: allow setsockopt, or stay in user space",
-        ),
-        (SetUlp, _) => (
-            Kind::Io,
-            "the kernel refused its TLS layer: stay in user space",
-        ),
+        (SetUlp, Errno::EXIST) => (Kind::Misuse, "the socket already has another protocol layer or TLS keys"),
+        (SetUlp, Errno::NOPROTOOPT | Errno::OPNOTSUPP) => (Kind::Misuse, "only a TCP socket can carry kernel TLS"),
+        (SetUlp, Errno::PERM | Errno::ACCESS) => {
+            (Kind::Unsupported, "a sandbox forbids TCP_ULP: allow setsockopt, or stay in user space")
+        }
+        (SetUlp, _) => (Kind::Io, "the kernel refused its TLS layer: stay in user space"),
 
         (SetTx, Errno::NOENT) => (
             Kind::Unsupported,
             "the kernel has the TLS layer but not this cipher (module missing, or FIPS mode): stay in user space",
         ),
-        (SetTx, Errno::INVAL) => (
-            Kind::Unsupported,
-            "the kernel does not know this version with this cipher: stay in user space",
-        ),
-        (SetTx, Errno::BUSY) => (
-            Kind::Misuse,
-            "the socket already has sending keys: hand over once",
-        ),
-        (SetTx, Errno::NOPROTOOPT) => {
-            (Kind::Misuse, "the TLS layer is not attached to this socket")
+        (SetTx, Errno::INVAL) => {
+            (Kind::Unsupported, "the kernel does not know this version with this cipher: stay in user space")
         }
+        (SetTx, Errno::BUSY) => (Kind::Misuse, "the socket already has sending keys: hand over once"),
+        (SetTx, Errno::NOPROTOOPT) => (Kind::Misuse, "the TLS layer is not attached to this socket"),
         (SetTx, _) => (Kind::Io, "the kernel refused the keys: stay in user space"),
 
         (KeyUpdate | Rekey, Errno::BUSY) => (
             Kind::Unsupported,
             "this kernel cannot renew keys: finish the response, send close_notify and close before the key wears out",
         ),
-        (Rekey, _) => (
-            Kind::Io,
-            "the next key was refused after KeyUpdate was sent: close the connection",
-        ),
+        (Rekey, _) => (Kind::Io, "the next key was refused after KeyUpdate was sent: close the connection"),
 
+        (Send | SendFile | Flush | SendRecord | KeyUpdate, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+            (Kind::Peer, "the connection is closed: drop it")
+        }
         (
             Send | SendFile | Flush | SendRecord | KeyUpdate,
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN,
-        ) => (Kind::Peer, "the connection is closed: drop it"),
-        (
-            Send | SendFile | Flush | SendRecord | KeyUpdate,
-            Errno::TIMEDOUT
-            | Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::NETDOWN
-            | Errno::CONNABORTED,
+            Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::CONNABORTED,
         ) => (Kind::Peer, "the network lost the peer: drop the connection"),
         (Send | SendFile | Flush | SendRecord | KeyUpdate, Errno::BADMSG) => (
             Kind::Io,
@@ -211,30 +158,21 @@ fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str) {
         (Send | SendRecord | Flush | KeyUpdate, Errno::OPNOTSUPP) => {
             (Kind::Misuse, "kernel TLS does not take this flag")
         }
-        (Flush | SendRecord | KeyUpdate, Errno::INVAL) => (
-            Kind::Misuse,
-            "the socket does not send by kernel TLS: pass the descriptor that was handed over",
-        ),
-        (SendFile, Errno::INVAL) => (
-            Kind::Misuse,
-            "the input cannot be sent by sendfile: pass a regular file and an offset below 2^63",
-        ),
-        (SendFile, Errno::IO) => (
-            Kind::Io,
-            "the file could not be read: end the connection without close_notify",
-        ),
+        (Flush | SendRecord | KeyUpdate, Errno::INVAL) => {
+            (Kind::Misuse, "the socket does not send by kernel TLS: pass the descriptor that was handed over")
+        }
+        (SendFile, Errno::INVAL | Errno::SPIPE) => {
+            (Kind::Misuse, "the input cannot be sent by sendfile: pass a regular file and an offset below 2^63")
+        }
+        (SendFile, Errno::IO) => (Kind::Io, "the file could not be read: end the connection without close_notify"),
         (Send | SendFile | Flush | SendRecord | KeyUpdate, _) => (Kind::Io, "drop the connection"),
 
-        (Sequence, Errno::BUSY | Errno::NOPROTOOPT | Errno::INVAL | Errno::OPNOTSUPP) => (
-            Kind::Misuse,
-            "the socket does not send by kernel TLS: pass the descriptor that was handed over",
-        ),
+        (Sequence, Errno::BUSY | Errno::NOPROTOOPT | Errno::INVAL | Errno::OPNOTSUPP) => {
+            (Kind::Misuse, "the socket does not send by kernel TLS: pass the descriptor that was handed over")
+        }
         (Sequence | TcpState, _) => (Kind::Misuse, "pass the descriptor that was handed over"),
 
-        (Loopback, _) => (
-            Kind::Io,
-            "no connection over 127.0.0.1: is the interface lo up, and are descriptors left?",
-        ),
+        (Loopback, _) => (Kind::Io, "no connection over 127.0.0.1: is the interface lo up, and are descriptors left?"),
         (ReadStat, Errno::NOENT) => (
             Kind::Unsupported,
             "no /proc/net/tls_stat: the TLS module is not loaded (`modprobe tls` on the host), or /proc is not mounted",
@@ -318,47 +256,25 @@ mod tests {
             (Operation::Sequence, Errno::BUSY, Kind::Misuse),
             (Operation::ReadStat, Errno::NOENT, Kind::Unsupported),
         ] {
-            assert_eq!(
-                Error::from_errno(operation, errno).kind(),
-                kind,
-                "{operation:?} {errno:?}"
-            );
+            assert_eq!(Error::from_errno(operation, errno).kind(), kind, "{operation:?} {errno:?}");
         }
     }
 
     #[test]
     fn io_error_keeps_the_kind() {
         let kind = |operation, errno| io::Error::from(Error::from_errno(operation, errno)).kind();
-        assert_eq!(
-            kind(Operation::Send, Errno::AGAIN),
-            io::ErrorKind::WouldBlock
-        );
-        assert_eq!(
-            kind(Operation::Send, Errno::PIPE),
-            io::ErrorKind::BrokenPipe
-        );
-        assert_eq!(
-            kind(Operation::Send, Errno::CONNRESET),
-            io::ErrorKind::ConnectionReset
-        );
-        assert_eq!(
-            kind(Operation::SetUlp, Errno::NOENT),
-            io::ErrorKind::Unsupported
-        );
-        assert_eq!(
-            kind(Operation::SetTx, Errno::BUSY),
-            io::ErrorKind::InvalidInput
-        );
+        assert_eq!(kind(Operation::Send, Errno::AGAIN), io::ErrorKind::WouldBlock);
+        assert_eq!(kind(Operation::Send, Errno::PIPE), io::ErrorKind::BrokenPipe);
+        assert_eq!(kind(Operation::Send, Errno::CONNRESET), io::ErrorKind::ConnectionReset);
+        assert_eq!(kind(Operation::SetUlp, Errno::NOENT), io::ErrorKind::Unsupported);
+        assert_eq!(kind(Operation::SetTx, Errno::BUSY), io::ErrorKind::InvalidInput);
     }
 
     /// An operator reads which step failed, the errno in words, and the remedy.
     #[test]
     fn display_names_step_errno_and_remedy() {
         let text = Error::from_errno(Operation::SetUlp, Errno::NOENT).to_string();
-        assert!(
-            text.starts_with("kernel TLS: setsockopt(TCP_ULP, \"tls\"): No such file or directory"),
-            "{text}"
-        );
+        assert!(text.starts_with("kernel TLS: setsockopt(TCP_ULP, \"tls\"): No such file or directory"), "{text}");
         assert!(text.ends_with("stay in user space"), "{text}");
     }
 }

@@ -35,8 +35,7 @@ pub fn tx(fd: impl AsFd, info: &CryptoInfo) -> Result<Tx, Error> {
     let fd = fd.as_fd();
     attach(fd)?;
     let ledger = Ledger::begin(fd, info.version(), info.cipher(), info.sequence())?;
-    sockopt::set_keys(fd, uapi::TLS_TX, info.as_bytes())
-        .map_err(|errno| Error::from_errno(Operation::SetTx, errno))?;
+    sockopt::set_keys(fd, uapi::TLS_TX, info.as_bytes()).map_err(|errno| Error::from_errno(Operation::SetTx, errno))?;
     Ok(Tx::new(info.version(), info.cipher(), ledger))
 }
 

@@ -26,10 +26,7 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn read() -> Self {
-        let release = rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned();
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let uid_map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         Self {
@@ -65,11 +62,7 @@ impl Host {
                 "Kernel {release} has no TLS layer loaded, and its build configuration is not readable here.{}\n\
                  Run on the host, as root: modprobe tls\n\
                  If that says the module is not found, the kernel was built without CONFIG_TLS, or its modules are not installed.",
-                if can_load {
-                    ""
-                } else {
-                    "\nThis process may not load it (a container, or no CAP_NET_ADMIN)."
-                }
+                if can_load { "" } else { "\nThis process may not load it (a container, or no CAP_NET_ADMIN)." }
             ),
         }
     }
@@ -79,10 +72,7 @@ impl Host {
 fn kernel_config(release: &str) -> Option<String> {
     let own = fs::File::open("/proc/config.gz").ok().and_then(|file| {
         let mut text = String::new();
-        GzDecoder::new(file)
-            .read_to_string(&mut text)
-            .ok()
-            .map(|_| text)
+        GzDecoder::new(file).read_to_string(&mut text).ok().map(|_| text)
     });
     own.or_else(|| fs::read_to_string(format!("/boot/config-{release}")).ok())
         .or_else(|| fs::read_to_string(format!("/lib/modules/{release}/config")).ok())
@@ -90,10 +80,7 @@ fn kernel_config(release: &str) -> Option<String> {
 
 fn config_tls(text: &str) -> Config {
     // An option that is off is a comment, or absent when the options it depends on are off.
-    match text
-        .lines()
-        .find_map(|line| line.strip_prefix("CONFIG_TLS="))
-    {
+    match text.lines().find_map(|line| line.strip_prefix("CONFIG_TLS=")) {
         Some("y") => Config::BuiltIn,
         Some("m") => Config::Module,
         _ => Config::No,
@@ -112,9 +99,7 @@ fn has_net_admin(status: &str) -> bool {
 
 /// user_namespaces(7): the initial namespace maps every id to itself.
 fn is_initial_namespace(uid_map: &str) -> bool {
-    uid_map
-        .split_ascii_whitespace()
-        .eq(["0", "0", "4294967295"])
+    uid_map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 #[cfg(test)]
@@ -123,25 +108,16 @@ mod tests {
 
     #[test]
     fn config_is_read_from_its_line_alone() {
-        assert_eq!(
-            config_tls("CONFIG_NET=y\nCONFIG_TLS=m\nCONFIG_TLS_DEVICE=y\n"),
-            Config::Module
-        );
+        assert_eq!(config_tls("CONFIG_NET=y\nCONFIG_TLS=m\nCONFIG_TLS_DEVICE=y\n"), Config::Module);
         assert_eq!(config_tls("CONFIG_TLS=y\n"), Config::BuiltIn);
-        assert_eq!(
-            config_tls("# CONFIG_TLS is not set\nCONFIG_NVME_TARGET_TCP_TLS=y\n"),
-            Config::No
-        );
+        assert_eq!(config_tls("# CONFIG_TLS is not set\nCONFIG_NVME_TARGET_TCP_TLS=y\n"), Config::No);
         assert_eq!(config_tls(""), Config::No);
     }
 
     #[test]
     fn capability_and_namespace_decide_loading() {
         assert!(has_net_admin("Name:\tx\nCapEff:\t000001ffffffffff\n"));
-        assert!(
-            !has_net_admin("CapEff:\t00000000a80425fb\n"),
-            "a container's default set"
-        );
+        assert!(!has_net_admin("CapEff:\t00000000a80425fb\n"), "a container's default set");
         assert!(!has_net_admin("CapPrm:\t000001ffffffffff\n"));
         assert!(is_initial_namespace("         0          0 4294967295\n"));
         assert!(!is_initial_namespace("         0     100000      65536\n"));
@@ -149,14 +125,7 @@ mod tests {
 
     #[test]
     fn the_operator_reads_the_remedy_that_fits() {
-        let host = |config, can_load| {
-            Host {
-                release: "6.1.0".into(),
-                config,
-                can_load,
-            }
-            .why_no_ulp()
-        };
+        let host = |config, can_load| Host { release: "6.1.0".into(), config, can_load }.why_no_ulp();
         assert!(host(Config::No, true).contains("without CONFIG_TLS"));
         assert!(!host(Config::No, true).contains("modprobe"));
         assert!(host(Config::Module, false).contains("on the host, as root: modprobe tls"));

@@ -35,20 +35,9 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Begins at handover; everything written before must have been taken by TCP.
-    pub(crate) fn begin(
-        fd: BorrowedFd<'_>,
-        version: Version,
-        cipher: Cipher,
-        sequence: u64,
-    ) -> Result<Self, Error> {
+    pub(crate) fn begin(fd: BorrowedFd<'_>, version: Version, cipher: Cipher, sequence: u64) -> Result<Self, Error> {
         let tcp_then = sockopt::tcp_taken(fd).map_err(tcp_state)?;
-        Ok(Self {
-            overhead: cipher.overhead(version),
-            tcp_then,
-            first: sequence,
-            sealed: 0,
-            accepted: 0,
-        })
+        Ok(Self { overhead: cipher.overhead(version), tcp_then, first: sequence, sealed: 0, accepted: 0 })
     }
 
     pub(crate) fn accept(&mut self, plaintext: usize) {
@@ -63,9 +52,7 @@ impl Ledger {
 
     /// `sequence` is the present key's live number. Zero: TCP has every byte.
     pub(crate) fn unsent(&self, fd: BorrowedFd<'_>, sequence: u64) -> Result<u64, Error> {
-        let taken = sockopt::tcp_taken(fd)
-            .map_err(tcp_state)?
-            .saturating_sub(self.tcp_then);
+        let taken = sockopt::tcp_taken(fd).map_err(tcp_state)?.saturating_sub(self.tcp_then);
         // The FIN takes a sequence number of its own; after shutdown the difference would be −1.
         Ok(self.expected(sequence).saturating_sub(taken))
     }
@@ -85,20 +72,10 @@ mod tests {
 
     #[test]
     fn expected_bytes_span_a_rekey() {
-        let mut ledger = Ledger {
-            overhead: 22,
-            tcp_then: 9,
-            first: 5,
-            sealed: 0,
-            accepted: 0,
-        };
+        let mut ledger = Ledger { overhead: 22, tcp_then: 9, first: 5, sealed: 0, accepted: 0 };
         assert_eq!(ledger.expected(5), 0);
         ledger.accept(100);
-        assert_eq!(
-            ledger.expected(5),
-            100,
-            "an open record has no overhead yet"
-        );
+        assert_eq!(ledger.expected(5), 100, "an open record has no overhead yet");
         assert_eq!(ledger.expected(6), 122);
         ledger.accept(5);
         ledger.rekey(7, 0);

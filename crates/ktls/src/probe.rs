@@ -16,28 +16,16 @@ use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Version, handover};
 /// features, and forbid things in containers. Takes milliseconds (a cipher's module may be loaded); ask once, at start.
 pub fn probe() -> Probe {
     let pairs = Pairs::open();
-    let ulp = pairs
-        .as_ref()
-        .map_err(|&error| error)
-        .and_then(|pairs| handover::attach(pairs.connect()?.0.as_fd()));
+    let ulp = pairs.as_ref().map_err(|&error| error).and_then(|pairs| handover::attach(pairs.connect()?.0.as_fd()));
     let tx = Version::ALL.map(|version| {
         Cipher::ALL.map(|cipher| {
             ulp?;
-            handover::tx(
-                pairs.as_ref().map_err(|&error| error)?.connect()?.0,
-                &throw_away(version, cipher),
-            )
-            .map(drop)
+            handover::tx(pairs.as_ref().map_err(|&error| error)?.connect()?.0, &throw_away(version, cipher)).map(drop)
         })
     });
     let rekey_tx = ulp.and_then(|()| rekey_tx(pairs.as_ref().map_err(|&error| error)?));
     let host = (ulp.is_err()).then(Host::read);
-    Probe {
-        ulp,
-        tx,
-        rekey_tx,
-        host,
-    }
+    Probe { ulp, tx, rekey_tx, host }
 }
 
 /// The answers of [`probe`]: yes, or no with the reason.
@@ -64,10 +52,7 @@ impl Probe {
         let column = Cipher::ALL.iter().position(|&c| c == cipher);
         match (row, column) {
             (Some(row), Some(column)) => self.tx[row][column],
-            _ => Err(Error::misuse(
-                Operation::SetTx,
-                "this cipher was not probed",
-            )),
+            _ => Err(Error::misuse(Operation::SetTx, "this cipher was not probed")),
         }
     }
 
@@ -85,13 +70,8 @@ impl Probe {
     pub fn explain(&self) -> Option<String> {
         let host = self.host.as_ref()?;
         let error = self.ulp.err()?;
-        let absent = error.operation() == Operation::SetUlp
-            && error.errno() == Some(Errno::NOENT.raw_os_error());
-        Some(if absent {
-            host.why_no_ulp()
-        } else {
-            error.to_string()
-        })
+        let absent = error.operation() == Operation::SetUlp && error.errno() == Some(Errno::NOENT.raw_os_error());
+        Some(if absent { host.why_no_ulp() } else { error.to_string() })
     }
 }
 
@@ -145,9 +125,7 @@ struct Pairs(TcpListener);
 
 impl Pairs {
     fn open() -> Result<Self, Error> {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .map(Self)
-            .map_err(loopback)
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Self).map_err(loopback)
     }
 
     fn connect(&self) -> Result<(TcpStream, TcpStream), Error> {
@@ -164,8 +142,5 @@ impl Pairs {
 }
 
 fn loopback(error: std::io::Error) -> Error {
-    Error::from_errno(
-        Operation::Loopback,
-        Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    )
+    Error::from_errno(Operation::Loopback, Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }

@@ -41,17 +41,12 @@ impl TlsStat {
 
     /// A counter by the kernel's name, such as `"TlsTxSw"`; `None` if this kernel has none of that name.
     pub fn get(&self, name: &str) -> Option<u64> {
-        self.counters
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|&(_, value)| value)
+        self.counters.iter().find(|(n, _)| n == name).map(|&(_, value)| value)
     }
 
     /// All counters in the kernel's order, unknown ones too.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.counters
-            .iter()
-            .map(|(name, value)| (name.as_str(), *value))
+        self.counters.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// What changed since `earlier`, counter by counter. A counter that is new since then (the module was loaded in between)
@@ -59,9 +54,7 @@ impl TlsStat {
     pub fn delta(&self, earlier: &Self) -> Vec<(&str, i64)> {
         self.iter()
             .filter_map(|(name, now)| {
-                let change = now
-                    .wrapping_sub(earlier.get(name).unwrap_or(0))
-                    .cast_signed();
+                let change = now.wrapping_sub(earlier.get(name).unwrap_or(0)).cast_signed();
                 (change != 0).then_some((name, change))
             })
             .collect()
@@ -138,24 +131,14 @@ mod tests {
 
     #[test]
     fn unknown_counters_are_kept_and_odd_lines_skipped() {
-        let stat = TlsStat::parse(
-            "TlsNew\t18446744073709551615\n\nTlsText\tmany\nTlsThree 1 2\nTlsTxSw\t1",
-        );
-        assert_eq!(
-            stat.iter().collect::<Vec<_>>(),
-            [("TlsNew", u64::MAX), ("TlsTxSw", 1)]
-        );
+        let stat = TlsStat::parse("TlsNew\t18446744073709551615\n\nTlsText\tmany\nTlsThree 1 2\nTlsTxSw\t1");
+        assert_eq!(stat.iter().collect::<Vec<_>>(), [("TlsNew", u64::MAX), ("TlsTxSw", 1)]);
     }
 
     #[test]
     fn delta_tells_only_changes_down_too() {
         let before = TlsStat::parse(LINUX_6_1);
-        let after = TlsStat::parse(
-            "TlsCurrTxSw\t2\nTlsTxSw\t12\nTlsRxNoPadViolation\t0\nTlsTxRekeyOk\t1\n",
-        );
-        assert_eq!(
-            after.delta(&before),
-            [("TlsCurrTxSw", -1), ("TlsTxSw", 2), ("TlsTxRekeyOk", 1)]
-        );
+        let after = TlsStat::parse("TlsCurrTxSw\t2\nTlsTxSw\t12\nTlsRxNoPadViolation\t0\nTlsTxRekeyOk\t1\n");
+        assert_eq!(after.delta(&before), [("TlsCurrTxSw", -1), ("TlsTxSw", 2), ("TlsTxRekeyOk", 1)]);
     }
 }

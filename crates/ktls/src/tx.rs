@@ -51,13 +51,7 @@ enum State {
 
 impl Tx {
     pub(crate) fn new(version: Version, cipher: Cipher, ledger: Ledger) -> Self {
-        Self {
-            version,
-            cipher,
-            ledger,
-            open: false,
-            state: State::Open,
-        }
+        Self { version, cipher, ledger, open: false, state: State::Open }
     }
 
     /// The protocol version of the keys.
@@ -85,17 +79,10 @@ impl Tx {
 
     /// Sends application data from several slices by one `sendmsg(2)`, as if they were one; otherwise as
     /// [`send`](Self::send).
-    pub fn send_vectored(
-        &mut self,
-        fd: impl AsFd,
-        data: &[IoSlice<'_>],
-        more: More,
-    ) -> Result<usize, Error> {
+    pub fn send_vectored(&mut self, fd: impl AsFd, data: &[IoSlice<'_>], more: More) -> Result<usize, Error> {
         self.ready(Operation::Send)?;
         let fd = fd.as_fd();
-        let sent = retry_on_intr(|| {
-            rustix::net::sendmsg(fd, data, &mut SendAncillaryBuffer::default(), flags(more))
-        });
+        let sent = retry_on_intr(|| rustix::net::sendmsg(fd, data, &mut SendAncillaryBuffer::default(), flags(more)));
         self.taken(sent, more)
     }
 
@@ -151,12 +138,7 @@ impl Tx {
     ///
     /// For close_notify and KeyUpdate use [`close_notify`](Self::close_notify) and [`rekey`](Self::rekey), which know what must
     /// follow.
-    pub fn send_record(
-        &mut self,
-        fd: impl AsFd,
-        record_type: RecordType,
-        data: &[u8],
-    ) -> Result<(), Error> {
+    pub fn send_record(&mut self, fd: impl AsFd, record_type: RecordType, data: &[u8]) -> Result<(), Error> {
         self.ready(Operation::SendRecord)?;
         self.record(fd.as_fd(), Operation::SendRecord, record_type, data)
     }
@@ -172,12 +154,7 @@ impl Tx {
             return Ok(());
         }
         self.ready(Operation::SendRecord)?;
-        self.record(
-            fd.as_fd(),
-            Operation::SendRecord,
-            RecordType::ALERT,
-            &CLOSE_NOTIFY,
-        )?;
+        self.record(fd.as_fd(), Operation::SendRecord, RecordType::ALERT, &CLOSE_NOTIFY)?;
         self.state = State::Closed;
         Ok(())
     }
@@ -195,12 +172,7 @@ impl Tx {
     /// - Any error with [`Operation::Rekey`]: KeyUpdate **was** sent, and the peer expects the next key. Everything but `rekey` is now
     ///   refused. Calling it again with the same `next` sends no second KeyUpdate and only installs the key; that can help
     ///   after a lack of memory. Otherwise close the connection.
-    pub fn rekey(
-        &mut self,
-        fd: impl AsFd,
-        key_update: &[u8],
-        next: &CryptoInfo,
-    ) -> Result<(), Error> {
+    pub fn rekey(&mut self, fd: impl AsFd, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
         let fd = fd.as_fd();
         self.check_next(key_update, next)?;
         if self.state != State::Rekeying {
@@ -222,8 +194,7 @@ impl Tx {
     /// The kernel sets no limit to the records under one key; the caller keeps to that of its AEAD (RFC 8446 §5.5). The answer
     /// comes with the key, which is wiped at once.
     pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
-        self.live_sequence(fd.as_fd())
-            .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+        self.live_sequence(fd.as_fd()).map_err(|errno| Error::from_errno(Operation::Sequence, errno))
     }
 
     /// Bytes that the kernel has accepted and TCP does not have yet.
@@ -247,14 +218,10 @@ impl Tx {
     fn ready(&self, operation: Operation) -> Result<(), Error> {
         match self.state {
             State::Open => Ok(()),
-            State::Rekeying => Err(Error::misuse(
-                operation,
-                "KeyUpdate was sent and the next key is missing: finish the rekey first",
-            )),
-            State::Closed => Err(Error::misuse(
-                operation,
-                "close_notify was sent: nothing may follow it",
-            )),
+            State::Rekeying => {
+                Err(Error::misuse(operation, "KeyUpdate was sent and the next key is missing: finish the rekey first"))
+            }
+            State::Closed => Err(Error::misuse(operation, "close_notify was sent: nothing may follow it")),
         }
     }
 
@@ -286,15 +253,10 @@ impl Tx {
         data: &[u8],
     ) -> Result<(), Error> {
         if data.is_empty() || data.len() > MAX_PLAINTEXT {
-            return Err(Error::misuse(
-                operation,
-                "a control record holds 1 to 16384 bytes",
-            ));
+            return Err(Error::misuse(operation, "a control record holds 1 to 16384 bytes"));
         }
-        self.seal_open(fd)
-            .map_err(|error| Error::from_errno(operation, error.cause()))?;
-        let sent = msg::send_record(fd, record_type.0, data)
-            .map_err(|errno| Error::from_errno(operation, errno))?;
+        self.seal_open(fd).map_err(|error| Error::from_errno(operation, error.cause()))?;
+        let sent = msg::send_record(fd, record_type.0, data).map_err(|errno| Error::from_errno(operation, errno))?;
         self.ledger.accept(sent);
         if sent < data.len() {
             return Err(Error::new(
@@ -310,9 +272,7 @@ impl Tx {
     fn check_next(&self, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
         let wrong = |advice| Err(Error::misuse(Operation::KeyUpdate, advice));
         if self.version != Version::Tls13 {
-            return wrong(
-                "TLS 1.2 has no KeyUpdate: close the connection before the key wears out",
-            );
+            return wrong("TLS 1.2 has no KeyUpdate: close the connection before the key wears out");
         }
         if (next.version(), next.cipher()) != (self.version, self.cipher) {
             return wrong("the next key must be for the version and cipher of the present one");
@@ -346,10 +306,7 @@ fn can_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
             Ok(())
         }
         Err(errno) => Err(Error::from_errno(Operation::KeyUpdate, errno)),
-        Ok(()) => Err(Error::misuse(
-            Operation::KeyUpdate,
-            "the socket has no sending keys: hand over first",
-        )),
+        Ok(()) => Err(Error::misuse(Operation::KeyUpdate, "the socket has no sending keys: hand over first")),
     }
 }
 

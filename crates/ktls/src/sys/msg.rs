@@ -26,11 +26,7 @@ union Control {
 /// | EPIPE, ECONNRESET, ETIMEDOUT | connection over | drops it |
 /// | EBADMSG | sealing failed, the sequence wrapped, or receiving failed before | drops it |
 /// | ENOMEM | | may retry |
-pub(crate) fn send_record(
-    fd: BorrowedFd<'_>,
-    record_type: u8,
-    data: &[u8],
-) -> Result<usize, Errno> {
+pub(crate) fn send_record(fd: BorrowedFd<'_>, record_type: u8, data: &[u8]) -> Result<usize, Errno> {
     let mut control = Control { bytes: [0; 64] };
     let mut slice = IoSlice::new(data);
     // SAFETY: all-zero bytes are a valid `msghdr`: null pointers and zero lengths.

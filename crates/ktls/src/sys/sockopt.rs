@@ -59,11 +59,7 @@ pub(crate) fn has_keys(fd: BorrowedFd<'_>, option: i32) -> Result<bool, Errno> {
 /// | EBUSY | no keys in this direction | treats as misuse |
 /// | EINVAL | `size` is another cipher's | treats as misuse |
 /// | ENOPROTOOPT, EOPNOTSUPP | not a kernel-TLS socket | treats as misuse |
-pub(crate) fn keys(
-    fd: BorrowedFd<'_>,
-    option: i32,
-    size: usize,
-) -> Result<Zeroizing<[u8; uapi::MAX_LEN]>, Errno> {
+pub(crate) fn keys(fd: BorrowedFd<'_>, option: i32, size: usize) -> Result<Zeroizing<[u8; uapi::MAX_LEN]>, Errno> {
     let mut info = Zeroizing::new([0; uapi::MAX_LEN]);
     get(fd, uapi::SOL_TLS, option, &mut info[..size])?;
     Ok(info)
@@ -100,34 +96,35 @@ fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
 
 fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut queued: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int; `queued` lives across the call and nothing else refers to it.
-    retry(|| unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) } as isize)?;
+    retry(|| {
+        // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int; `queued` lives across the call and nothing else refers to it.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+        done as isize
+    })?;
     Ok(queued.try_into().unwrap_or(0))
 }
 
 fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
     let len = value.len() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes from `value`, a live slice of that length, and keeps no pointer to it.
-    retry(
-        || unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value.as_ptr().cast(), len) }
-            as isize,
-    )?;
+    retry(|| {
+        // SAFETY: the kernel reads `len` bytes from `value`, a live slice of that length, and keeps no pointer to it.
+        let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value.as_ptr().cast(), len) };
+        done as isize
+    })?;
     Ok(())
 }
 
 /// Returns how many bytes the kernel says it wrote, at most `value.len()`.
 fn get(fd: BorrowedFd<'_>, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
     let mut len = value.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, a live and unshared slice of that length, and the
-    // new length to `len`, a local; it keeps no pointer to either.
-    retry(|| unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            option,
-            value.as_mut_ptr().cast(),
-            &raw mut len,
-        ) as isize
+    retry(|| {
+        // SAFETY: the kernel writes at most `len` bytes to `value`, a live and unshared slice of that length, and
+        // the new length to `len`, a local; it keeps no pointer to either.
+        let done = unsafe {
+            let to = value.as_mut_ptr().cast();
+            libc::getsockopt(fd.as_raw_fd(), level, option, to, &raw mut len)
+        };
+        done as isize
     })?;
     Ok((len as usize).min(value.len()))
 }
