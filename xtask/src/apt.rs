@@ -46,9 +46,8 @@ impl Apt {
         let found = workspace::output(self.command("apt-cache").args(["search", "--names-only", pattern]))?;
         let mut packages = Vec::new();
         for name in found.lines().filter_map(|line| line.split_whitespace().next()) {
-            let version = self
-                .field(name, "Version")?
-                .with_context(|| format!("apt knows {name} but not its version"))?;
+            let version =
+                self.field(name, "Version")?.with_context(|| format!("apt knows {name} but not its version"))?;
             packages.push((name.to_owned(), version));
         }
         let mut failure = None;
@@ -73,14 +72,13 @@ impl Apt {
     /// The packages that installing `name` here would add, `name` included.
     pub(crate) fn missing_for(&self, name: &str) -> Result<Vec<String>> {
         // The system's own status says what is here already.
-        let plan = workspace::output(
-            self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
+        let plan =
+            workspace::output(self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
                 "--simulate",
                 "--no-install-recommends",
                 "install",
                 name,
-            ]),
-        )?;
+            ]))?;
         Ok(plan
             .lines()
             .filter_map(|line| line.strip_prefix("Inst "))
@@ -92,9 +90,7 @@ impl Apt {
     /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is installed.
     pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let downloads = tempfile::tempdir_in(&self.root)?;
-        workspace::output(
-            self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages),
-        )?;
+        workspace::output(self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages))?;
         for entry in std::fs::read_dir(downloads.path())? {
             workspace::output(Command::new("dpkg-deb").arg("--extract").arg(entry?.path()).arg(into))?;
         }
@@ -102,8 +98,7 @@ impl Apt {
     }
 
     fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
-        let record =
-            workspace::output(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
+        let record = workspace::output(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
         Ok(record.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": ")).map(str::to_owned))
     }
 

@@ -45,14 +45,7 @@ impl<W: Write> Archive<W> {
         Ok(self.out)
     }
 
-    fn entry(
-        &mut self,
-        path: &[u8],
-        inode: u32,
-        mode: u32,
-        data: &[u8],
-        (major, minor): (u32, u32),
-    ) -> io::Result<()> {
+    fn entry(&mut self, path: &[u8], inode: u32, mode: u32, data: &[u8], (major, minor): (u32, u32)) -> io::Result<()> {
         let size = u32::try_from(data.len())
             .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "a cpio entry holds less than 4 GiB"))?;
         let name_size = u32::try_from(path.len() + 1).expect("a path is shorter than 4 GiB");

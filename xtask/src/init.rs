@@ -45,8 +45,10 @@ fn set_up() -> Result<()> {
     // The root is a tmpfs too, limited to half of the memory unless told otherwise.
     mount_remount("/", none, c"size=90%").context("cannot enlarge the root file system")?;
     std::fs::create_dir_all("/tmp")?;
-    std::fs::set_permissions("/tmp", Permissions::from_mode(0o1777))
-        .context("cannot open /tmp to everyone")?;
+    for (path, mode) in [("/", 0o755), ("/tmp", 0o1777)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode))
+            .with_context(|| format!("cannot set the permissions of {path}"))?;
+    }
     for (target, link) in [
         ("/proc/self/fd", "/dev/fd"),
         ("/proc/self/fd/0", "/dev/stdin"),
@@ -57,8 +59,7 @@ fn set_up() -> Result<()> {
     }
     let busybox = Path::new(TOOLS_PATH).join("busybox");
     // With lo the kernel adds 127.0.0.1 and ::1 itself.
-    for arguments in
-        [&["--install", "-s", TOOLS_PATH][..], &["ip", "link", "set", "lo", "up"], &["hostname", "guest"]]
+    for arguments in [&["--install", "-s", TOOLS_PATH][..], &["ip", "link", "set", "lo", "up"], &["hostname", "guest"]]
     {
         let status = Command::new(&busybox).args(arguments).status().context("cannot run busybox")?;
         anyhow::ensure!(status.success(), "busybox {arguments:?}: {status}");
@@ -70,8 +71,8 @@ fn load_modules() -> Result<()> {
     let directory = Path::new(MODULES_PATH);
     let order = std::fs::read_to_string(directory.join("order")).context("cannot read the module order")?;
     for name in order.lines() {
-        let file = File::open(directory.join(format!("{name}.ko")))
-            .with_context(|| format!("cannot open module {name}"))?;
+        let file =
+            File::open(directory.join(format!("{name}.ko"))).with_context(|| format!("cannot open module {name}"))?;
         match finit_module(&file, c"", 0) {
             Ok(()) | Err(Errno::EXIST) => {}
             // A driver for an instruction set that this processor lacks.

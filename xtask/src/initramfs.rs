@@ -109,13 +109,10 @@ impl Initramfs {
             match entry {
                 Entry::Directory => archive.add(name, 0o755, &Node::Directory),
                 Entry::Bytes(content, mode) => archive.add(name, *mode, &Node::File(content)),
-                Entry::Symlink(target) => {
-                    archive.add(name, 0o777, &Node::Symlink(target.as_os_str().as_bytes()))
-                }
+                Entry::Symlink(target) => archive.add(name, 0o777, &Node::Symlink(target.as_os_str().as_bytes())),
                 Entry::Character(major, minor) => archive.add(name, 0o666, &Node::Character(*major, *minor)),
                 Entry::Host(host) => {
-                    let content =
-                        std::fs::read(host).with_context(|| format!("cannot read {}", host.display()))?;
+                    let content = std::fs::read(host).with_context(|| format!("cannot read {}", host.display()))?;
                     let mode = std::fs::metadata(host)?.permissions().mode() & 0o7777;
                     archive.add(name, mode, &Node::File(&content))
                 }
@@ -143,8 +140,8 @@ impl Initramfs {
                 }
                 _ => continue,
             }
-            let kind = std::fs::symlink_metadata(&resolved)
-                .with_context(|| format!("{} is not there", resolved.display()))?;
+            let kind =
+                std::fs::symlink_metadata(&resolved).with_context(|| format!("{} is not there", resolved.display()))?;
             if kind.is_symlink() {
                 let target = std::fs::read_link(&resolved)?;
                 self.put(&resolved, Entry::Symlink(target.clone()));
@@ -201,9 +198,7 @@ mod tests {
         root.tree(&base.join("lib/libx.so.1")).unwrap();
         let entry = |path: &str| &root.entries[&base.join(path)];
         assert!(matches!(entry("lib"), Entry::Symlink(target) if target == Path::new("usr/lib")));
-        assert!(
-            matches!(entry("usr/lib/libx.so.1"), Entry::Symlink(target) if target == Path::new("libx.so.1.2"))
-        );
+        assert!(matches!(entry("usr/lib/libx.so.1"), Entry::Symlink(target) if target == Path::new("libx.so.1.2")));
         assert!(matches!(entry("usr/lib/libx.so.1.2"), Entry::Host(_)));
         assert!(!root.entries.contains_key(&base.join("lib/libx.so.1")));
     }

@@ -101,8 +101,7 @@ fn first_match(directory: &Path, prefix: &str) -> Result<PathBuf> {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 pending.push(entry.path());
-            } else if entry.file_type()?.is_file() && entry.file_name().to_string_lossy().starts_with(prefix)
-            {
+            } else if entry.file_type()?.is_file() && entry.file_name().to_string_lossy().starts_with(prefix) {
                 return Ok(entry.path());
             }
         }

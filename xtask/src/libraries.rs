@@ -22,8 +22,7 @@ pub(crate) fn closure(program: &Path, library_path: Option<&Path>) -> Result<Vec
         }
         bail!("ldd cannot read {}: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim());
     }
-    parse(&String::from_utf8_lossy(&output.stdout))
-        .with_context(|| format!("{} cannot run", program.display()))
+    parse(&String::from_utf8_lossy(&output.stdout)).with_context(|| format!("{} cannot run", program.display()))
 }
 
 fn parse(ldd: &str) -> Result<Vec<PathBuf>> {

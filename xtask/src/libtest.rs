@@ -18,9 +18,7 @@ impl Tally {
     /// Reads a summary: `test result: ok. 3 passed; 1 failed; 0 ignored; …`.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
-        let count = |what: &str| {
-            counts.split(';').find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok())
-        };
+        let count = |what: &str| counts.split(';').find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok());
         Some(Self { passed: count("passed")?, failed: count("failed")? })
     }
 }
@@ -60,8 +58,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const OK: &str =
-        "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
+    const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
     const BAD: &str =
         "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
 

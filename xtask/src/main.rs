@@ -6,15 +6,19 @@
 mod apt;
 mod binaries;
 mod cpio;
+mod follow;
+mod fuzz_smoke;
 mod guest;
 mod init;
 mod initramfs;
 mod kernels;
 mod libraries;
 mod libtest;
+mod licences;
 mod modules;
 mod protocol;
 mod sources;
+mod test;
 mod tools;
 mod workspace;
 
@@ -32,7 +36,10 @@ struct Xtask {
 
 #[derive(Subcommand)]
 enum Task {
+    Test(test::Test),
     Guest(guest::Guest),
+    FuzzSmoke(fuzz_smoke::FuzzSmoke),
+    Licences(licences::Licences),
 }
 
 fn main() -> ExitCode {
@@ -40,7 +47,10 @@ fn main() -> ExitCode {
         init::run();
     }
     let result = match Xtask::parse().task {
+        Task::Test(test) => test.run(),
         Task::Guest(guest) => guest.run(),
+        Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
+        Task::Licences(licences) => licences.run().map(code),
     };
     match result {
         Ok(code) => code,
@@ -49,4 +59,8 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn code(success: bool) -> ExitCode {
+    if success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -43,9 +43,8 @@ pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
         if dependencies.contains_key(&name) {
             continue;
         }
-        let file = files
-            .get(&name)
-            .with_context(|| format!("module {name} is needed but not below {}", from.display()))?;
+        let file =
+            files.get(&name).with_context(|| format!("module {name} is needed but not below {}", from.display()))?;
         let module = decompressed(file)?;
         std::fs::write(into.join(format!("{name}.ko")), &module)?;
         let needs = depends(&module);
@@ -96,15 +95,12 @@ fn depends(module: &[u8]) -> Vec<String> {
 }
 
 fn find(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()> {
-    let entries =
-        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let entries = std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             find(&entry.path(), files)?;
-        } else if let Some((name, "" | ".xz" | ".zst")) =
-            entry.file_name().to_string_lossy().split_once(".ko")
-        {
+        } else if let Some((name, "" | ".xz" | ".zst")) = entry.file_name().to_string_lossy().split_once(".ko") {
             files.insert(canonical(name), entry.path());
         }
     }
@@ -160,10 +156,7 @@ mod tests {
 
     #[test]
     fn depends_is_read_from_modinfo() {
-        assert_eq!(
-            depends(b"\x7fELF..\0license=GPL\0depends=crypto-simd,cryptd\0name=x\0"),
-            ["crypto_simd", "cryptd"]
-        );
+        assert_eq!(depends(b"\x7fELF..\0license=GPL\0depends=crypto-simd,cryptd\0name=x\0"), ["crypto_simd", "cryptd"]);
         assert!(depends(b"\x7fELF..\0depends=\0name=x\0").is_empty());
         assert!(depends(b"\x7fELF").is_empty());
     }

@@ -61,10 +61,7 @@ pub(crate) fn debian_archive(apt: &Path, codename: &str) -> Result<Source> {
 
 /// `VERSION_CODENAME` of os-release(5).
 pub(crate) fn codename(os_release: &str) -> Option<&str> {
-    os_release
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-        .map(|name| name.trim_matches('"'))
+    os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).map(|name| name.trim_matches('"'))
 }
 
 /// The stanzas of a `.sources` file. Disabled ones and sources without a keyring file (an embedded key) keep only what we need.
@@ -88,8 +85,7 @@ fn parse_deb822(text: &str) -> Vec<Source> {
             }
             words
         };
-        let disabled =
-            field("Enabled").first().is_some_and(|value| matches!(value.as_str(), "no" | "false" | "0"));
+        let disabled = field("Enabled").first().is_some_and(|value| matches!(value.as_str(), "no" | "false" | "0"));
         if disabled || !field("Types").iter().any(|kind| kind == "deb") {
             continue;
         }

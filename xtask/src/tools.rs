@@ -36,14 +36,10 @@ pub(crate) fn ensure() -> Result<()> {
     }
     let packages = missing.join(" ");
     if !rustix::process::geteuid().is_root() {
-        bail!(
-            "programs are missing; install them with: sudo apt-get install --no-install-recommends {packages}"
-        );
+        bail!("programs are missing; install them with: sudo apt-get install --no-install-recommends {packages}");
     }
     eprintln!("xtask: installing {packages}");
-    for arguments in
-        [&["update"][..], &[&["install", "--yes", "--no-install-recommends"][..], &missing].concat()]
-    {
+    for arguments in [&["update"][..], &[&["install", "--yes", "--no-install-recommends"][..], &missing].concat()] {
         crate::workspace::output(
             Command::new("apt-get")
                 // Someone else may be installing right now; seconds.

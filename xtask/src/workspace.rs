@@ -31,8 +31,7 @@ impl Cache {
     /// Opens the cache, waiting for another xtask that is filling it.
     pub(crate) fn open() -> Result<Self> {
         let root = cache_directory()?;
-        std::fs::create_dir_all(&root)
-            .with_context(|| format!("cannot make the cache {}", root.display()))?;
+        std::fs::create_dir_all(&root).with_context(|| format!("cannot make the cache {}", root.display()))?;
         let path = root.join("lock");
         let lock = File::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
         lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
@@ -59,8 +58,7 @@ impl Cache {
 
 /// Runs `command` to its end and returns what it printed; an exit code other than 0 is an error that shows its last words.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output =
-        command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !output.status.success() {
         let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
         let said = String::from_utf8_lossy(&said);

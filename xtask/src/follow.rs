@@ -1,0 +1,98 @@
+//! A child process followed line by line, until its end or a deadline.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// A running child whose standard output we read. Dropping it kills it.
+pub(crate) struct Followed {
+    child: Child,
+    lines: Receiver<String>,
+    deadline: Instant,
+}
+
+/// What comes next from a child.
+pub(crate) enum Next {
+    /// A line, without its line end.
+    Line(String),
+    /// The output is closed.
+    End,
+    /// The deadline has passed.
+    Late,
+}
+
+impl Followed {
+    /// Starts `command`, which has `limit` to end.
+    pub(crate) fn start(command: &mut Command, limit: Duration) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        let output = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, lines, deadline: Instant::now() + limit })
+    }
+
+    /// Waits for what comes next.
+    pub(crate) fn next(&self) -> Next {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => Next::Line(line),
+            Err(RecvTimeoutError::Disconnected) => Next::End,
+            Err(RecvTimeoutError::Timeout) => Next::Late,
+        }
+    }
+
+    /// Waits for the exit code; call it after [`Next::End`].
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+        self.child.wait().context("lost a child process")
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        // Failing means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn lines_then_end_then_exit_code() {
+        let mut child = Followed::start(&mut shell("echo one; printf two; exit 3"), LIMIT).unwrap();
+        for expected in ["one", "two"] {
+            assert!(matches!(child.next(), Next::Line(line) if line == expected));
+        }
+        assert!(matches!(child.next(), Next::End));
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn a_silent_child_is_late() {
+        let child = Followed::start(&mut shell("exec sleep 1000"), Duration::ZERO).unwrap();
+        assert!(matches!(child.next(), Next::Late));
+    }
+}

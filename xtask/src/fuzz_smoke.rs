@@ -1,0 +1,174 @@
+//! Every fuzz target for a few seconds: shows that it builds, runs, and does not fail at once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::MetadataCommand;
+use clap::Args;
+
+use crate::follow::{Followed, Next};
+use crate::workspace;
+
+/// Run every fuzz target for a few seconds
+///
+/// Builds the targets of fuzz/ with the stable compiler and libFuzzer's coverage, without a sanitizer (the code under test is safe
+/// Rust). For a long hunt use cargo-fuzz: `cargo +nightly fuzz run TARGET`; corpus and artifacts are in the same places.
+#[derive(Args)]
+pub(crate) struct FuzzSmoke {
+    /// Seconds for each target
+    #[arg(long, default_value_t = SECONDS)]
+    pub(crate) seconds: u64,
+    /// Only these targets
+    pub(crate) targets: Vec<String>,
+}
+
+/// GUESS: long enough for some 10^5 inputs of a parser, short enough to run on every change.
+pub(crate) const SECONDS: u64 = 4;
+
+/// The flags that cargo-fuzz passes for libFuzzer's coverage.
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 --cfg fuzzing";
+
+impl FuzzSmoke {
+    /// Runs the targets and returns each with whether it held.
+    pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
+        let targets = built(&self.targets)?;
+        let mut results = Vec::new();
+        for (name, program) in targets {
+            let held = match smoke(&name, &program, self.seconds) {
+                Ok(runs) => {
+                    println!("fuzz {name}: {runs} inputs, ok");
+                    true
+                }
+                Err(error) => {
+                    println!("fuzz {name}: {error:#}");
+                    false
+                }
+            };
+            results.push((name, held));
+        }
+        Ok(results)
+    }
+}
+
+/// Builds the wanted targets, or all, and returns them with their programs.
+fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
+    let manifest = workspace::root().join("fuzz/Cargo.toml");
+    let metadata = MetadataCommand::new()
+        .manifest_path(&manifest)
+        .other_options(["--locked".to_owned()])
+        .exec()
+        .context("cannot read fuzz/Cargo.toml")?;
+    let targets: Vec<&str> = metadata
+        .workspace_packages()
+        .iter()
+        .flat_map(|package| &package.targets)
+        .filter(|target| target.is_bin())
+        .map(|target| target.name.as_str())
+        .filter(|name| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .collect();
+    ensure!(!targets.is_empty(), "no such fuzz target");
+    let triple = host_triple()?;
+    // With a target triple the flags reach neither build scripts nor macros, which have no fuzzer to link with.
+    let mut command = workspace::cargo();
+    command
+        .args(["build", "--locked", "--release", "--target", &triple])
+        .arg("--manifest-path")
+        .arg(&manifest)
+        .env("RUSTFLAGS", COVERAGE);
+    for target in &targets {
+        command.args(["--bin", target]);
+    }
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "the fuzz targets do not build");
+    let directory = metadata.target_directory.as_std_path().join(&triple).join("release");
+    Ok(targets.into_iter().map(|name| (name.to_owned(), directory.join(name))).collect())
+}
+
+/// Runs one target and returns how many inputs it took.
+fn smoke(name: &str, program: &Path, seconds: u64) -> Result<u64> {
+    let fuzz = workspace::root().join("fuzz");
+    let corpus = fuzz.join("corpus").join(name);
+    let artifacts = fuzz.join("artifacts").join(name);
+    let seeds = fuzz.join("seeds").join(name);
+    std::fs::create_dir_all(&corpus)?;
+    std::fs::create_dir_all(&artifacts)?;
+    let mut command = Command::new(program);
+    command
+        .current_dir(&fuzz)
+        .arg(format!("-max_total_time={seconds}"))
+        // The same inputs each time, so that a red run is the fault of the change.
+        .arg("-seed=1")
+        .args(["-timeout=10", "-rss_limit_mb=2048", "-close_fd_mask=1"])
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg(&corpus)
+        .args(seeds.is_dir().then_some(&seeds));
+    follow(&mut command, Duration::from_secs(seconds + 60))
+}
+
+fn follow(command: &mut Command, limit: Duration) -> Result<u64> {
+    // libFuzzer reports on stderr.
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+    let mut child = Followed::start(&mut shell, limit)?;
+    let mut lines = Vec::new();
+    loop {
+        match child.next() {
+            Next::Line(line) => lines.push(line),
+            Next::End => break,
+            Next::Late => bail!("did not end in {} s", limit.as_secs()),
+        }
+    }
+    let status = child.wait()?;
+    match lines.iter().rev().find_map(|line| runs(line)) {
+        Some(runs) if status.success() && runs > 0 => Ok(runs),
+        _ => {
+            let tail = &lines[lines.len().saturating_sub(40)..];
+            bail!("failed with {status}:\n{}", tail.join("\n"))
+        }
+    }
+}
+
+/// Reads libFuzzer's last line, `Done 123 runs in 4 second(s)`.
+fn runs(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("Done ")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+fn host_triple() -> Result<String> {
+    let version =
+        workspace::output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+    version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).context("rustc -vV names no host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_of_inputs_is_read() {
+        assert_eq!(runs("Done 52341 runs in 4 second(s)"), Some(52341));
+        assert_eq!(runs("#2 INITED cov: 3"), None);
+    }
+
+    #[test]
+    fn a_target_that_dies_or_tries_nothing_failed() {
+        let sh = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            follow(&mut command, Duration::from_secs(60))
+        };
+        assert_eq!(sh("echo 'Done 7 runs in 1 second(s)' >&2").unwrap(), 7);
+        assert!(sh("echo 'Done 0 runs in 1 second(s)'").is_err());
+        assert!(sh("echo 'Done 7 runs in 1 second(s)'; exit 77").is_err());
+        let error = sh("echo 'panicked at x'; exit 1").unwrap_err();
+        assert!(error.to_string().contains("panicked at x"), "{error}");
+    }
+}

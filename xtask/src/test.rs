@@ -1,0 +1,252 @@
+//! Everything that must hold before a change is merged, in one command.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::binaries::{Built, Selection, TestBinary};
+use crate::follow::{Followed, Next};
+use crate::fuzz_smoke::{self, FuzzSmoke};
+use crate::guest::{self, Load, Machine};
+use crate::kernels::Series;
+use crate::libtest::{Tally, Watch};
+use crate::licences::Licences;
+use crate::{tools, workspace};
+
+/// Run every check: format, lints, documentation, tests here, tests in guest kernels, fuzz targets, licences
+///
+/// The first run installs missing programs (as root) and downloads kernels from this machine's Debian mirror. The last line is the sum:
+/// every test case counts as one, and so does every other check and every fuzz target.
+#[derive(Args)]
+pub(crate) struct Test {
+    /// Only these steps
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Step>,
+    /// Kernel series to test on
+    #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
+    kernel: Vec<Series>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    Format,
+    Lint,
+    Docs,
+    /// Tests on this machine
+    Native,
+    /// Tests in guest kernels
+    Guest,
+    Fuzz,
+    Licences,
+}
+
+/// GUESS: no test binary takes minutes here; one that does hangs.
+const NATIVE_LIMIT: Duration = Duration::from_secs(300);
+
+impl Test {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let wanted = |step| self.only.is_empty() || self.only.contains(&step);
+        let mut report = Report::default();
+        if wanted(Step::Guest) {
+            report.check("tools", tools::ensure);
+        }
+        if wanted(Step::Format) {
+            report.check("format", format);
+        }
+        if wanted(Step::Lint) {
+            report.check("lint", lint);
+        }
+        if wanted(Step::Docs) {
+            report.check("docs", docs);
+        }
+        if wanted(Step::Native) || wanted(Step::Guest) {
+            // One build for both, so that nothing is compiled twice.
+            let mut built = Built::default();
+            report.check("build", || {
+                built = Selection::default().build()?;
+                Ok(())
+            });
+            let (in_guest, here): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut built.tests).into_iter().partition(TestBinary::runs_in_guest);
+            if wanted(Step::Native) {
+                for test in &here {
+                    let name = format!("{} {}", test.package, test.target);
+                    report.tests(&name, || native(&mut native_command(test)));
+                }
+                report.tests("examples in documentation", || {
+                    native(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
+                });
+            }
+            if wanted(Step::Guest) {
+                built.tests = in_guest;
+                report.guests(&self.kernel, &built);
+            }
+        }
+        if wanted(Step::Fuzz) {
+            report.fuzz();
+        }
+        if wanted(Step::Licences) {
+            report.check("licences", || {
+                ensure!(Licences {}.run()?, "a licence is not allowed");
+                Ok(())
+            });
+        }
+        Ok(report.close())
+    }
+}
+
+/// The sum so far, and what to name at the end.
+#[derive(Default)]
+struct Report {
+    tally: Tally,
+    failures: Vec<String>,
+}
+
+impl Report {
+    /// A check that holds or fails as a whole.
+    fn check(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
+        self.timed(name, |report| {
+            let result = check();
+            report.add(name, Tally::of(result.is_ok()));
+            result
+        });
+    }
+
+    /// A run of tests that counts itself.
+    fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Tally>) {
+        self.timed(name, |report| match run() {
+            Ok(tally) => {
+                report.add(name, tally);
+                Ok(())
+            }
+            Err(error) => {
+                report.add(name, Tally::of(false));
+                Err(error)
+            }
+        });
+    }
+
+    fn guests(&mut self, kernels: &[Series], built: &Built) {
+        self.timed("tests in guest kernels", |report| {
+            if let Err(error) = report.run_guests(kernels, built) {
+                report.add("guests", Tally::of(false));
+                return Err(error);
+            }
+            Ok(())
+        });
+    }
+
+    fn run_guests(&mut self, kernels: &[Series], built: &Built) -> Result<()> {
+        ensure!(!built.tests.is_empty(), "there is no guest test to run");
+        let guests = guest::run_on(kernels, &Load::tests(built, &[]), &Machine::default())?;
+        for (series, result) in guests {
+            match result {
+                Ok(jobs) => {
+                    for (test, (_, tally)) in built.tests.iter().zip(jobs) {
+                        let name = format!("{} {} on {}", test.package, test.target, series.name());
+                        self.add(&name, tally);
+                    }
+                }
+                Err(error) => {
+                    println!("guest {}: {error:#}", series.name());
+                    self.add(&format!("guest {}", series.name()), Tally::of(false));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fuzz(&mut self) {
+        self.timed("fuzz targets", |report| {
+            let smoke = FuzzSmoke { seconds: fuzz_smoke::SECONDS, targets: Vec::new() };
+            match smoke.run() {
+                Ok(targets) => {
+                    for (name, held) in targets {
+                        report.add(&format!("fuzz {name}"), Tally::of(held));
+                    }
+                    Ok(())
+                }
+                Err(error) => {
+                    report.add("fuzz targets", Tally::of(false));
+                    Err(error)
+                }
+            }
+        });
+    }
+
+    /// Heads the step's output, times it, and shows what went wrong.
+    fn timed(&mut self, name: &str, step: impl FnOnce(&mut Self) -> Result<()>) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        if let Err(error) = step(self) {
+            println!("{name}: {error:#}");
+        }
+        println!("== {name}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+
+    fn add(&mut self, name: &str, tally: Tally) {
+        if tally.failed > 0 {
+            self.failures.push(name.to_owned());
+        }
+        self.tally += tally;
+    }
+
+    /// Names the failures and prints the sum, the last line.
+    fn close(self) -> ExitCode {
+        println!();
+        for name in &self.failures {
+            println!("FAILED: {name}");
+        }
+        println!("{} passed, {} failed", self.tally.passed, self.tally.failed);
+        if self.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+fn format() -> Result<()> {
+    succeed(workspace::cargo().args(["fmt", "--all", "--check"]))?;
+    succeed(workspace::cargo().args(["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]))
+}
+
+fn lint() -> Result<()> {
+    succeed(workspace::cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny=warnings"]))
+}
+
+fn docs() -> Result<()> {
+    succeed(
+        workspace::cargo().args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "--deny=warnings"),
+    )
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    ensure!(status.success(), "{command:?} failed with {status}");
+    Ok(())
+}
+
+fn native_command(test: &TestBinary) -> Command {
+    let mut command = Command::new(&test.executable);
+    command.current_dir(&test.directory).env("CARGO_MANIFEST_DIR", &test.directory);
+    command
+}
+
+/// Runs a test binary here, or a command that runs some, showing its output.
+fn native(command: &mut Command) -> Result<Tally> {
+    let mut child = Followed::start(command, NATIVE_LIMIT)?;
+    let mut watch = Watch::default();
+    loop {
+        match child.next() {
+            Next::Line(line) => {
+                println!("{line}");
+                watch.line(&line);
+            }
+            Next::End => break,
+            Next::Late => {
+                println!("no end after {} s: killed", NATIVE_LIMIT.as_secs());
+                return Ok(watch.verdict(false));
+            }
+        }
+    }
+    Ok(watch.verdict(child.wait()?.success()))
+}
