@@ -52,9 +52,7 @@ pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: Htt
         Singleton::Repeated => false,
         Singleton::Once(value) => {
             validators.etag.equals_strongly(value)
-                || validators
-                    .modified
-                    .is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
+                || validators.modified.is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
         }
     }
 }
@@ -161,11 +159,7 @@ mod tests {
         for (lines, now, expected) in rows {
             let mut if_range = Singleton::default();
             lines.iter().for_each(|line| if_range.add(line.as_bytes()));
-            assert_eq!(
-                range_applies(&if_range, &validators(), now.parse().unwrap()),
-                *expected,
-                "{lines:?} at {now}"
-            );
+            assert_eq!(range_applies(&if_range, &validators(), now.parse().unwrap()), *expected, "{lines:?} at {now}");
         }
     }
 }

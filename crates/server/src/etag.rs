@@ -120,7 +120,7 @@ mod tests {
             (format!("\"x\",{OURS}"), true, true),
             (format!(" ,, \"x\"\t,\t{weak} ,"), false, true),
             (format!("{weak}, {OURS}"), true, true),
-            (format!("\"with, comma\", {OURS}"), true, true),
+            (format!("\"with,comma\", {OURS}"), true, true),
             (format!("\"\", {OURS}"), true, true),
             ("".into(), false, false),
             (",".into(), false, false),

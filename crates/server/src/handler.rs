@@ -64,8 +64,7 @@ fn send(request: &Request<'_>, found: OpenFile, options: &HandlerOptions, now: H
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified > now { now } else { modified });
     let validators = Validators { etag, modified };
-    let fields =
-        Fields { last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
+    let fields = Fields { last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}
         Verdict::NotModified => return Response::not_modified(fields),
@@ -86,11 +85,7 @@ fn send(request: &Request<'_>, found: OpenFile, options: &HandlerOptions, now: H
         Selection::Whole => Response::new(Status::Ok, fields, Body::File { file, range: 0..len }),
         Selection::One(range) => {
             let content_range = Some(ContentRange::Part { range: range.clone(), complete: len });
-            Response::new(
-                Status::PartialContent,
-                Fields { content_range, ..fields },
-                Body::File { file, range },
-            )
+            Response::new(Status::PartialContent, Fields { content_range, ..fields }, Body::File { file, range })
         }
         Selection::Several(ranges) => {
             let body = Body::multipart(file, ranges, len, content_type, &etag);
@@ -104,3 +99,7 @@ fn send(request: &Request<'_>, found: OpenFile, options: &HandlerOptions, now: H
         }
     }
 }
+
+#[cfg(test)]
+#[path = "handler_tests.rs"]
+mod tests;

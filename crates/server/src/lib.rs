@@ -1,12 +1,30 @@
-//! See Cargo.toml.
+//! An HTTPS server for files that lets the kernel seal the records when that is cheaper.
+//!
+//! The way of a request, file by file:
+//!
+//! ```text
+//! listener ─► worker ─► connection ─► http1/connection ─► http1/head ─► handler ─► target ─► resolve
+//!                                                                                              │
+//!        access_log ◄─ transport ◄─ send_policy ◄─ http1/write ◄─ response ◄─ range ◄─ conditional
+//! ```
 
+pub mod access_log;
+pub mod cli;
 pub mod conditional;
+pub mod connection;
+pub mod dev_certificate;
 pub mod etag;
 pub mod handler;
 pub mod http1;
+pub mod kernel_offer;
+pub mod listener;
 pub mod mime;
 pub mod range;
 pub mod request;
 pub mod resolve;
 pub mod response;
+pub mod send_policy;
+pub mod serve;
 pub mod target;
+mod transport;
+mod worker;

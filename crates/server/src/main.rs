@@ -1,2 +1,7 @@
-//! The sealion command.
-fn main() {}
+//! The `sealion` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sealion::cli::main()
+}

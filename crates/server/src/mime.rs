@@ -16,7 +16,8 @@ pub enum ContentType {
 impl ContentType {
     /// The type of a file of this name, by what follows its last dot in any case; `application/octet-stream` if that tells nothing.
     ///
-    /// Text is declared as UTF-8, including JavaScript and excluding JSON and XML applications, which say it themselves (RFC 8259 §8.1, RFC 7303 §3).
+    /// Text is declared as UTF-8. So is JavaScript, by the name that RFC 9239 gives it. JSON and XML applications say
+    /// their encoding themselves (RFC 8259 §8.1, RFC 7303 §3).
     pub fn of_name(name: &[u8]) -> Self {
         let file_name = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let essence = file_name
@@ -27,9 +28,8 @@ impl ContentType {
             .and_then(|extension| mime_guess::from_ext(extension).first_raw());
         match essence {
             None => ContentType::Plain("application/octet-stream"),
-            Some(essence) if essence.starts_with("text/") || essence == "application/javascript" => {
-                ContentType::Utf8(essence)
-            }
+            Some("application/javascript") => ContentType::Utf8("text/javascript"),
+            Some(essence) if essence.starts_with("text/") => ContentType::Utf8(essence),
             Some(essence) => ContentType::Plain(essence),
         }
     }

@@ -176,11 +176,7 @@ impl Body {
             head.extend_from_slice(b"\r\n\r\n");
             Part { head, range }
         });
-        Body::Multipart {
-            file,
-            parts: parts.collect(),
-            closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat(),
-        }
+        Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
     }
 
     /// In bytes.
@@ -190,10 +186,7 @@ impl Body {
             Body::Bytes(bytes) => bytes.len() as u64,
             Body::File { range, .. } => range.end - range.start,
             Body::Multipart { parts, closing, .. } => {
-                parts
-                    .iter()
-                    .map(|part| part.head.len() as u64 + (part.range.end - part.range.start))
-                    .sum::<u64>()
+                parts.iter().map(|part| part.head.len() as u64 + (part.range.end - part.range.start)).sum::<u64>()
                     + closing.len() as u64
             }
         }
@@ -287,18 +280,15 @@ mod tests {
     fn multipart_body_as_in_rfc_9110_section_14_6() {
         let file = Arc::new(File::open("/dev/null").unwrap());
         let tag = EntityTag::from_fingerprint([0; 8]);
-        let body = Body::multipart(
-            file,
-            vec![500..1000, 7000..8000],
-            8000,
-            ContentType::Plain("application/pdf"),
-            &tag,
-        );
+        let body =
+            Body::multipart(file, vec![500..1000, 7000..8000], 8000, ContentType::Plain("application/pdf"), &tag);
         let length = body.len();
         let Body::Multipart { parts, closing, .. } = body else { panic!() };
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let first = "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 500-999/8000\r\n\r\n";
-        let second = "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 7000-7999/8000\r\n\r\n";
+        let first =
+            "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 500-999/8000\r\n\r\n";
+        let second =
+            "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 7000-7999/8000\r\n\r\n";
         assert_eq!((text(&parts[0].head).as_str(), parts[0].range.clone()), (first, 500..1000));
         assert_eq!((text(&parts[1].head).as_str(), parts[1].range.clone()), (second, 7000..8000));
         assert_eq!(text(&closing), "\r\n--0000000000000000--\r\n");

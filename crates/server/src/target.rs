@@ -30,8 +30,7 @@ impl<'a> SitePath<'a> {
     /// - An encoded slash is data within a segment (RFC 3986 §2.2), which no file name can contain.
     /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always seen.
     pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
-        let relative =
-            path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
+        let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
         let names_directory = relative.is_empty() || relative.ends_with('/');
         // Usually nothing changes but the slashes at the ends, and then the request's own bytes will do.
         let verbatim = relative.trim_matches('/');
@@ -97,9 +96,7 @@ fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Unnameable> {
             match (octets.next().and_then(hex), octets.next().and_then(hex)) {
                 (Some(high), Some(low)) => high << 4 | low,
                 _ => {
-                    return Err(Unnameable::Malformed(
-                        "the path has a percent sign without two hexadecimal digits",
-                    ));
+                    return Err(Unnameable::Malformed("the path has a percent sign without two hexadecimal digits"));
                 }
             }
         } else {
@@ -158,12 +155,7 @@ mod tests {
             ("/100%25", b"100%", false, "/100%25/"),
             ("/%252e%252e/x", b"%2e%2e/x", false, "/%252e%252e/x/"),
             ("/a+b", b"a+b", false, "/a+b/"),
-            (
-                "/a:b@c;d=e,f!g$h&i'j(k)l*m~n",
-                b"a:b@c;d=e,f!g$h&i'j(k)l*m~n",
-                false,
-                "/a:b@c;d=e,f!g$h&i'j(k)l*m~n/",
-            ),
+            ("/a:b@c;d=e,f!g$h&i'j(k)l*m~n", b"a:b@c;d=e,f!g$h&i'j(k)l*m~n", false, "/a:b@c;d=e,f!g$h&i'j(k)l*m~n/"),
             ("/a|b\"<>^`{}", b"a|b\"<>^`{}", false, "/a%7Cb%22%3C%3E%5E%60%7B%7D/"),
             ("/%0d%0aX:1", b"\r\nX:1", false, "/%0D%0AX:1/"),
             ("/a..b/c.../x.", b"a..b/c.../x.", false, "/a..b/c.../x./"),

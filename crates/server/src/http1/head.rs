@@ -170,10 +170,7 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<Lines>, Reject> 
             Some(_) => {
                 fields += 1;
                 if fields > limits.fields.min(HeadLimits::MOST_FIELDS) {
-                    return Err(Reject {
-                        status: Status::RequestHeaderFieldsTooLarge,
-                        why: "too many fields",
-                    });
+                    return Err(Reject { status: Status::RequestHeaderFieldsTooLarge, why: "too many fields" });
                 }
             }
         }
@@ -186,16 +183,14 @@ fn explain(error: httparse::Error, request_line: &[u8]) -> Reject {
         httparse::Error::Token => bad("the request line is not method, target and version"),
         httparse::Error::HeaderName => bad("a field name is not a token"),
         httparse::Error::HeaderValue => bad("a control character in a field value"),
-        httparse::Error::Version => {
-            match request_line.trim_ascii_end().split(|octet| *octet == b' ').nth(2) {
-                Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
-                    if major.is_ascii_digit() && minor.is_ascii_digit() =>
-                {
-                    Reject { status: Status::HttpVersionNotSupported, why: "neither HTTP/1.0 nor HTTP/1.1" }
-                }
-                _ => bad("the request line is not method, target and version"),
+        httparse::Error::Version => match request_line.trim_ascii_end().split(|octet| *octet == b' ').nth(2) {
+            Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+                if major.is_ascii_digit() && minor.is_ascii_digit() =>
+            {
+                Reject { status: Status::HttpVersionNotSupported, why: "neither HTTP/1.0 nor HTTP/1.1" }
             }
-        }
+            _ => bad("the request line is not method, target and version"),
+        },
         _ => bad("the head is malformed"),
     }
 }
@@ -243,10 +238,7 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>) -> Result<RequestHead<'a>, Re
     let (target, absolute) = read_target(method, raw_target)?;
     let framing = control.framing(version)?;
     if control.expect_other && version == Version::Http11 {
-        return Err(Reject {
-            status: Status::ExpectationFailed,
-            why: "an expectation other than 100-continue",
-        });
+        return Err(Reject { status: Status::ExpectationFailed, why: "an expectation other than 100-continue" });
     }
     Ok(RequestHead {
         request: Request { method, target, raw_target, authority: absolute.or(host), conditions },
@@ -290,8 +282,8 @@ impl<'a> Control<'a> {
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                 let codings = value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
-                self.transfer_encoding = codings
-                    .fold(self.transfer_encoding, |before, coding| Some(Coding::after(before, coding)));
+                self.transfer_encoding =
+                    codings.fold(self.transfer_encoding, |before, coding| Some(Coding::after(before, coding)));
             }
             _ => return Ok(false),
         }
@@ -323,9 +315,7 @@ impl Coding {
             _ if name.is_empty() || !name.iter().all(|octet| is_token(*octet)) => Coding::Malformed,
             (None, true) => Coding::Chunked,
             (Some(Coding::Other { last_is_chunked: false }), true) => Coding::Other { last_is_chunked: true },
-            (None | Some(Coding::Other { last_is_chunked: false }), false) => {
-                Coding::Other { last_is_chunked: false }
-            }
+            (None | Some(Coding::Other { last_is_chunked: false }), false) => Coding::Other { last_is_chunked: false },
             _ => Coding::Malformed,
         }
     }
@@ -381,9 +371,7 @@ fn authority(value: &[u8]) -> Result<&str, Reject> {
     };
     match port {
         Some(port)
-            if host
-                && (port.is_empty()
-                    || decimal(port.as_bytes()).is_some_and(|port| port <= u16::MAX.into())) =>
+            if host && (port.is_empty() || decimal(port.as_bytes()).is_some_and(|port| port <= u16::MAX.into())) =>
         {
             Ok(text)
         }
@@ -421,10 +409,8 @@ const fn bad(why: &'static str) -> Reject {
     Reject { status: Status::BadRequest, why }
 }
 
-const REQUEST_LINE_TOO_LONG: Reject =
-    Reject { status: Status::UriTooLong, why: "the request line is too long" };
-const HEAD_TOO_LONG: Reject =
-    Reject { status: Status::RequestHeaderFieldsTooLarge, why: "the head is too long" };
+const REQUEST_LINE_TOO_LONG: Reject = Reject { status: Status::UriTooLong, why: "the request line is too long" };
+const HEAD_TOO_LONG: Reject = Reject { status: Status::RequestHeaderFieldsTooLarge, why: "the head is too long" };
 
 /// GUESS: old clients sent one after a POST; nobody sends many.
 const MOST_LEADING_EMPTY_LINES: usize = 4;

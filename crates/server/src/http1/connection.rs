@@ -1,0 +1,236 @@
+//! The requests of one HTTP/1 connection, one after another (RFC 9112).
+//!
+//! ```text
+//!   ┌──────────────────────── persists ───────────────────────────┐
+//!   ▼                                                             │
+//! Idle ─first byte─► Head ─whole─► Body ─drained─► handler ─► Response ─► end of the connection
+//!   │ idle, draining   │ request     │ request       stall timeout
+//!   │ timeout: end     │ timeout: 408│ timeout: end
+//! ```
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime};
+
+use httpdate::HttpDate;
+use sealion_tls::{Error, TlsStream};
+use tokio::time::{Instant as Deadline, timeout, timeout_at};
+
+use super::body::{BodyDrain, Drained};
+use super::head::{self, Framing, Parsed, Version};
+use super::write::{Connection, write_head};
+use crate::access_log::Entry;
+use crate::connection::{Phase, Shared};
+use crate::handler;
+use crate::resolve::http_date;
+use crate::response::{Response, Status};
+use crate::send_policy::Why;
+use crate::transport;
+use crate::worker::draining;
+
+/// Serves requests until the connection is to be closed in order; the caller closes it.
+///
+/// # Errors
+/// What ended the connection instead.
+pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
+    let mut exchange = Exchange { head: Vec::new(), log: RequestLine::default() };
+    let mut requests = 0;
+    loop {
+        if !wait_for_request(stream, shared).await? {
+            return Ok(());
+        }
+        let deadline = Deadline::now() + shared.limits.request_timeout;
+        requests += 1;
+        let last_allowed = shared.limits.max_requests == Some(requests);
+        let Some((response, connection)) = exchange.read(stream, shared, deadline, last_allowed).await? else {
+            return Ok(());
+        };
+        exchange.respond(stream, peer, shared, &response, connection).await?;
+        if connection == Connection::Close {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for the first byte of a request. `false`: none will come, or none is wanted any more.
+async fn wait_for_request(stream: &mut TlsStream, shared: &Shared) -> Result<bool, Error> {
+    if !stream.buffered().is_empty() {
+        return Ok(true);
+    }
+    let mut phase = shared.phase.clone();
+    tokio::select! {
+        biased;
+        came = timeout(shared.limits.idle_timeout, stream.read_more()) => match came {
+            Ok(Ok(0)) => Ok(false),
+            Ok(Ok(_)) => Ok(true),
+            // Between requests nothing can be missing, and many clients just close.
+            Ok(Err(Error::Truncated)) => Ok(false),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Ok(false),
+        },
+        () = draining(&mut phase) => Ok(false),
+    }
+}
+
+/// Kept from request to request, so that a steady state allocates little.
+struct Exchange {
+    head: Vec<u8>,
+    log: RequestLine,
+}
+
+/// What the log says of a request after its bytes are gone.
+#[derive(Default)]
+struct RequestLine {
+    text: String,
+    method_len: usize,
+}
+
+impl RequestLine {
+    fn set(&mut self, method: &str, target: &str) {
+        self.text.clear();
+        self.text.push_str(method);
+        self.method_len = method.len();
+        self.text.push_str(target);
+    }
+
+    fn get(&self) -> Option<(&str, &str)> {
+        (self.method_len > 0).then(|| self.text.split_at(self.method_len))
+    }
+}
+
+impl Exchange {
+    /// Reads a request, head and body, and makes its response. `None`: the client went away.
+    async fn read(
+        &mut self,
+        stream: &mut TlsStream,
+        shared: &Shared,
+        deadline: Deadline,
+        last_allowed: bool,
+    ) -> Result<Option<(Response, Connection)>, Error> {
+        self.log.method_len = 0;
+        let refused = |status| Ok(Some((Response::plain(status), Connection::Close)));
+        let (response, version, framing, wants_close, head_len) = loop {
+            match head::parse(stream.buffered(), &shared.head_limits) {
+                Ok(Parsed::Head { head, len }) => {
+                    if shared.access_log.is_on() {
+                        self.log.set(head.request.method.as_str(), head.request.raw_target);
+                    }
+                    let response = handler::handle(&head.request, &shared.root, &shared.handler, now());
+                    let wants_close = !head.keep_alive || head.expect_continue;
+                    break (response, head.version, head.framing, wants_close, len);
+                }
+                Ok(Parsed::Incomplete) => {}
+                Err(reject) => {
+                    tracing::debug!("refused with {}: {}", reject.status.code(), reject.why);
+                    return refused(reject.status);
+                }
+            }
+            match timeout_at(deadline, stream.read_more()).await {
+                Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(None),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return refused(Status::RequestTimeout),
+            }
+        };
+        stream.consume(head_len);
+
+        let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
+        if framing != Framing::None && !wants_close {
+            match drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline).await? {
+                Body::Done => {}
+                Body::TooLong => close = true,
+                Body::Broken(status) => return refused(status),
+                Body::Gone => return Ok(None),
+            }
+        }
+        close |= stream.should_close();
+        let connection = match (close, version) {
+            (true, _) => Connection::Close,
+            (false, Version::Http10) => Connection::KeepAlive10,
+            (false, Version::Http11) => Connection::KeepAlive,
+        };
+        Ok(Some((response, connection)))
+    }
+
+    /// Sends the response and writes its line.
+    async fn respond(
+        &mut self,
+        stream: &mut TlsStream,
+        peer: SocketAddr,
+        shared: &Shared,
+        response: &Response,
+        connection: Connection,
+    ) -> Result<(), Error> {
+        let started = Instant::now();
+        if let Some(cause) = &response.cause {
+            let target = self.log.get().map_or("", |(_, target)| target);
+            tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
+        }
+        self.head.clear();
+        with_date(|date| write_head(&mut self.head, response, connection, date));
+        let before = stream.payload_sent();
+        let mut why = Why::Never;
+        let sent = transport::send(stream, &self.head, &response.body, shared, &mut why).await;
+        if shared.access_log.is_on() {
+            let payload = stream.payload_sent() - before;
+            shared.access_log.write(&Entry {
+                peer,
+                request: self.log.get(),
+                status: response.status.code(),
+                body: payload.saturating_sub(self.head.len() as u64),
+                duration: started.elapsed(),
+                tls: stream.info(),
+                path: stream.path(),
+                why,
+                aborted: sent.as_ref().err().map(|error| error as &dyn std::fmt::Display),
+            });
+        }
+        sent
+    }
+}
+
+enum Body {
+    Done,
+    TooLong,
+    Broken(Status),
+    Gone,
+}
+
+async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) -> Result<Body, Error> {
+    loop {
+        if body.is_too_long() {
+            return Ok(Body::TooLong);
+        }
+        match body.feed(stream.buffered()) {
+            Drained::NeedMore => stream.consume(stream.buffered().len()),
+            Drained::Done { consumed } => {
+                stream.consume(consumed);
+                return Ok(Body::Done);
+            }
+            Drained::TooLong => return Ok(Body::TooLong),
+            Drained::Broken(reject) => return Ok(Body::Broken(reject.status)),
+        }
+        match timeout_at(deadline, stream.read_more()).await {
+            Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(Body::Gone),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Ok(Body::Broken(Status::RequestTimeout)),
+        }
+    }
+}
+
+fn now() -> HttpDate {
+    http_date(SystemTime::now()).unwrap_or_else(|| HttpDate::from(SystemTime::UNIX_EPOCH))
+}
+
+/// The Date field's value, formatted once a second and thread.
+fn with_date(use_date: impl FnOnce(&str)) {
+    thread_local! {
+        static DATE: RefCell<Option<(HttpDate, String)>> = const { RefCell::new(None) };
+    }
+    let now = now();
+    DATE.with_borrow_mut(|kept| {
+        let fresh = kept.take().filter(|(date, _)| *date == now).unwrap_or_else(|| (now, now.to_string()));
+        use_date(&kept.insert(fresh).1);
+    });
+}
