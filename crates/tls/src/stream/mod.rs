@@ -71,6 +71,7 @@ pub struct TlsStream {
     /// Runs while TCP takes nothing.
     timer: Option<Pin<Box<Sleep>>>,
     closing_since: Option<Instant>,
+    payload_sent: u64,
 }
 
 /// The sending side.
@@ -134,6 +135,7 @@ impl TlsStream {
             key_update_due: false,
             timer: None,
             closing_since: None,
+            payload_sent: 0,
         })
     }
 
@@ -148,6 +150,11 @@ impl TlsStream {
             Sender::User { .. } => Path::User,
             Sender::Kernel(_) => Path::Kernel,
         }
+    }
+
+    /// Bytes of responses that [`Self::send`] has given to TCP or the kernel, on both paths.
+    pub fn payload_sent(&self) -> u64 {
+        self.payload_sent
     }
 
     /// The socket, for its options and addresses. Bytes written to it directly break the connection.

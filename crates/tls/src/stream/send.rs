@@ -86,6 +86,7 @@ impl TlsStream {
             let before = source.remaining;
             self.outgoing = Some(seal_batch(sealer, source)?);
             self.drain().await?;
+            self.payload_sent += before - source.remaining;
             turn += before - source.remaining;
             if turn >= TURN && source.remaining > 0 {
                 turn = 0;
@@ -118,6 +119,7 @@ impl TlsStream {
                 }
             };
             source.advance(sent);
+            self.payload_sent += sent;
             open = (open + sent) % MAX_PLAINTEXT as u64;
             turn += sent;
             if turn >= TURN && source.remaining > 0 {
@@ -147,6 +149,7 @@ impl TlsStream {
             len += read;
         }
         self.key_for(len as u64).await?;
+        self.payload_sent += len as u64;
         let mut sent = 0;
         while sent < len {
             sent += self.kernel(|tx, io| tx.send(io, &buffer[sent..len], More::No)).await?;
