@@ -26,6 +26,7 @@ pub fn parse<'a>(buf: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Rejec
 
 /// What [`parse`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "matched where it is returned; a box would be an allocation a request")]
 pub enum Parsed<'a> {
     /// Nothing wrong so far: read more.
     Incomplete,
