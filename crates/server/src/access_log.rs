@@ -54,7 +54,7 @@ pub struct Entry<'a> {
     pub status: u16,
     /// Body bytes that went out.
     pub body: u64,
-    /// From the request's last byte to the response's.
+    /// From the end of the request's head to the response's last byte.
     pub duration: Duration,
     /// What the handshake agreed on.
     pub tls: &'a HandshakeInfo,
@@ -76,12 +76,8 @@ impl Entry<'_> {
         };
         let micros = self.duration.as_micros();
         // Writing to a String cannot fail.
-        let _ = write!(
-            line,
-            "time={} peer={} method={method} target=\"",
-            humantime::format_rfc3339_millis(now),
-            self.peer
-        );
+        let _ =
+            write!(line, "time={} peer={} method={method} target=\"", humantime::format_rfc3339_millis(now), self.peer);
         escape(&mut line, target);
         let _ = write!(
             line,
@@ -138,10 +134,7 @@ impl AccessLog {
         let out: Box<dyn Write + Send> = match destination {
             Destination::Off => {
                 let dropped = Arc::default();
-                return Ok((
-                    Self { queue: None, dropped: Arc::clone(&dropped) },
-                    Writer { thread: None, dropped },
-                ));
+                return Ok((Self { queue: None, dropped: Arc::clone(&dropped) }, Writer { thread: None, dropped }));
             }
             Destination::Stdout => Box::new(io::stdout()),
             Destination::File(path) => {
@@ -154,10 +147,7 @@ impl AccessLog {
         let thread = std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || write_lines(&lines, BufWriter::new(out), &counter))?;
-        Ok((
-            Self { queue: Some(queue), dropped: Arc::clone(&dropped) },
-            Writer { thread: Some(thread), dropped },
-        ))
+        Ok((Self { queue: Some(queue), dropped: Arc::clone(&dropped) }, Writer { thread: Some(thread), dropped }))
     }
 
     /// Writes a line, or counts it as dropped.
@@ -183,7 +173,9 @@ impl Writer {
         }
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
-            tracing::warn!("the access log lost {dropped} lines: its destination is slower than the responses, or failed");
+            tracing::warn!(
+                "the access log lost {dropped} lines: its destination is slower than the responses, or failed"
+            );
         }
     }
 }
@@ -220,12 +212,8 @@ mod tests {
 
     #[test]
     fn a_line_says_it_all_and_cannot_be_forged() {
-        let tls = HandshakeInfo {
-            version: Version::Tls13,
-            suite: "TLS_AES_128_GCM_SHA256",
-            alpn: None,
-            resumed: false,
-        };
+        let tls =
+            HandshakeInfo { version: Version::Tls13, suite: "TLS_AES_128_GCM_SHA256", alpn: None, resumed: false };
         let entry = Entry {
             peer: "192.0.2.1:50000".parse().unwrap(),
             request: Some(("GET", "/a\"b\\c")),

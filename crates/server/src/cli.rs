@@ -1,5 +1,6 @@
 //! The command line: what can be set, its defaults, and where errors end.
 
+use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -178,6 +179,7 @@ pub fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(args.log))
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     match serve::run(&args) {

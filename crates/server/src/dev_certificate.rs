@@ -31,9 +31,8 @@ impl DevCertificate {
     /// # Errors
     /// A line that names the directory and the remedy.
     pub fn load_or_make() -> Result<Self, String> {
-        let directory = directory().ok_or(
-            "no place to keep a development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key",
-        )?;
+        let directory = directory()
+            .ok_or("no place to keep a development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key")?;
         Self::load_or_make_in(&directory).map_err(|error| {
             format!(
                 "cannot keep a development certificate in {}: {error}. Make that directory writable, or give --cert and --key",

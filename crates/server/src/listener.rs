@@ -102,10 +102,13 @@ fn explain(address: SocketAddr, error: &io::Error) -> String {
     let remedy = match Errno::from_io_error(error) {
         Some(Errno::ADDRINUSE) => {
             let port = address.port();
-            format!("another process has it (`ss -ltnp 'sport = :{port}'` names it): stop that, or choose another port with --listen")
+            format!(
+                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop that, or choose another port with --listen"
+            )
         }
         Some(Errno::ACCESS | Errno::PERM) => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one with --listen, or grant the capability".to_owned()
+            "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one with --listen, or grant the capability"
+                .to_owned()
         }
         Some(Errno::ADDRNOTAVAIL) => "this machine does not have that address (`ip address` lists them)".to_owned(),
         Some(Errno::AFNOSUPPORT) => match address.ip() {
@@ -141,8 +144,7 @@ mod tests {
     #[test]
     fn connections_reach_every_worker() {
         let listeners = Listeners::bind(&[listen("127.0.0.1:0")], 2).unwrap();
-        let _clients: Vec<_> =
-            (0..64).map(|_| std::net::TcpStream::connect(listeners.addresses[0]).unwrap()).collect();
+        let _clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(listeners.addresses[0]).unwrap()).collect();
         for set in &listeners.sets {
             set[0].accept().expect("each of two workers gets some of 64 connections");
         }

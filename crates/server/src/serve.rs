@@ -62,10 +62,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         format!("cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`")
     })?;
     let listeners = Listeners::bind(&args.listen, workers)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| format!("cannot start: {e}"))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     // Before the first line is printed: who waits for it may send a signal at once.
     let mut signals = {
         let _entered = runtime.enter();
@@ -162,7 +160,8 @@ fn max_connections(wanted: Option<u32>) -> Result<usize, String> {
     let needed = connections * 2 + OTHER_DESCRIPTORS;
     if limit.current.is_some_and(|current| current < needed) {
         let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised).map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
+        setrlimit(Resource::Nofile, raised)
+            .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
     }
     usize::try_from(connections).map_err(|e| e.to_string())
 }
@@ -187,7 +186,9 @@ fn fingerprint(cert: &Path) -> Result<String, String> {
 
 fn kernel_line(mode: KtlsMode, probe: &probe::Probe) -> String {
     match (mode, probe.explain()) {
-        (KtlsMode::Never, _) => "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned(),
+        (KtlsMode::Never, _) => {
+            "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned()
+        }
         (_, Some(why)) => format!("kernel TLS is not available, all responses are sealed in user space. {why}"),
         (_, None) if !probe.any_tx() => format!("all responses are sealed in user space. {probe}"),
         (KtlsMode::Always, None) => "kernel TLS is available and used for every response".to_owned(),
@@ -199,7 +200,11 @@ fn kernel_line(mode: KtlsMode, probe: &probe::Probe) -> String {
 }
 
 fn display_address(address: &std::net::SocketAddr) -> String {
-    if address.ip().is_loopback() { format!("localhost:{} ({})", address.port(), address.ip()) } else { address.to_string() }
+    if address.ip().is_loopback() {
+        format!("localhost:{} ({})", address.port(), address.ip())
+    } else {
+        address.to_string()
+    }
 }
 
 fn seconds(duration: Duration) -> String {

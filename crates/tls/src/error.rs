@@ -53,11 +53,7 @@ impl Error {
             Self::FileShrank { .. } | Self::File(_) | Self::KeyExhausted | Self::Unfinished => {
                 Some(AlertDescription::INTERNAL_ERROR)
             }
-            Self::Io(_)
-            | Self::Kernel(_)
-            | Self::PeerAlert(_)
-            | Self::Truncated
-            | Self::Stalled(_) => None,
+            Self::Io(_) | Self::Kernel(_) | Self::PeerAlert(_) | Self::Truncated | Self::Stalled(_) => None,
         }
     }
 }
@@ -161,9 +157,7 @@ impl std::fmt::Display for HandshakeError {
             Self::Io(e) => write!(f, "connection lost during the handshake: {e}"),
             Self::ClosedByPeer => f.write_str("the peer closed before the handshake"),
             Self::Truncated => f.write_str("the peer closed during the handshake"),
-            Self::PlainHttp => f.write_str(
-                "the peer spoke plain HTTP to the HTTPS port: use https:// in the address",
-            ),
+            Self::PlainHttp => f.write_str("the peer spoke plain HTTP to the HTTPS port: use https:// in the address"),
             Self::PeerAlert(alert) => {
                 write!(f, "the peer ended the handshake with the alert {alert}")
             }

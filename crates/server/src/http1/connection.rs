@@ -42,11 +42,11 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Sha
         let deadline = Deadline::now() + shared.limits.request_timeout;
         requests += 1;
         let last_allowed = shared.limits.max_requests == Some(requests);
-        let Some((response, connection)) = exchange.read(stream, shared, deadline, last_allowed).await? else {
+        let Some(answer) = exchange.read(stream, shared, deadline, last_allowed).await? else {
             return Ok(());
         };
-        exchange.respond(stream, peer, shared, &response, connection).await?;
-        if connection == Connection::Close {
+        exchange.respond(stream, peer, shared, &answer).await?;
+        if answer.connection == Connection::Close {
             return Ok(());
         }
     }
@@ -69,6 +69,20 @@ async fn wait_for_request(stream: &mut TlsStream, shared: &Shared) -> Result<boo
             Err(_) => Ok(false),
         },
         () = draining(&mut phase) => Ok(false),
+    }
+}
+
+/// What a request is answered with.
+struct Answer {
+    response: Response,
+    connection: Connection,
+    /// When the request's head, or what stands for it, was complete.
+    started: Instant,
+}
+
+impl Answer {
+    fn refusal(status: Status) -> Self {
+        Self { response: Response::plain(status), connection: Connection::Close, started: Instant::now() }
     }
 }
 
@@ -106,18 +120,19 @@ impl Exchange {
         shared: &Shared,
         deadline: Deadline,
         last_allowed: bool,
-    ) -> Result<Option<(Response, Connection)>, Error> {
+    ) -> Result<Option<Answer>, Error> {
         self.log.method_len = 0;
-        let refused = |status| Ok(Some((Response::plain(status), Connection::Close)));
-        let (response, version, framing, wants_close, head_len) = loop {
+        let refused = |status| Ok(Some(Answer::refusal(status)));
+        let (started, response, version, framing, wants_close, head_len) = loop {
             match head::parse(stream.buffered(), &shared.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
+                    let started = Instant::now();
                     if shared.access_log.is_on() {
                         self.log.set(head.request.method.as_str(), head.request.raw_target);
                     }
                     let response = handler::handle(&head.request, &shared.root, &shared.handler, now());
                     let wants_close = !head.keep_alive || head.expect_continue;
-                    break (response, head.version, head.framing, wants_close, len);
+                    break (started, response, head.version, head.framing, wants_close, len);
                 }
                 Ok(Parsed::Incomplete) => {}
                 Err(reject) => {
@@ -149,7 +164,7 @@ impl Exchange {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        Ok(Some((response, connection)))
+        Ok(Some(Answer { response, connection, started }))
     }
 
     /// Sends the response and writes its line.
@@ -158,16 +173,15 @@ impl Exchange {
         stream: &mut TlsStream,
         peer: SocketAddr,
         shared: &Shared,
-        response: &Response,
-        connection: Connection,
+        answer: &Answer,
     ) -> Result<(), Error> {
-        let started = Instant::now();
+        let Answer { response, connection, started } = answer;
         if let Some(cause) = &response.cause {
             let target = self.log.get().map_or("", |(_, target)| target);
             tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
         }
         self.head.clear();
-        with_date(|date| write_head(&mut self.head, response, connection, date));
+        with_date(|date| write_head(&mut self.head, response, *connection, date));
         let before = stream.payload_sent();
         let mut why = Why::Never;
         let sent = transport::send(stream, &self.head, &response.body, shared, &mut why).await;

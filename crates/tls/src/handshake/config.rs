@@ -99,17 +99,9 @@ impl ServerConfig {
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
-    pub fn from_pem_files(
-        cert: &Path,
-        key: &Path,
-        alpn: &[&[u8]],
-        limits: Limits,
-    ) -> Result<Self, ConfigError> {
-        let unreadable = |path: &Path, wanted, why: String| ConfigError::Unreadable {
-            path: path.to_owned(),
-            wanted,
-            why,
-        };
+    pub fn from_pem_files(cert: &Path, key: &Path, alpn: &[&[u8]], limits: Limits) -> Result<Self, ConfigError> {
+        let unreadable =
+            |path: &Path, wanted, why: String| ConfigError::Unreadable { path: path.to_owned(), wanted, why };
         let chain = CertificateDer::pem_file_iter(cert)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|e| unreadable(cert, "certificate", pem_error(e)))?;
@@ -117,14 +109,11 @@ impl ServerConfig {
             let why = "the file has no CERTIFICATE section".to_owned();
             return Err(unreadable(cert, "certificate", why));
         }
-        let private_key = PrivateKeyDer::from_pem_file(key)
-            .map_err(|e| unreadable(key, "private key", pem_error(e)))?;
+        let private_key =
+            PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, "private key", pem_error(e)))?;
 
         let mut provider = aws_lc_rs::default_provider();
-        let unusable = |why: rustls::Error| ConfigError::Unusable {
-            key: key.to_owned(),
-            why: why.to_string(),
-        };
+        let unusable = |why: rustls::Error| ConfigError::Unusable { key: key.to_owned(), why: why.to_string() };
         provider.cipher_suites.retain(|suite| known_aead(*suite));
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()

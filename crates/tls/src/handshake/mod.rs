@@ -45,18 +45,17 @@ pub(crate) struct Finished {
 /// client certificate chain under 20 KiB; rustls itself refuses messages over 64 KiB.
 const MAX_FLIGHT: usize = 128 << 10;
 
+/// Bytes asked of the socket at first. GUESS: more than a ClientHello with a post-quantum key share.
+const FIRST_READ: usize = 4096;
+
 /// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
 /// took it.
-pub(crate) async fn accept(
-    io: &mut TcpStream,
-    config: &ServerConfig,
-) -> Result<Finished, HandshakeError> {
-    let mut connection = UnbufferedServerConnection::new(config.rustls.clone())
-        .map_err(|e| HandshakeError::Tls(e.to_string()))?;
-    let mut flight = Flight::default();
+pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<Finished, HandshakeError> {
+    let mut connection =
+        UnbufferedServerConnection::new(config.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    let mut flight = Flight { incoming: Vec::with_capacity(FIRST_READ), ..Flight::default() };
     loop {
-        let UnbufferedStatus { discard, state } =
-            connection.process_tls_records(&mut flight.incoming[..flight.fed]);
+        let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut flight.incoming[..flight.fed]);
         let next = match state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
                 encode(&mut data, &mut flight.outgoing)?;
@@ -88,13 +87,13 @@ pub(crate) async fn accept(
         }
     }
     flight.transmit(io).await?;
+    flight.incoming.shrink_to_fit();
     if flight.fed != 0 {
         return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
     }
     let info = secrets::info(&connection)?;
-    let (extracted, kernel) = connection
-        .dangerous_into_kernel_connection()
-        .map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    let (extracted, kernel) =
+        connection.dangerous_into_kernel_connection().map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let (tx_sequence, tx) = extracted.tx;
     let (rx_sequence, rx) = extracted.rx;
     Ok(Finished {
@@ -184,11 +183,7 @@ fn encode<T>(
 
 /// Sends what rustls still has queued after an error. The connection is lost already, so a socket
 /// that does not take it at once is not waited for.
-async fn send_alert(
-    io: &mut TcpStream,
-    connection: &mut UnbufferedServerConnection,
-    outgoing: &mut Vec<u8>,
-) {
+async fn send_alert(io: &mut TcpStream, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
         connection.process_tls_records(&mut [])
     {

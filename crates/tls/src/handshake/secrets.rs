@@ -18,29 +18,22 @@ use crate::record::{Aead, TrafficKeys};
 ///
 /// # Errors
 /// [`HandshakeError::Tls`] when rustls agreed on an AEAD that this crate does not know.
-pub fn traffic_keys(
-    version: Version,
-    secrets: &ConnectionTrafficSecrets,
-) -> Result<TrafficKeys, HandshakeError> {
+pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<TrafficKeys, HandshakeError> {
     let (aead, key, iv) = match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
         ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
         ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
         _ => return Err(HandshakeError::Tls("an AEAD this record layer does not know".into())),
     };
-    let mut iv: [u8; 12] = iv
-        .as_ref()
-        .try_into()
-        .map_err(|_| HandshakeError::Tls("an IV that is not 12 bytes long".into()))?;
+    let mut iv: [u8; 12] =
+        iv.as_ref().try_into().map_err(|_| HandshakeError::Tls("an IV that is not 12 bytes long".into()))?;
     if version == Version::Tls12 && aead != Aead::Chacha20Poly1305 {
         iv[4] ^= 0x80;
     }
     Ok(TrafficKeys::new(version, aead, key.as_ref(), iv))
 }
 
-pub(super) fn info(
-    connection: &UnbufferedServerConnection,
-) -> Result<HandshakeInfo, HandshakeError> {
+pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeInfo, HandshakeError> {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
         Some(ProtocolVersion::TLSv1_3) => Version::Tls13,

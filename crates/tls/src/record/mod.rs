@@ -130,9 +130,7 @@ impl TrafficKeys {
     /// What the kernel needs to seal record `sequence` next (linux/tls.h).
     pub fn crypto_info(&self, sequence: u64) -> CryptoInfo {
         let key = match self.aead {
-            Aead::Aes128Gcm => {
-                AeadKey::Aes128Gcm(*self.key.first_chunk().expect("32 is more than 16"))
-            }
+            Aead::Aes128Gcm => AeadKey::Aes128Gcm(*self.key.first_chunk().expect("32 is more than 16")),
             Aead::Aes256Gcm => AeadKey::Aes256Gcm(*self.key),
             Aead::Chacha20Poly1305 => AeadKey::Chacha20Poly1305(*self.key),
         };
@@ -247,12 +245,7 @@ mod tests {
         for version in [Version::Tls12, Version::Tls13] {
             for aead in Aead::ALL {
                 let key = &[7; 32][..aead.key_len()];
-                all.push(TrafficKeys::new(
-                    version,
-                    aead,
-                    key,
-                    *b"0123\xff\xff\xff\xff\xff\xff\xff\xfe",
-                ));
+                all.push(TrafficKeys::new(version, aead, key, *b"0123\xff\xff\xff\xff\xff\xff\xff\xfe"));
             }
         }
         all
@@ -311,13 +304,10 @@ mod tests {
         let keys = &all_keys()[0];
         let mut sealer = Sealer::new(keys, 0, 1 << 24);
         let nonces: Vec<[u8; 8]> = (0..4)
-            .map(|_| {
-                sealed(&mut sealer, ContentType::ApplicationData, b"x")[5..13].try_into().unwrap()
-            })
+            .map(|_| sealed(&mut sealer, ContentType::ApplicationData, b"x")[5..13].try_into().unwrap())
             .collect();
         let base = u64::MAX - 1;
-        let expected: Vec<[u8; 8]> =
-            (0..4u64).map(|n| base.wrapping_add(n).to_be_bytes()).collect();
+        let expected: Vec<[u8; 8]> = (0..4u64).map(|n| base.wrapping_add(n).to_be_bytes()).collect();
         assert_eq!(nonces, expected);
     }
 
@@ -329,10 +319,7 @@ mod tests {
             sealed(&mut sealer, ContentType::ApplicationData, b"1");
             sealed(&mut sealer, ContentType::ApplicationData, b"2");
             let mut record = vec![0; sealer.sealed_len(1)];
-            assert_eq!(
-                sealer.seal(ContentType::ApplicationData, &mut record),
-                Err(SealError::KeyExhausted)
-            );
+            assert_eq!(sealer.seal(ContentType::ApplicationData, &mut record), Err(SealError::KeyExhausted));
             // An alert must still be able to leave.
             let mut alert = vec![0; sealer.sealed_len(2)];
             assert_eq!(sealer.seal(ContentType::Alert, &mut alert), Ok(()));

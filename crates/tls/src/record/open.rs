@@ -5,10 +5,7 @@ use std::ops::Range;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use sealion_ktls::Version;
 
-use super::{
-    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12,
-    implicit_nonce,
-};
+use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
 use crate::AlertDescription;
 
 /// Opens the records of one direction in order.
@@ -65,9 +62,7 @@ impl std::fmt::Display for OpenError {
             Self::BadVersion => f.write_str("a record header without a TLS version"),
             Self::RecordOverflow => f.write_str("a record longer than TLS allows"),
             Self::TooShort => f.write_str("a record shorter than its authentication tag"),
-            Self::BadRecordMac => f.write_str(
-                "a record that does not authenticate: changed on the way, or wrong keys",
-            ),
+            Self::BadRecordMac => f.write_str("a record that does not authenticate: changed on the way, or wrong keys"),
             Self::NoContentType => f.write_str("a record of padding alone"),
         }
     }
@@ -156,9 +151,7 @@ impl Opener {
             return Err(OpenError::RecordOverflow);
         }
         match ContentType::from_wire(content_type) {
-            None | Some(ContentType::ChangeCipherSpec) => {
-                Err(OpenError::UnexpectedType(content_type))
-            }
+            None | Some(ContentType::ChangeCipherSpec) => Err(OpenError::UnexpectedType(content_type)),
             Some(content_type) => Ok(Opened { content_type, payload: prefix..end }),
         }
     }

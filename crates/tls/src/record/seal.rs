@@ -4,8 +4,8 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use sealion_ktls::Version;
 
 use super::{
-    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12,
-    explicit_nonce, implicit_nonce,
+    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, explicit_nonce,
+    implicit_nonce,
 };
 
 /// Seals the records of one direction under one key, each under the next sequence number.

@@ -45,11 +45,7 @@ impl TlsStream {
         self.poll_end_with(cx, AlertDescription::CLOSE_NOTIFY)
     }
 
-    fn poll_end_with(
-        &mut self,
-        cx: &mut Context<'_>,
-        alert: AlertDescription,
-    ) -> Poll<Result<(), Error>> {
+    fn poll_end_with(&mut self, cx: &mut Context<'_>, alert: AlertDescription) -> Poll<Result<(), Error>> {
         loop {
             match self.sending {
                 Sending::Open | Sending::Unfinished => {
@@ -62,9 +58,7 @@ impl TlsStream {
                         }
                         Sender::Kernel(_) => {
                             let record_type = ContentType::Alert.into();
-                            ready!(self.poll_kernel(cx, |tx, io| {
-                                tx.send_record(io, record_type, &payload)
-                            }))?;
+                            ready!(self.poll_kernel(cx, |tx, io| { tx.send_record(io, record_type, &payload) }))?;
                         }
                     }
                     self.sending = Sending::Notified;

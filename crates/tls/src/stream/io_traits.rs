@@ -11,11 +11,7 @@ use super::{Sender, Sending, TlsStream};
 use crate::error::Error;
 
 impl AsyncRead for TlsStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.buffered().is_empty() && ready!(self.poll_read_more(cx))? == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -29,11 +25,7 @@ impl AsyncRead for TlsStream {
 impl AsyncWrite for TlsStream {
     /// Seals what one call can take. In user space the bytes may wait here until
     /// [`AsyncWrite::poll_flush`].
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.sending != Sending::Open {
             return Poll::Ready(Err(Error::Unfinished.into()));
         }

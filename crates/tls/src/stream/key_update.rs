@@ -12,10 +12,7 @@ const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 impl TlsStream {
     /// Answers a requested update, where that is possible; where it is not, [`Self::should_close`]
     /// says so.
-    pub(super) fn poll_answer_key_update(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_answer_key_update(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.key_update_due && self.can_update_keys() {
             return self.poll_update_sending_key(cx);
         }
@@ -24,11 +21,7 @@ impl TlsStream {
 
     /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
     /// user space there is then a key for one record at least, in the kernel for all of `bytes`.
-    pub(super) fn poll_key_for(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: u64,
-    ) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<Result<(), Error>> {
         let limit = self.config.limits.records_per_key;
         // The first record may fill up an open one, and the last be a short one.
         let records = bytes / MAX_PLAINTEXT as u64 + 2;
@@ -55,18 +48,14 @@ impl TlsStream {
     ///
     /// # Errors
     /// [`Error::KeyExhausted`] where the connection cannot change keys.
-    pub(super) fn poll_update_sending_key(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_update_sending_key(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.can_update_keys() {
             return Poll::Ready(Err(Error::KeyExhausted));
         }
         ready!(self.poll_drain(cx))?;
         match &mut self.sender {
             Sender::User { sealer, keys } => {
-                self.outgoing =
-                    Some(Outgoing::control(sealer, ContentType::Handshake, &KEY_UPDATE)?);
+                self.outgoing = Some(Outgoing::control(sealer, ContentType::Handshake, &KEY_UPDATE)?);
                 *keys = self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?;
                 *sealer = Sealer::new(keys, 0, self.config.limits.records_per_key);
             }

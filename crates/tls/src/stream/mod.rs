@@ -112,19 +112,13 @@ impl TlsStream {
     ///
     /// # Errors
     /// [`HandshakeError`]; the alert for it has been sent if the socket took it.
-    pub async fn accept(
-        mut io: TcpStream,
-        config: &Arc<ServerConfig>,
-    ) -> Result<Self, HandshakeError> {
+    pub async fn accept(mut io: TcpStream, config: &Arc<ServerConfig>) -> Result<Self, HandshakeError> {
         let done = handshake::accept(&mut io, config).await?;
         let (keys, tx_sequence) = done.tx;
         let (rx_keys, rx_sequence) = done.rx;
         Ok(Self {
             io,
-            sender: Sender::User {
-                sealer: Sealer::new(&keys, tx_sequence, config.limits.records_per_key),
-                keys,
-            },
+            sender: Sender::User { sealer: Sealer::new(&keys, tx_sequence, config.limits.records_per_key), keys },
             opener: Opener::new(&rx_keys, rx_sequence),
             receiver: Receiver::new(done.incoming),
             schedule: done.schedule,
@@ -233,11 +227,7 @@ impl TlsStream {
                 operation(&mut kernel.tx, io).map_err(|e| {
                     failure = Some(e).filter(|e| e.kind() != Kind::WouldBlock);
                     // Other errors travel beside: this one only tells the runtime about readiness.
-                    io::Error::from(if failure.is_some() {
-                        io::ErrorKind::Other
-                    } else {
-                        io::ErrorKind::WouldBlock
-                    })
+                    io::Error::from(if failure.is_some() { io::ErrorKind::Other } else { io::ErrorKind::WouldBlock })
                 })
             });
             match (tried, failure) {
@@ -260,11 +250,7 @@ impl TlsStream {
 }
 
 impl Outgoing {
-    fn control(
-        sealer: &mut Sealer,
-        content_type: ContentType,
-        payload: &[u8],
-    ) -> Result<Self, Error> {
+    fn control(sealer: &mut Sealer, content_type: ContentType, payload: &[u8]) -> Result<Self, Error> {
         let mut buffer = SendBuffer::take();
         let len = sealer.sealed_len(payload.len());
         buffer[sealer.prefix_len()..][..payload.len()].copy_from_slice(payload);

@@ -27,9 +27,9 @@ impl std::fmt::Display for MoveError {
         match self {
             Self::AlreadyMoved => f.write_str("the kernel seals this connection already"),
             Self::Refused(e) => std::fmt::Display::fmt(e, f),
-            Self::KeyWorn => f.write_str(
-                "the key would wear out on the way, and this kernel cannot change it (Linux 6.14 can)",
-            ),
+            Self::KeyWorn => {
+                f.write_str("the key would wear out on the way, and this kernel cannot change it (Linux 6.14 can)")
+            }
             Self::Connection(e) => std::fmt::Display::fmt(e, f),
         }
     }

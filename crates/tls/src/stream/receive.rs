@@ -108,8 +108,7 @@ impl TlsStream {
                 State::Failed => return Poll::Ready(Err(Error::Unfinished)),
             }
             let before = self.receiver.plaintext.len();
-            let received =
-                ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
+            let received = ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
             if let Err(error) = received {
                 if self.receiver.state == State::Open {
                     self.receiver.state = State::Failed;
@@ -187,9 +186,7 @@ impl TlsStream {
             }
             ContentType::Alert => self.receive_alert(payload),
             ContentType::Handshake => self.receive_handshake(payload),
-            ContentType::ChangeCipherSpec => {
-                Err(unexpected("change_cipher_spec after the handshake"))
-            }
+            ContentType::ChangeCipherSpec => Err(unexpected("change_cipher_spec after the handshake")),
         }
     }
 

@@ -160,18 +160,16 @@ impl TlsStream {
     /// `count` bytes from the start of `range`, or as many as TCP takes now.
     async fn sendfile(&mut self, file: &File, range: Range<u64>, count: u64) -> Result<u64, Error> {
         let mut offset = range.start;
-        let sent = self
-            .kernel(|tx, io| tx.send_file(io, file, &mut offset, count as usize))
-            .await
-            .map_err(|error| match error {
+        let sent = self.kernel(|tx, io| tx.send_file(io, file, &mut offset, count as usize)).await.map_err(
+            |error| match error {
                 Error::Kernel(e)
-                    if e.operation() == Operation::SendFile
-                        && e.errno() == Some(Errno::IO.raw_os_error()) =>
+                    if e.operation() == Operation::SendFile && e.errno() == Some(Errno::IO.raw_os_error()) =>
                 {
                     Error::File(Errno::IO.into())
                 }
                 other => other,
-            })?;
+            },
+        )?;
         match sent {
             0 => Err(Error::FileShrank { at: range.start, end: range.end }),
             sent => Ok(sent as u64),
@@ -205,8 +203,7 @@ fn seal_batch(sealer: &mut Sealer, source: &mut Source<'_>) -> Result<Outgoing, 
     let full = MAX_PLAINTEXT + overhead;
 
     let mut buffer = SendBuffer::take();
-    let mut slots: [IoSliceMut<'_>; RECORDS_PER_SEND] =
-        std::array::from_fn(|_| IoSliceMut::new(&mut []));
+    let mut slots: [IoSliceMut<'_>; RECORDS_PER_SEND] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
     for (slot, record) in slots.iter_mut().zip(buffer[..len].chunks_mut(full)) {
         let end = prefix + record.len() - overhead;
         *slot = IoSliceMut::new(&mut record[prefix..end]);
@@ -239,9 +236,7 @@ impl<'a> Source<'a> {
     fn piece(&self) -> Option<Part<'a>> {
         Some(match self.parts.first()? {
             Part::Bytes(bytes) => Part::Bytes(&bytes[self.done as usize..]),
-            Part::File { file, range } => {
-                Part::File { file, range: range.start + self.done..range.end }
-            }
+            Part::File { file, range } => Part::File { file, range: range.start + self.done..range.end },
         })
     }
 
@@ -267,9 +262,7 @@ impl<'a> Source<'a> {
                     slots[0][..len].copy_from_slice(&bytes[..len]);
                     len
                 }
-                Part::File { file, ref range } if piece.len() >= room => {
-                    read_file(file, slots, range)?
-                }
+                Part::File { file, ref range } if piece.len() >= room => read_file(file, slots, range)?,
                 // The part ends inside the slots: not beyond it in one call.
                 Part::File { file, ref range } => {
                     let len = slots[0].len().min((range.end - range.start) as usize);
