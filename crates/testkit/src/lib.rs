@@ -1,1 +1,25 @@
-//! See Cargo.toml.
+//! What the tests of this workspace share: a TLS client that controls record boundaries, a tap on
+//! what it receives, certificates, file contents that can be checked at any offset, HTTP responses,
+//! and the server as a process.
+//!
+//! It is test code: what cannot happen in a sound test panics, with words for whoever reads the
+//! failure. What a server under test may do is a [`std::io::Result`] or an [`Event`].
+
+mod client;
+mod tap;
+
+pub mod http;
+pub mod ktls;
+pub mod pattern;
+pub mod pki;
+pub mod server;
+
+pub use client::receive::{Ending, Event, Received};
+pub use client::{Client, Connector, Info, Suite};
+pub use tap::{SeenRecord, Tap};
+
+use std::time::Duration;
+
+/// How long a test waits for anything before it fails: a hang is a failure. GUESS: far above what
+/// an emulated machine takes for the largest step of a test.
+pub const PATIENCE: Duration = Duration::from_secs(30);

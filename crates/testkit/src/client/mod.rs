@@ -1,0 +1,215 @@
+//! A blocking TLS client that controls record boundaries.
+//!
+//! rustls shakes hands; from then on every record is sealed by hand and opened one by one, so that a
+//! test decides what lies in a record, a write and a segment, and sees what came in which.
+
+mod handshake;
+pub(crate) mod receive;
+mod seal;
+mod send;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::client::ClientConnectionData;
+use rustls::crypto::aws_lc_rs;
+use rustls::kernel::KernelConnection;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use sealion_tls::Version;
+use sealion_tls::record::Aead;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::pki::{Pki, SERVER_NAME};
+use crate::{PATIENCE, Tap};
+use receive::Receiving;
+use seal::HandSealer;
+
+/// A version and an AEAD; the key exchange and the signature are what the two sides prefer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suite {
+    /// The only version offered.
+    pub version: Version,
+    /// The only AEAD offered.
+    pub aead: Aead,
+}
+
+impl Suite {
+    /// TLS 1.3 with AES-128-GCM, where the suite does not matter.
+    pub const TLS13: Self = Self { version: Version::Tls13, aead: Aead::Aes128Gcm };
+
+    /// TLS 1.2 with AES-128-GCM, where the suite does not matter.
+    pub const TLS12: Self = Self { version: Version::Tls12, aead: Aead::Aes128Gcm };
+
+    /// Every version with every AEAD.
+    pub fn all() -> Vec<Self> {
+        let versions = Version::ALL.into_iter();
+        versions.flat_map(|version| Aead::ALL.map(|aead| Self { version, aead })).collect()
+    }
+
+    /// Whether its records carry an explicit nonce (RFC 5288 §3).
+    pub fn has_explicit_nonce(self) -> bool {
+        self.version == Version::Tls12 && self.aead != Aead::Chacha20Poly1305
+    }
+
+    /// Bytes that a record has on the wire besides header and content.
+    pub fn added_len(self) -> usize {
+        match (self.version, self.has_explicit_nonce()) {
+            (Version::Tls13, _) => 1 + 16,
+            (Version::Tls12, true) => 8 + 16,
+            (Version::Tls12, false) => 16,
+        }
+    }
+
+    fn matches(self, suite: &rustls::SupportedCipherSuite) -> bool {
+        let aead = match self.aead {
+            Aead::Aes128Gcm => "AES_128_GCM",
+            Aead::Aes256Gcm => "AES_256_GCM",
+            Aead::Chacha20Poly1305 => "CHACHA20_POLY1305",
+        };
+        let name = suite.suite().as_str().unwrap_or("");
+        name.contains(aead) && name.starts_with("TLS13") == (self.version == Version::Tls13)
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.version, self.aead.cipher())
+    }
+}
+
+/// Makes connections with one suite. It keeps sessions, so that its second connection resumes.
+#[derive(Clone)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    suite: Suite,
+    receive_buffer: Option<usize>,
+}
+
+impl Connector {
+    /// Offers `suite` alone and trusts the certificate of `pki` alone.
+    pub fn new(pki: &Pki, suite: Suite) -> Self {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites.retain(|offered| suite.matches(offered));
+        let mut roots = RootCertStore::empty();
+        roots.add(pki.certificate().clone()).expect("the certificate can be a trust anchor");
+        let version = match suite.version {
+            Version::Tls12 => &rustls::version::TLS12,
+            Version::Tls13 => &rustls::version::TLS13,
+        };
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[version])
+            .expect("there are suites for the version")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.enable_secret_extraction = true;
+        Self { config: Arc::new(config), suite, receive_buffer: None }
+    }
+
+    /// Offers these application protocols.
+    pub fn alpn(mut self, protocols: &[&[u8]]) -> Self {
+        let config = Arc::make_mut(&mut self.config);
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        self
+    }
+
+    /// Sets SO_RCVBUF before connecting, so that a small window is offered from the start. The
+    /// kernel doubles the number and has a least one (socket(7)).
+    pub fn receive_buffer(mut self, bytes: usize) -> Self {
+        self.receive_buffer = Some(bytes);
+        self
+    }
+
+    /// The suite it offers.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// Connects and shakes hands.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn connect(&self, address: SocketAddr) -> Client {
+        match self.try_connect(address) {
+            Ok(client) => client,
+            Err(error) => panic!("no connection with {}: {error}", self.suite),
+        }
+    }
+
+    /// Connects and shakes hands.
+    ///
+    /// # Errors
+    /// The transport's, or one whose source is a [`rustls::Error`].
+    pub fn try_connect(&self, address: SocketAddr) -> io::Result<Client> {
+        self.handshake(self.open(address)?)
+    }
+
+    /// Shakes hands on a connection that is there.
+    ///
+    /// # Errors
+    /// As [`Self::try_connect`].
+    pub fn handshake(&self, io: TcpStream) -> io::Result<Client> {
+        let name = ServerName::try_from(SERVER_NAME).expect("it is a DNS name");
+        handshake::run(io, self.config.clone(), name)
+    }
+
+    /// A TCP connection with the options of this connector, and nothing sent on it.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn open(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        if let Some(bytes) = self.receive_buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.connect_timeout(&address.into(), PATIENCE)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(socket.into())
+    }
+}
+
+/// What the client's side of the handshake agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The version.
+    pub version: Version,
+    /// The suite as rustls calls it.
+    pub suite: String,
+    /// The application protocol, if one was chosen.
+    pub alpn: Option<Vec<u8>>,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// An established connection. Every wait on it ends after [`PATIENCE`] with an error of the kind
+/// `WouldBlock` or `TimedOut`, so that a hang fails the test.
+pub struct Client {
+    io: TcpStream,
+    info: Info,
+    schedule: KernelConnection<ClientConnectionData>,
+    sealer: HandSealer,
+    receiving: Receiving,
+    tap: Tap,
+}
+
+impl Client {
+    /// What was agreed on.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Every record header that has come, from the first of the handshake on.
+    pub fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    /// The socket, for its options. What is written to it is not sealed.
+    pub fn socket(&self) -> &TcpStream {
+        &self.io
+    }
+}

@@ -1,0 +1,71 @@
+//! Sealing by hand: any type, any padding, any length, whether TLS allows it or not. It shares no
+//! code with the record layer under test.
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use rustls::ConnectionTrafficSecrets;
+use sealion_tls::Version;
+use sealion_tls::record::Aead;
+
+pub(super) struct HandSealer {
+    version: Version,
+    aead: Aead,
+    key: LessSafeKey,
+    iv: [u8; 12],
+    sequence: u64,
+}
+
+impl HandSealer {
+    pub(super) fn new(version: Version, secrets: &ConnectionTrafficSecrets, sequence: u64) -> Self {
+        let (aead, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
+            _ => panic!("the client offered three AEADs and got a fourth"),
+        };
+        let algorithm = match aead {
+            Aead::Aes128Gcm => &aws_lc_rs::aead::AES_128_GCM,
+            Aead::Aes256Gcm => &aws_lc_rs::aead::AES_256_GCM,
+            Aead::Chacha20Poly1305 => &aws_lc_rs::aead::CHACHA20_POLY1305,
+        };
+        let key = UnboundKey::new(algorithm, key.as_ref()).expect("rustls' key fits its AEAD");
+        let iv = iv.as_ref().try_into().expect("every IV of TLS has 12 bytes");
+        Self { version, aead, key: LessSafeKey::new(key), iv, sequence }
+    }
+
+    /// One record. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, with its type and padding, and
+    /// `outer_type` stays in the clear; in TLS 1.2 `outer_type` is the type and `inner` the content.
+    pub(super) fn seal(&mut self, outer_type: u8, inner: &[u8]) -> Vec<u8> {
+        let sequence = self.sequence.to_be_bytes();
+        self.sequence += 1;
+        let mut nonce = self.iv;
+        let mut explicit: &[u8] = &[];
+        if self.version == Version::Tls12 && self.aead != Aead::Chacha20Poly1305 {
+            // A number far from those that rustls gave the handshake's records.
+            nonce[4] ^= 0x80;
+            for (byte, seq) in nonce[4..].iter_mut().zip(sequence) {
+                *byte ^= seq;
+            }
+            explicit = &nonce[4..];
+        } else {
+            for (byte, seq) in nonce[4..].iter_mut().zip(sequence) {
+                *byte ^= seq;
+            }
+        }
+        let len = u16::try_from(explicit.len() + inner.len() + 16).expect("a length of two bytes");
+        let mut record = vec![outer_type, 3, 3];
+        record.extend(len.to_be_bytes());
+        let aad = match self.version {
+            Version::Tls13 => record.clone(),
+            Version::Tls12 => {
+                let content_len = (inner.len() as u16).to_be_bytes();
+                [&sequence[..], &[outer_type, 3, 3], &content_len].concat()
+            }
+        };
+        record.extend(explicit);
+        let mut sealed = inner.to_vec();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        self.key.seal_in_place_append_tag(nonce, Aad::from(aad), &mut sealed).expect("an AEAD seals 64 KiB");
+        record.extend(sealed);
+        record
+    }
+}

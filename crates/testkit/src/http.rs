@@ -1,0 +1,110 @@
+//! HTTP/1.1 responses, as far as a test of a file server needs them.
+
+use std::io;
+
+use crate::Client;
+
+/// A response with its whole body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: String,
+    /// Names as they came, values without the blanks around them, in order.
+    pub fields: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of the first field of that name, in any case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let named = |(n, _): &&(String, String)| n.eq_ignore_ascii_case(name);
+        self.fields.iter().find(named).map(|(_, value)| value.as_str())
+    }
+
+    /// The SHA-256 of the body in hexadecimal digits, as `sha256sum` prints it.
+    pub fn sha256(&self) -> String {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.body);
+        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Sends a GET request in one record and reads the response.
+///
+/// # Errors
+/// As [`read_response`].
+pub fn get(client: &mut Client, target: &str) -> io::Result<Response> {
+    request(client, "GET", target, &[])
+}
+
+/// Sends a request without a body in one record and reads the response.
+///
+/// # Errors
+/// As [`read_response`].
+pub fn request(client: &mut Client, method: &str, target: &str, fields: &[(&str, &str)]) -> io::Result<Response> {
+    client.send(head(method, target, fields).as_bytes())?;
+    read_response(client, method)
+}
+
+/// The head of a request, with a Host field unless `fields` has one.
+pub fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
+    let mut head = format!("{method} {target} HTTP/1.1\r\n");
+    if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        head.push_str("Host: localhost\r\n");
+    }
+    for (name, value) in fields {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head + "\r\n"
+}
+
+/// Reads one response to a request with `method`. Where neither the status nor Content-Length says
+/// how long the body is, it ends with `close_notify` (RFC 9112 §6.3).
+///
+/// # Errors
+/// The connection's, and `InvalidData` for what is no response.
+pub fn read_response(client: &mut Client, method: &str) -> io::Result<Response> {
+    let head = client.read_until(b"\r\n\r\n")?;
+    let mut response = parse_head(&head)?;
+    let without_body = method == "HEAD" || matches!(response.status, 100..=199 | 204 | 304);
+    if without_body {
+        return Ok(response);
+    }
+    if let Some(coding) = response.field("transfer-encoding") {
+        return Err(invalid(format!("the transfer coding {coding} is not read here")));
+    }
+    response.body = match response.field("content-length") {
+        Some(len) => {
+            let len = len.parse().map_err(|_| invalid(format!("Content-Length: {len}")))?;
+            client.read(len)?
+        }
+        None => {
+            let ending = client.read_to_end()?;
+            ending.assert_orderly();
+            ending.data
+        }
+    };
+    Ok(response)
+}
+
+fn parse_head(head: &[u8]) -> io::Result<Response> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut parsed = httparse::Response::new(&mut fields);
+    match parsed.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {}
+        other => return Err(invalid(format!("{other:?}: {}", String::from_utf8_lossy(head)))),
+    }
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    Ok(Response {
+        status: parsed.code.expect("a complete head has a status"),
+        reason: parsed.reason.unwrap_or_default().to_owned(),
+        fields: parsed.headers.iter().map(|f| (f.name.to_owned(), text(f.value))).collect(),
+        body: Vec::new(),
+    })
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
