@@ -9,7 +9,7 @@ use cargo_metadata::MetadataCommand;
 use clap::Args;
 
 use crate::follow::{Followed, Next};
-use crate::workspace;
+use crate::{tools, workspace};
 
 /// Run every fuzz target for a few seconds
 ///
@@ -35,6 +35,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 impl FuzzSmoke {
     /// Runs the targets and returns each with whether it held.
     pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
+        tools::ensure(tools::FOR_FUZZING)?;
         let targets = built(&self.targets)?;
         let mut results = Vec::new();
         for (name, program) in targets {
@@ -116,7 +117,9 @@ fn follow(command: &mut Command, limit: Duration) -> Result<u64> {
         .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
         .arg(command.get_program())
         .args(command.get_args())
-        .current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+        .current_dir(command.get_current_dir().unwrap_or(Path::new(".")))
+        // The place of a panic says enough; a trace would push it out of sight.
+        .env("RUST_BACKTRACE", "0");
     let mut child = Followed::start(&mut shell, limit)?;
     let mut lines = Vec::new();
     loop {

@@ -1,18 +1,16 @@
 //! Boots a Debian kernel in QEMU and runs tests or a command there as root.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::binaries::{self, Built, Selection, TestBinary};
-use crate::follow::{Followed, Next};
 use crate::initramfs::Initramfs;
 use crate::kernels::{Kernel, Series};
-use crate::libtest::{Tally, Watch};
-use crate::protocol::{Job, MODULES_PATH, Mark, PLAN_PATH, Plan, TOOLS_PATH};
+use crate::machine::{Machine, Outcome, Trouble};
+use crate::protocol::{Job, MODULES_PATH, PLAN_PATH, Plan, TOOLS_PATH};
 use crate::tools;
 use crate::workspace::{self, Cache};
 
@@ -48,35 +46,10 @@ pub(crate) struct Guest {
     arguments: Vec<String>,
 }
 
-/// The emulated machine.
-#[derive(Args, Clone)]
-pub(crate) struct Machine {
-    /// Count instructions: guest time advances 1 ns an instruction, so that CPU times are equal from run to run
-    #[arg(long)]
-    icount: bool,
-    /// Give up after this many seconds
-    #[arg(long, default_value_t = TIMEOUT, value_name = "SECONDS")]
-    timeout: u64,
-    /// Memory in MiB; files live in it too
-    #[arg(long, default_value_t = MEMORY, value_name = "MIB")]
-    memory: u32,
-}
-
-impl Default for Machine {
-    fn default() -> Self {
-        Self { icount: false, timeout: TIMEOUT, memory: MEMORY }
-    }
-}
-
-/// GUESS: seconds; several times what all guest tests take.
-const TIMEOUT: u64 = 600;
-
-/// GUESS: MiB; a 64 MB body several times over, beside the binaries.
-const MEMORY: u32 = 3072;
-
 impl Guest {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        tools::ensure()?;
+        tools::ensure(tools::FOR_GUESTS)?;
+        let are_tests = self.exec.is_none();
         let mut load = match &self.exec {
             Some(command) => Load::command(command),
             None => {
@@ -86,17 +59,21 @@ impl Guest {
             }
         };
         load.include.extend(self.include);
-        let results = run_on(&self.kernel, &load, &self.machine)?;
         let mut code = 0;
-        for (series, result) in results {
-            match result {
-                Ok(codes) => {
-                    code = codes.into_iter().map(|(exit, _)| exit).find(|&exit| exit != 0).unwrap_or(code);
-                }
-                Err(error) => {
-                    eprintln!("xtask: guest {}: {error:#}", series.name());
+        for (series, outcome) in run_on(&self.kernel, &load, &self.machine)? {
+            let failed = outcome.jobs.iter().map(|job| job.code).find(|&code| code != 0);
+            match (failed, outcome.trouble) {
+                (_, Some(trouble)) => {
+                    eprintln!("xtask: guest {}: {trouble}", series.name());
                     code = 1;
                 }
+                (Some(failed), None) => code = failed,
+                (None, None) if are_tests => {
+                    // A test binary can exit with 0 and no verdict.
+                    let silent = outcome.jobs.iter().any(|job| job.tally.failed > 0);
+                    code = code.max(silent.into());
+                }
+                (None, None) => {}
             }
         }
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
@@ -141,115 +118,73 @@ impl Load {
     }
 }
 
-/// Exit code and test counts of each job, in order.
-type Codes = Vec<(i32, Tally)>;
-
-/// Runs `load` on each kernel, all at once, each with its own guest and its output lines prefixed. A guest that crashes is tried once more; its
-/// second crash, and a timeout, are errors.
-pub(crate) fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<(Series, Result<Codes>)>> {
-    let (kernels, nginx) = {
-        let cache = Cache::open()?;
-        let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
-        (kernels?, tools::nginx(&cache)?)
-    };
-    let guests = std::thread::scope(|scope| {
+/// Runs `load` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that crashes is tried once
+/// more.
+pub(crate) fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
+    let cache = Cache::open()?;
+    let nginx = tools::nginx(&cache)?;
+    let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
+    let kernels = kernels?;
+    let scratch = cache.scratch()?;
+    // Others may use the cache while the guests run.
+    drop(cache);
+    std::thread::scope(|scope| {
         let guests: Vec<_> = kernels
             .iter()
             .map(|kernel| {
+                let directory = scratch.path().join(kernel.series.name());
                 let nginx = &nginx;
-                (kernel.series, scope.spawn(move || run_once_or_twice(kernel, nginx, load, machine)))
+                scope.spawn(move || {
+                    std::fs::create_dir(&directory)?;
+                    let outcome = run_once_or_twice(kernel, nginx, load, machine, &directory)?;
+                    Ok((kernel.series, outcome))
+                })
             })
             .collect();
-        guests
-            .into_iter()
-            .map(|(series, guest)| (series, guest.join().expect("a guest's thread does not panic")))
-            .collect()
-    });
-    Ok(guests)
+        guests.into_iter().map(|guest| guest.join().expect("a guest's thread does not panic")).collect()
+    })
 }
 
-fn run_once_or_twice(kernel: &Kernel, nginx: &Path, load: &Load, machine: &Machine) -> Result<Codes> {
-    let name = kernel.series.name();
-    let directory =
-        tempfile::Builder::new().prefix("sealion-guest-").tempdir().context("cannot make a temporary directory")?;
-    let archive = directory.path().join("initramfs.cpio");
+fn run_once_or_twice(
+    kernel: &Kernel,
+    nginx: &Path,
+    load: &Load,
+    machine: &Machine,
+    directory: &Path,
+) -> Result<Outcome> {
+    let archive = directory.join("initramfs.cpio");
     root_file_system(kernel, nginx, load)?.pack(&archive)?;
-    let console = directory.path().join("console.log");
-    for attempt in 1..=2 {
-        match boot(kernel, &archive, &console, load.jobs.len(), machine)? {
-            End::Finished(codes) => return Ok(codes),
-            End::Crashed => {
-                let log = std::fs::read(&console).unwrap_or_default();
-                let log = String::from_utf8_lossy(&log);
-                let lines: Vec<&str> = log.lines().collect();
-                eprintln!("[{name}] crashed (attempt {attempt} of 2); the end of its kernel log:");
-                for line in &lines[lines.len().saturating_sub(60)..] {
-                    eprintln!("[{name}] | {}", line.trim_end());
-                }
-            }
-        }
+    let console = directory.join("console.log");
+    let mut outcome = machine.boot(kernel, &archive, &console, load.jobs.len())?;
+    show_console(kernel.series, &console, outcome.trouble)?;
+    if outcome.trouble == Some(Trouble::Crashed) {
+        eprintln!("[{}] booting it once more", kernel.series.name());
+        outcome = machine.boot(kernel, &archive, &console, load.jobs.len())?;
+        show_console(kernel.series, &console, outcome.trouble)?;
     }
-    bail!("the guest kernel crashed twice")
+    Ok(outcome)
 }
 
-enum End {
-    Finished(Codes),
-    Crashed,
+/// Shows the end of the kernel's messages if there was trouble, or if the kernel itself complained.
+fn show_console(series: Series, console: &Path, trouble: Option<Trouble>) -> Result<()> {
+    let log = std::fs::read(console).context("cannot read the guest's kernel log")?;
+    let log = String::from_utf8_lossy(&log);
+    let why = match trouble {
+        Some(trouble) => trouble.to_string(),
+        None if log.contains("WARNING: ") || log.contains("BUG: ") => "the kernel complains".to_owned(),
+        None => return Ok(()),
+    };
+    let name = series.name();
+    let lines: Vec<&str> = log.lines().collect();
+    eprintln!("[{name}] {why}; the end of its kernel log:");
+    for line in &lines[lines.len().saturating_sub(LOG_TAIL)..] {
+        eprintln!("[{name}] | {}", line.trim_end());
+    }
+    Ok(())
 }
 
-/// Boots once and follows the guest to its end.
-fn boot(kernel: &Kernel, archive: &Path, console: &Path, jobs: usize, machine: &Machine) -> Result<End> {
-    let name = kernel.series.name();
-    let limit = Duration::from_secs(machine.timeout);
-    let guest = Followed::start(&mut qemu(kernel, archive, console, machine), limit)?;
-    let mut codes = Codes::new();
-    let mut watch = Watch::default();
-    loop {
-        let line = match guest.next() {
-            Next::Line(line) => line,
-            Next::End => return Ok(End::Crashed),
-            Next::Late => bail!("no end after {} s: killed (--timeout sets it)", machine.timeout),
-        };
-        let (output, mark) = Mark::split(&line);
-        if let Some(output) = output {
-            watch.line(output);
-            println!("[{name}] {output}");
-        }
-        match mark {
-            Some(Mark::Started(_)) => watch = Watch::default(),
-            Some(Mark::Ended(_, code)) => {
-                codes.push((code, std::mem::take(&mut watch).verdict(code == 0)));
-            }
-            Some(Mark::Finished) if codes.len() == jobs => return Ok(End::Finished(codes)),
-            Some(Mark::Finished) => bail!("the guest ran {} of {jobs} jobs", codes.len()),
-            None => {}
-        }
-    }
-}
-
-fn qemu(kernel: &Kernel, archive: &Path, console: &Path, machine: &Machine) -> Command {
-    // setpriv(1): no guest outlives a killed xtask.
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", tools::QEMU]);
-    command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
-    // Under QEMU 7.2 cmpxchg16b can leave garbage in EFLAGS, and an interrupt right then is a double fault (seen in Linux 6.12's kmalloc):
-    // without the feature the kernel takes another way. One processor: it does not survive the early boot of Linux 7.2 with two.
-    command.args(["-accel", "tcg,thread=single", "-cpu", "max,-cx16", "-smp", "1"]);
-    command.args(["-m", &machine.memory.to_string()]);
-    if machine.icount {
-        command.args(["-icount", "shift=0,sleep=off"]);
-    }
-    command.arg("-no-reboot");
-    command.arg("-kernel").arg(kernel.image());
-    command.arg("-initrd").arg(archive);
-    // An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU.
-    command.args(["-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init"]);
-    let mut serial = std::ffi::OsString::from("file:");
-    serial.push(console);
-    command.arg("-serial").arg(serial);
-    command.args(["-serial", "stdio"]);
-    command
-}
+/// GUESS: lines; an oops with its registers and trace.
+const LOG_TAIL: usize = 60;
 
 fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initramfs> {
     let mut root = Initramfs::new();

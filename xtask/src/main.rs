@@ -15,6 +15,7 @@ mod kernels;
 mod libraries;
 mod libtest;
 mod licences;
+mod machine;
 mod modules;
 mod protocol;
 mod sources;

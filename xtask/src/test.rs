@@ -9,10 +9,11 @@ use clap::{Args, ValueEnum};
 use crate::binaries::{Built, Selection, TestBinary};
 use crate::follow::{Followed, Next};
 use crate::fuzz_smoke::{self, FuzzSmoke};
-use crate::guest::{self, Load, Machine};
+use crate::guest::{self, Load};
 use crate::kernels::Series;
 use crate::libtest::{Tally, Watch};
 use crate::licences::Licences;
+use crate::machine::Machine;
 use crate::{tools, workspace};
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, fuzz targets, licences
@@ -50,7 +51,7 @@ impl Test {
         let wanted = |step| self.only.is_empty() || self.only.contains(&step);
         let mut report = Report::default();
         if wanted(Step::Guest) {
-            report.check("tools", tools::ensure);
+            report.check("tools", || tools::ensure(tools::FOR_GUESTS));
         }
         if wanted(Step::Format) {
             report.check("format", format);
@@ -141,18 +142,14 @@ impl Report {
     fn run_guests(&mut self, kernels: &[Series], built: &Built) -> Result<()> {
         ensure!(!built.tests.is_empty(), "there is no guest test to run");
         let guests = guest::run_on(kernels, &Load::tests(built, &[]), &Machine::default())?;
-        for (series, result) in guests {
-            match result {
-                Ok(jobs) => {
-                    for (test, (_, tally)) in built.tests.iter().zip(jobs) {
-                        let name = format!("{} {} on {}", test.package, test.target, series.name());
-                        self.add(&name, tally);
-                    }
-                }
-                Err(error) => {
-                    println!("guest {}: {error:#}", series.name());
-                    self.add(&format!("guest {}", series.name()), Tally::of(false));
-                }
+        for (series, outcome) in guests {
+            for (test, job) in built.tests.iter().zip(outcome.jobs) {
+                let name = format!("{} {} on {}", test.package, test.target, series.name());
+                self.add(&name, job.tally);
+            }
+            if let Some(trouble) = outcome.trouble {
+                println!("guest {}: {trouble}", series.name());
+                self.add(&format!("guest {}", series.name()), Tally::of(false));
             }
         }
         Ok(())

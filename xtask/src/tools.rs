@@ -15,8 +15,11 @@ pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// Programs that guest tests call by name: their own path in the guest is the one they have here.
 const IN_GUEST: &[&str] = &["curl", "openssl", "strace", "ip", "ss"];
 
-/// Program and the Debian package that has it.
-const PACKAGES: &[(&str, &str)] = &[
+/// A program and the Debian package that has it.
+pub(crate) type Tool = (&'static str, &'static str);
+
+/// What guests need.
+pub(crate) const FOR_GUESTS: &[Tool] = &[
     (QEMU, "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("curl", "curl"),
@@ -27,10 +30,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("setpriv", "util-linux"),
 ];
 
-/// Makes sure that every program is there: root installs what is missing, anyone else is told the command.
-pub(crate) fn ensure() -> Result<()> {
+/// What fuzz targets need: libFuzzer is C++.
+pub(crate) const FOR_FUZZING: &[Tool] = &[("c++", "g++")];
+
+/// Makes sure that the programs are there: root installs what is missing, anyone else is told the command.
+pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {
     let missing: Vec<&str> =
-        PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
+        tools.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 /// The environment variable that moves the cache of kernels and tools.
 pub(crate) const CACHE_VARIABLE: &str = "SEALION_GUEST_CACHE";
@@ -38,16 +39,21 @@ impl Cache {
         Ok(Self { root, _lock: lock })
     }
 
+    /// A directory for the duration of a run, deleted when dropped.
+    pub(crate) fn scratch(&self) -> Result<TempDir> {
+        tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(&self.root)
+            .with_context(|| format!("cannot write to the cache {}", self.root.display()))
+    }
+
     /// The directory `name` of the cache, filled by `fill` when it is not there yet. An interrupted `fill` leaves nothing behind.
     pub(crate) fn directory(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.root.join(name);
         if path.is_dir() {
             return Ok(path);
         }
-        let unfinished = tempfile::Builder::new()
-            .prefix("unfinished-")
-            .tempdir_in(&self.root)
-            .with_context(|| format!("cannot write to the cache {}", self.root.display()))?;
+        let unfinished = self.scratch()?;
         fill(unfinished.path())?;
         std::fs::create_dir_all(path.parent().expect("a name inside the cache"))?;
         std::fs::rename(unfinished.path(), &path)

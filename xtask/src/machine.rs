@@ -1,0 +1,148 @@
+//! The emulated machine: QEMU without KVM, one processor, a kernel and an archive.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::follow::{Followed, Next};
+use crate::kernels::Kernel;
+use crate::libtest::{Tally, Watch};
+use crate::protocol::Mark;
+use crate::tools;
+
+/// The emulated machine.
+#[derive(Args, Clone)]
+pub(crate) struct Machine {
+    /// Count instructions: guest time advances 1 ns an instruction, so that CPU times are equal from run to run
+    #[arg(long)]
+    icount: bool,
+    /// Give up after this many seconds
+    #[arg(long, default_value_t = TIMEOUT, value_name = "SECONDS")]
+    timeout: u64,
+    /// Memory in MiB; files live in it too
+    #[arg(long, default_value_t = MEMORY, value_name = "MIB")]
+    memory: u32,
+}
+
+/// How one boot went.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The jobs that ended, in order.
+    pub(crate) jobs: Vec<JobEnd>,
+    /// Why there are not more.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// How one job ended.
+pub(crate) struct JobEnd {
+    /// The exit code, 128 + n for signal n.
+    pub(crate) code: i32,
+    /// Its test cases, if it is a test binary.
+    pub(crate) tally: Tally,
+}
+
+/// Why a guest did not reach its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It stopped without saying that it had finished.
+    Crashed,
+    /// It was killed at the time limit.
+    Late,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Crashed => "the guest crashed",
+            Self::Late => "the guest did not end in time and was killed (--timeout sets the limit)",
+        })
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { icount: false, timeout: TIMEOUT, memory: MEMORY }
+    }
+}
+
+impl Machine {
+    /// Boots `kernel` with the root file system `archive`, shows the output of its `jobs` with the kernel's name before each line, and
+    /// leaves the kernel's own messages in the file `console`.
+    pub(crate) fn boot(&self, kernel: &Kernel, archive: &Path, console: &Path, jobs: usize) -> Result<Outcome> {
+        let name = kernel.series.name();
+        let limit = Duration::from_secs(self.timeout);
+        let guest = Followed::start(&mut self.qemu(kernel, archive, console), limit)?;
+        let mut outcome = Outcome::default();
+        let mut watch = Watch::default();
+        loop {
+            let line = match guest.next() {
+                Next::Line(line) => line,
+                Next::End => {
+                    outcome.trouble = Some(Trouble::Crashed);
+                    return Ok(outcome);
+                }
+                Next::Late => {
+                    outcome.trouble = Some(Trouble::Late);
+                    return Ok(outcome);
+                }
+            };
+            let (output, mark) = Mark::split(&line);
+            if let Some(output) = output {
+                watch.line(output);
+                println!("[{name}] {output}");
+            }
+            match mark {
+                Some(Mark::Started(_)) => watch = Watch::default(),
+                Some(Mark::Ended(_, code)) => {
+                    let tally = std::mem::take(&mut watch).verdict(code == 0);
+                    outcome.jobs.push(JobEnd { code, tally });
+                }
+                Some(Mark::Finished) => {
+                    ensure!(outcome.jobs.len() == jobs, "the guest ran {} of {jobs} jobs", outcome.jobs.len());
+                    return Ok(outcome);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn qemu(&self, kernel: &Kernel, archive: &Path, console: &Path) -> Command {
+        // setpriv(1): no guest outlives a killed xtask.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", tools::QEMU]);
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        command.args(["-accel", "tcg,thread=single", "-cpu", CPU, "-smp", "1"]);
+        command.args(["-m", &self.memory.to_string()]);
+        if self.icount {
+            command.args(["-icount", "shift=0,sleep=off"]);
+        }
+        command.arg("-kernel").arg(kernel.image());
+        command.arg("-initrd").arg(archive);
+        command.args(["-append", COMMAND_LINE]);
+        // The first serial port is the kernel's alone, the second carries output and marks.
+        let mut serial = OsString::from("file:");
+        serial.push(console);
+        command.arg("-serial").arg(serial);
+        command.args(["-serial", "stdio"]);
+        command
+    }
+}
+
+/// Everything that QEMU can emulate but cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under QEMU 7.2? With it 6 of 8
+/// runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment is a double fault, often in
+/// kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void with another QEMU.
+const CPU: &str = "max,-cx16";
+
+/// An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU. Warnings and worse go to the console.
+const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init";
+
+/// GUESS: seconds; several times what all guest tests take.
+const TIMEOUT: u64 = 600;
+
+/// GUESS: MiB; a 64 MB body several times over, beside the binaries.
+const MEMORY: u32 = 3072;
