@@ -1,6 +1,7 @@
 //! A Range field from a stranger, for a file whose length is the first eight octets.
 //!
-//! Whatever is selected lies within the file, is not empty, is no more than was allowed, and is together no longer than the file.
+//! Whatever is selected lies within the file, is not empty, is no more than was allowed, and is together no longer
+//! than the file.
 
 #![no_main]
 

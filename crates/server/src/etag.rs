@@ -44,8 +44,8 @@ impl EntityTag {
 
     /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
     ///
-    /// A line is read up to its first syntax error. What cannot be read does not match: If-None-Match then sends the file and If-Match
-    /// refuses, and neither does harm.
+    /// A line is read up to its first syntax error. What cannot be read does not match: If-None-Match then sends the
+    /// file and If-Match refuses, and neither does harm.
     pub fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
         list.iter().any(|line| line == b"*" || Members(line).any(|tag| tag.matches(self, comparison)))
     }

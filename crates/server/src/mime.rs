@@ -14,7 +14,8 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// The type of a file of this name, by what follows its last dot in any case; `application/octet-stream` if that tells nothing.
+    /// The type of a file of this name, by what follows its last dot in any case; `application/octet-stream` if that
+    /// tells nothing.
     ///
     /// Text is declared as UTF-8. So is JavaScript, by the name that RFC 9239 gives it. JSON and XML applications say
     /// their encoding themselves (RFC 8259 §8.1, RFC 7303 §3).

@@ -9,7 +9,8 @@ pub enum Selection {
     Whole,
     /// One part, never empty: 206.
     One(Range<u64>),
-    /// Two parts or more in the order of the request, none empty, together not longer than the file: 206 as multipart/byteranges.
+    /// Two parts or more in the order of the request, none empty, together not longer than the file: 206 as
+    /// multipart/byteranges.
     Several(Vec<Range<u64>>),
     /// No part lies within the file: 416.
     Unsatisfiable,
@@ -17,10 +18,10 @@ pub enum Selection {
 
 /// Reads the value of a Range field for a file of `length` bytes.
 ///
-/// The whole file is sent (RFC 9110 §14.2 lets a server ignore Range) for a unit other than bytes, for any syntax error or
-/// range that ends before it begins, for more than `max_ranges` of them, and when together they are longer than the file: then they
-/// overlap, and the whole file costs less than what was asked for (RFC 9110 §17.15). Ranges are not merged and stay in order, as
-/// RFC 9110 §15.3.7.2 wishes; that bound makes merging needless.
+/// The whole file is sent (RFC 9110 §14.2 lets a server ignore Range) for a unit other than bytes, for any syntax
+/// error or range that ends before it begins, for more than `max_ranges` of them, and when together they are longer
+/// than the file: then they overlap, and the whole file costs less than what was asked for (RFC 9110 §17.15). Ranges
+/// are not merged and stay in order, as RFC 9110 §15.3.7.2 wishes; that bound makes merging needless.
 ///
 /// An empty file has no first byte, so `bytes=0-` is unsatisfiable, whereas `bytes=-1` asks for all of it.
 pub fn select(value: &[u8], length: u64, max_ranges: usize) -> Selection {

@@ -70,8 +70,9 @@ pub enum Target<'a> {
 impl<'a> Target<'a> {
     /// Reads an origin-form (RFC 9112 §3.2.1): HTTP/1.1's usual target and HTTP/2's `:path`.
     ///
-    /// Stricter than needed in one way (no octet above 0x7e) and laxer in another: browsers send `|`, `[`, `^`, `"` and others unencoded,
-    /// so every visible character passes but `#`, which would begin a fragment and is never sent to a server.
+    /// Stricter than needed in one way (no octet above 0x7e) and laxer in another: browsers send `|`, `[`, `^`, `"`
+    /// and others unencoded, so every visible character passes but `#`, which would begin a fragment and is never
+    /// sent to a server.
     pub fn from_origin_form(raw: &'a str) -> Option<Self> {
         if !raw.starts_with('/') || !is_visible_without_fragment(raw) {
             return None;
@@ -105,7 +106,8 @@ pub struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Takes a field line if it is one of ours and ignores it if not. `name` in any case, `value` without surrounding whitespace.
+    /// Takes a field line if it is one of ours and ignores it if not. `name` in any case, `value` without surrounding
+    /// whitespace.
     pub fn add(&mut self, name: &str, value: &'a [u8]) {
         match name.len() {
             5 if name.eq_ignore_ascii_case("range") => self.range.add(value),
@@ -146,7 +148,8 @@ impl<'a> FieldLines<'a> {
     }
 }
 
-/// A field that has one value (RFC 9110 §5.5). Sent twice it has no value we could trust, so each reader says what that means to it.
+/// A field that has one value (RFC 9110 §5.5). Sent twice it has no value we could trust, so each reader says what
+/// that means to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Singleton<'a> {
     /// Not sent.

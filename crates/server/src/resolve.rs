@@ -45,9 +45,9 @@ pub struct OpenFile {
     pub modified: Option<HttpDate>,
     /// Made of inode, size, modification and change time, to the nanosecond as the file system has them.
     ///
-    /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one rewritten in place, unless
-    /// that happens twice within the file system's time stamp granularity (a timer tick, before Linux 6.13). The same content on another
-    /// machine has another tag.
+    /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one
+    /// rewritten in place, unless that happens twice within the file system's time stamp granularity (a timer tick,
+    /// before Linux 6.13). The same content on another machine has another tag.
     pub etag: EntityTag,
     /// By the extension of its name.
     pub content_type: ContentType,
@@ -75,8 +75,9 @@ impl Root {
 
     /// Opens what `path` names; for a directory named with its slash, the file `index` in it.
     ///
-    /// Symbolic links are followed as long as they stay beneath the root; an absolute one does not, wherever it points to.
-    /// What is not a regular file (FIFO, device, socket) is not found. A directory without index is not found: there are no listings.
+    /// Symbolic links are followed as long as they stay beneath the root; an absolute one does not, wherever it
+    /// points to. What is not a regular file (FIFO, device, socket) is not found. A directory without index is not
+    /// found: there are no listings.
     ///
     /// | errno | meaning | status |
     /// |---|---|---|
@@ -181,7 +182,8 @@ impl std::error::Error for RootError {
     }
 }
 
-/// The time as an HTTP-date, without its fraction of a second; `None` before 1970 and after 9999, for which there is none.
+/// The time as an HTTP-date, without its fraction of a second; `None` before 1970 and after 9999, for which there is
+/// none.
 pub fn http_date(time: SystemTime) -> Option<HttpDate> {
     const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
     let since_epoch = time.duration_since(UNIX_EPOCH).ok().filter(|duration| *duration < YEAR_10000)?;

@@ -18,7 +18,8 @@ pub struct Response {
     pub status: Status,
     /// The fields but for those of the connection, Date and Server.
     pub fields: Fields,
-    /// What Content-Length says, in bytes. Differs from the body's own length for HEAD (RFC 9110 §8.6); `None` for 304.
+    /// What Content-Length says, in bytes. Differs from the body's own length for HEAD (RFC 9110 §8.6); `None` for
+    /// 304.
     pub content_length: Option<u64>,
     /// What follows the head.
     pub body: Body,
@@ -155,9 +156,11 @@ pub struct Part {
 }
 
 impl Body {
-    /// Parts of `file`, which has `complete` bytes and is of type `content_type`. The ranges lie within it and are not empty.
+    /// Parts of `file`, which has `complete` bytes and is of type `content_type`. The ranges lie within it and are
+    /// not empty.
     ///
-    /// The boundary is made of the entity tag: fixed for one state of the file, and unknown to whoever wrote that state.
+    /// The boundary is made of the entity tag: fixed for one state of the file, and unknown to whoever wrote that
+    /// state.
     pub fn multipart(
         file: Arc<File>,
         ranges: Vec<Range<u64>>,

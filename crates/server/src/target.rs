@@ -26,7 +26,8 @@ impl<'a> SitePath<'a> {
     /// Decodes and checks `path`, which begins with `/` (see [`crate::request::Target::Path`]).
     ///
     /// - Repeated slashes count as one, as nginx has it by default.
-    /// - `.` and `..`, encoded or not, are refused: clients resolve them (RFC 3986 §5.2.4), so whoever sends them is probing.
+    /// - `.` and `..`, encoded or not, are refused: clients resolve them (RFC 3986 §5.2.4), so whoever sends them is
+    ///   probing.
     /// - An encoded slash is data within a segment (RFC 3986 §2.2), which no file name can contain.
     /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always seen.
     pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
@@ -64,8 +65,8 @@ impl<'a> SitePath<'a> {
 
     /// Where this path is found with a slash added: a reference for Location (RFC 9110 §10.2.2).
     ///
-    /// It is encoded anew from the checked segments, so it begins with exactly one slash and can name no other host, whatever the client
-    /// sent (`//host`, `/\host`).
+    /// It is encoded anew from the checked segments, so it begins with exactly one slash and can name no other host,
+    /// whatever the client sent (`//host`, `/\host`).
     pub fn with_slash(&self, query: Option<&str>) -> String {
         let mut location = String::with_capacity(self.path.len() + 2);
         location.push('/');

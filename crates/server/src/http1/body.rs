@@ -48,7 +48,8 @@ impl BodyDrain {
         }
     }
 
-    /// Reads on. Once it has returned anything but [`Drained::NeedMore`] it returns the same again, with nothing consumed.
+    /// Reads on. Once it has returned anything but [`Drained::NeedMore`] it returns the same again, with nothing
+    /// consumed.
     pub fn feed(&mut self, input: &[u8]) -> Drained {
         let mut at = 0;
         loop {
@@ -90,9 +91,10 @@ impl BodyDrain {
 /// Where in the grammar of RFC 9112 §7.1 we are:
 ///
 /// ```text
-/// SizeStart ─hex─► Size ─;─► Extension ─CR─► SizeLf ─LF─► Data ─► DataCr ─► DataLf ─► SizeStart
-///                                                  └ size 0 ─► TrailerStart ─► TrailerName ─:─► TrailerValue ─► TrailerLf ─► TrailerStart
-///                                                                    └CR─► EndLf ─► Done
+/// SizeStart ─► Size ─► [BeforeExtension ─►] [Extension ─►] SizeLf
+///   size > 0:  SizeLf ─► Data ─► DataCr ─► DataLf ─► SizeStart
+///   size 0:    SizeLf ─► TrailerStart ─► TrailerName ─► TrailerValue ─► TrailerLf ─► TrailerStart
+///                        TrailerStart ─► EndLf ─► Done
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -9,9 +9,9 @@ use crate::response::Status;
 
 /// Reads a head from the beginning of `buf`, which holds what has arrived and has not been consumed.
 ///
-/// The lines are found first, and everything that is wrong with line ends or sizes is refused as soon as the octet that shows it is
-/// there; only a whole head is then parsed. So the answer does not depend on how the bytes were split, and
-/// a caller that stops reading at [`HeadLimits::buffer`] octets loses nothing. Never panics.
+/// The lines are found first, and everything that is wrong with line ends or sizes is refused as soon as the octet
+/// that shows it is there; only a whole head is then parsed. So the answer does not depend on how the bytes were
+/// split, and a caller that stops reading at [`HeadLimits::buffer`] octets loses nothing. Never panics.
 pub fn parse<'a>(buf: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Reject> {
     let Some(lines) = find_lines(buf, limits)? else { return Ok(Parsed::Incomplete) };
     let mut fields = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
@@ -50,8 +50,8 @@ pub struct RequestHead<'a> {
     pub keep_alive: bool,
     /// How its content ends.
     pub framing: Framing,
-    /// Whether the client may be waiting for 100 (Continue) before it sends its content. We never send that: answer, say
-    /// `Connection: close`, and close, since whether the content will come is unknown (RFC 9110 §10.1.1).
+    /// Whether the client may be waiting for 100 (Continue) before it sends its content. We never send that: answer,
+    /// say `Connection: close`, and close, since whether the content will come is unknown (RFC 9110 §10.1.1).
     pub expect_continue: bool,
 }
 
@@ -74,7 +74,8 @@ pub enum Framing {
     Chunked,
 }
 
-/// A request that cannot be served, and after which nobody knows where the next begins: answer with the status and close.
+/// A request that cannot be served, and after which nobody knows where the next begins: answer with the status and
+/// close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reject {
     /// The answer.
@@ -105,8 +106,8 @@ impl HeadLimits {
 }
 
 impl Default for HeadLimits {
-    /// INHERITED: 8000 octets are what RFC 9112 §3 recommends for the request line at least, 32 KiB of head are nginx's 4 buffers of 8k,
-    /// 100 fields are Apache httpd's LimitRequestFields.
+    /// INHERITED: 8000 octets are what RFC 9112 §3 recommends for the request line at least, 32 KiB of head are
+    /// nginx's 4 buffers of 8k, 100 fields are Apache httpd's LimitRequestFields.
     fn default() -> Self {
         HeadLimits { request_line: 8 * 1024, head: 32 * 1024, fields: 100 }
     }
@@ -120,7 +121,8 @@ struct Lines {
 
 /// Finds the end of the head. `None`: not there yet.
 ///
-/// Each decision falls at the first octet that allows it, in the order of the octets. httparse would also take a bare LF for a line end.
+/// Each decision falls at the first octet that allows it, in the order of the octets. httparse would also take a bare
+/// LF for a line end.
 fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<Lines>, Reject> {
     let mut start = 0;
     // A server should ignore at least one empty line before the request line (RFC 9112 §2.2).
@@ -178,7 +180,8 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<Lines>, Reject> 
     }
 }
 
-/// Says what httparse found wrong. A version that looks like one but is not ours deserves 505, HTTP/2's preface (RFC 9113 §3.4) included.
+/// Says what httparse found wrong. A version that looks like one but is not ours deserves 505, HTTP/2's preface (RFC
+/// 9113 §3.4) included.
 fn explain(error: httparse::Error, request_line: &[u8]) -> Reject {
     match error {
         httparse::Error::Token => bad("the request line is not method, target and version"),
