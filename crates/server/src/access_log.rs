@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -188,10 +188,7 @@ fn write_lines(lines: &Receiver<String>, mut out: BufWriter<Box<dyn Write + Send
             if let Err(error) = out.write_all(text.as_bytes()) {
                 fail(&mut failed, &error, dropped);
             }
-            line = match lines.try_recv() {
-                Ok(text) => Some(text),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-            };
+            line = lines.try_recv().ok();
         }
         if let Err(error) = out.flush() {
             fail(&mut failed, &error, dropped);

@@ -103,24 +103,23 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         let first = signals.next().await;
         tracing::info!("{first}: no new connections; responses under way have {}", seconds(args.limits.grace));
         phase.send_replace(Phase::Draining);
-        let joined = tokio::task::spawn_blocking(move || threads.into_iter().map(|t| t.join().is_ok()).all(|ok| ok));
+        let mut ended = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(thread::JoinHandle::join));
         tokio::select! {
-            ended = joined => match ended {
-                Ok(true) => Ok(()),
-                _ => Err("a worker thread panicked; the message above says where".to_owned()),
-            },
+            ended = &mut ended => ended,
             again = signals.next() => {
-                phase.send_replace(Phase::Stopping);
                 tracing::warn!("{again} again: stopping at once");
-                Ok(())
+                phase.send_replace(Phase::Stopping);
+                ended.await
             }
         }
+        .is_ok_and(|joined| joined.is_ok())
+        .then_some(())
+        .ok_or("a worker thread panicked; the message above says where")
     })?;
     let cut = shared.cut.load(Ordering::Relaxed);
     if cut > 0 {
         tracing::warn!("{cut} connections were cut: their responses took longer than --grace");
     }
-    runtime.shutdown_timeout(Duration::from_secs(1));
     // The writer ends when the last sender, in `shared`, is gone.
     if let Some(shared) = Arc::into_inner(shared) {
         drop(shared);
