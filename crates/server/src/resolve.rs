@@ -1,7 +1,7 @@
 //! Files beneath the root, opened so that no path and no symbolic link leads out of it (openat2(2)).
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -110,7 +110,7 @@ impl Root {
         Ok(Found::File(OpenFile {
             len: metadata.len(),
             modified: metadata.modified().ok().and_then(http_date),
-            etag: entity_tag(&metadata),
+            etag: entity_tag(state(&metadata)),
             content_type: ContentType::of_name(name),
             file: Arc::new(file),
         }))
@@ -190,18 +190,21 @@ pub fn http_date(time: SystemTime) -> Option<HttpDate> {
     Some(HttpDate::from(UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())))
 }
 
-/// Hashed, because clients have no business with inode numbers.
-fn entity_tag(metadata: &std::fs::Metadata) -> EntityTag {
-    let state = [
+/// Inode, size, modification time and change time, the times in seconds and nanoseconds.
+fn state(metadata: &Metadata) -> [u64; 6] {
+    [
         metadata.ino(),
         metadata.len(),
         metadata.mtime() as u64,
         metadata.mtime_nsec() as u64,
         metadata.ctime() as u64,
         metadata.ctime_nsec() as u64,
-    ];
-    let bytes: Vec<u8> = state.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let hash = digest(&SHA256, &bytes);
+    ]
+}
+
+/// Hashed, because clients have no business with inode numbers.
+fn entity_tag(state: [u64; 6]) -> EntityTag {
+    let hash = digest(&SHA256, state.map(u64::to_le_bytes).as_flattened());
     let mut fingerprint = [0; 8];
     fingerprint.copy_from_slice(&hash.as_ref()[..8]);
     EntityTag::from_fingerprint(fingerprint)
@@ -365,6 +368,23 @@ mod tests {
         let rewritten = site.file("/a");
         assert_ne!(rewritten.etag, grown.etag, "of the same size and second");
         assert_eq!(rewritten.modified, grown.modified);
+    }
+
+    #[test]
+    fn every_part_of_the_state_counts() {
+        let tag = entity_tag([1; 6]);
+        for changed in 0..6 {
+            let mut state = [1; 6];
+            state[changed] = 2;
+            assert_ne!(entity_tag(state), tag, "{changed}");
+        }
+        let site = Site::new();
+        site.write("a", "abc");
+        let metadata = fs::metadata(site.path("a")).unwrap();
+        let seconds = metadata.modified().unwrap().duration_since(UNIX_EPOCH).unwrap();
+        let [ino, len, mtime, mtime_nsec, ..] = state(&metadata);
+        assert_eq!((ino, len), (metadata.ino(), 3));
+        assert_eq!((mtime, mtime_nsec), (seconds.as_secs(), seconds.subsec_nanos().into()));
     }
 
     #[test]

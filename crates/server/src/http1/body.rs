@@ -305,6 +305,8 @@ mod tests {
         // 100 octets: size line 4, data, CRLF, last chunk 5.
         check(Framing::Chunked, exactly(89).as_bytes(), Ok(100));
         check(Framing::Chunked, exactly(90).as_bytes(), Err(Drained::TooLong));
+        check(Framing::Chunked, b"59\r\n", Err(Drained::NeedMore));
+        check(Framing::Chunked, b"5a\r\n", Err(Drained::TooLong));
         check(Framing::Chunked, b"ffffffffffffffff\r\n", Err(Drained::TooLong));
         check(Framing::Chunked, format!("1;{}", "e".repeat(99)).as_bytes(), Err(Drained::TooLong));
         check(Framing::Chunked, format!("0\r\nA:{}", "t".repeat(96)).as_bytes(), Err(Drained::TooLong));
