@@ -19,6 +19,11 @@ impl Version {
     /// Both versions, oldest first.
     pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
 
+    /// The version with the number `id` in `linux/tls.h`.
+    pub(crate) fn from_uapi(id: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|version| version.uapi() == id)
+    }
+
     /// The number in `struct tls_crypto_info`: 0x0303 or 0x0304.
     pub(crate) const fn uapi(self) -> u16 {
         match self {
@@ -38,7 +43,10 @@ impl fmt::Display for Version {
 }
 
 /// An AEAD of `linux/tls.h`, without a key.
+///
+/// A kernel knows them all by number, but has only those whose modules it was built with: ask [`probe`](crate::probe).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Cipher {
     /// AES-128-GCM, RFC 5288 and RFC 8446.
     Aes128Gcm,
@@ -46,13 +54,32 @@ pub enum Cipher {
     Aes256Gcm,
     /// ChaCha20-Poly1305, RFC 7905 and RFC 8446.
     Chacha20Poly1305,
+    /// AES-128-CCM with a 16-byte tag, RFC 6655 and RFC 8446.
+    Aes128Ccm,
+    /// SM4-GCM, RFC 8998.
+    Sm4Gcm,
+    /// SM4-CCM, RFC 8998.
+    Sm4Ccm,
+    /// ARIA-128-GCM, RFC 6209. TLS 1.2 only: the kernel refuses it for TLS 1.3.
+    Aria128Gcm,
+    /// ARIA-256-GCM, RFC 6209. TLS 1.2 only: the kernel refuses it for TLS 1.3.
+    Aria256Gcm,
 }
 
 impl Cipher {
-    /// Every cipher this crate can hand over.
-    pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305];
+    /// Every cipher of `linux/tls.h`, the common ones first.
+    pub const ALL: [Self; 8] = [
+        Self::Aes128Gcm,
+        Self::Aes256Gcm,
+        Self::Chacha20Poly1305,
+        Self::Aes128Ccm,
+        Self::Sm4Gcm,
+        Self::Sm4Ccm,
+        Self::Aria128Gcm,
+        Self::Aria256Gcm,
+    ];
 
-    /// Bytes that sealing adds to each record: header, explicit nonce (TLS 1.2 AES only), content type (TLS 1.3 only)
+    /// Bytes that sealing adds to each record: header, explicit nonce (TLS 1.2, all but ChaCha), content type (TLS 1.3)
     /// and tag. RFC 5246 §6.2.3.3, RFC 7905 §2, RFC 8446 §5.2.
     pub const fn overhead(self, version: Version) -> u64 {
         match (version, self) {
@@ -62,9 +89,26 @@ impl Cipher {
         }
     }
 
-    /// Length of the key in bytes.
+    /// Most records to seal under one key. The kernel enforces none of it.
+    ///
+    /// SPEC. AES-GCM: 2^24.5 full records (RFC 8446 §5.5). CCM: 2^23 (RFC 9147 §4.5.3). ChaCha20-Poly1305: none but the sequence number
+    /// (RFC 8446 §5.5). SM4 and ARIA have AES's block size, on which these bounds rest, and get AES's numbers.
+    pub const fn record_limit(self) -> u64 {
+        match self {
+            Self::Chacha20Poly1305 => u64::MAX,
+            Self::Aes128Ccm | Self::Sm4Ccm => 1 << 23,
+            Self::Aes128Gcm | Self::Aes256Gcm | Self::Sm4Gcm | Self::Aria128Gcm | Self::Aria256Gcm => 23_726_566,
+        }
+    }
+
+    /// Length of the key in bytes, 16 or 32.
     pub const fn key_len(self) -> usize {
         self.layout().key
+    }
+
+    /// The cipher with the number `id` in `linux/tls.h`.
+    pub(crate) fn from_uapi(id: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|cipher| cipher.layout().id == id)
     }
 
     /// The number and the field sizes in `struct tls12_crypto_info_*`.
@@ -73,6 +117,11 @@ impl Cipher {
             Self::Aes128Gcm => uapi::AES_GCM_128,
             Self::Aes256Gcm => uapi::AES_GCM_256,
             Self::Chacha20Poly1305 => uapi::CHACHA20_POLY1305,
+            Self::Aes128Ccm => uapi::AES_CCM_128,
+            Self::Sm4Gcm => uapi::SM4_GCM,
+            Self::Sm4Ccm => uapi::SM4_CCM,
+            Self::Aria128Gcm => uapi::ARIA_GCM_128,
+            Self::Aria256Gcm => uapi::ARIA_GCM_256,
         }
     }
 }
@@ -83,11 +132,17 @@ impl fmt::Display for Cipher {
             Self::Aes128Gcm => "AES-128-GCM",
             Self::Aes256Gcm => "AES-256-GCM",
             Self::Chacha20Poly1305 => "CHACHA20-POLY1305",
+            Self::Aes128Ccm => "AES-128-CCM",
+            Self::Sm4Gcm => "SM4-GCM",
+            Self::Sm4Ccm => "SM4-CCM",
+            Self::Aria128Gcm => "ARIA-128-GCM",
+            Self::Aria256Gcm => "ARIA-256-GCM",
         })
     }
 }
 
 /// A traffic key. Its bytes are wiped on drop and never printed.
+#[non_exhaustive]
 pub enum AeadKey {
     /// For [`Cipher::Aes128Gcm`].
     Aes128Gcm([u8; 16]),
@@ -95,22 +150,55 @@ pub enum AeadKey {
     Aes256Gcm([u8; 32]),
     /// For [`Cipher::Chacha20Poly1305`].
     Chacha20Poly1305([u8; 32]),
+    /// For [`Cipher::Aes128Ccm`].
+    Aes128Ccm([u8; 16]),
+    /// For [`Cipher::Sm4Gcm`].
+    Sm4Gcm([u8; 16]),
+    /// For [`Cipher::Sm4Ccm`].
+    Sm4Ccm([u8; 16]),
+    /// For [`Cipher::Aria128Gcm`].
+    Aria128Gcm([u8; 16]),
+    /// For [`Cipher::Aria256Gcm`].
+    Aria256Gcm([u8; 32]),
 }
 
 impl AeadKey {
+    /// A key for `cipher` from bytes whose length is known only at run time; `None` if it is not [`Cipher::key_len`].
+    pub fn from_bytes(cipher: Cipher, bytes: &[u8]) -> Option<Self> {
+        Some(match cipher {
+            Cipher::Aes128Gcm => Self::Aes128Gcm(bytes.try_into().ok()?),
+            Cipher::Aes256Gcm => Self::Aes256Gcm(bytes.try_into().ok()?),
+            Cipher::Chacha20Poly1305 => Self::Chacha20Poly1305(bytes.try_into().ok()?),
+            Cipher::Aes128Ccm => Self::Aes128Ccm(bytes.try_into().ok()?),
+            Cipher::Sm4Gcm => Self::Sm4Gcm(bytes.try_into().ok()?),
+            Cipher::Sm4Ccm => Self::Sm4Ccm(bytes.try_into().ok()?),
+            Cipher::Aria128Gcm => Self::Aria128Gcm(bytes.try_into().ok()?),
+            Cipher::Aria256Gcm => Self::Aria256Gcm(bytes.try_into().ok()?),
+        })
+    }
+
     /// The cipher that this key is for.
     pub const fn cipher(&self) -> Cipher {
         match self {
             Self::Aes128Gcm(_) => Cipher::Aes128Gcm,
             Self::Aes256Gcm(_) => Cipher::Aes256Gcm,
             Self::Chacha20Poly1305(_) => Cipher::Chacha20Poly1305,
+            Self::Aes128Ccm(_) => Cipher::Aes128Ccm,
+            Self::Sm4Gcm(_) => Cipher::Sm4Gcm,
+            Self::Sm4Ccm(_) => Cipher::Sm4Ccm,
+            Self::Aria128Gcm(_) => Cipher::Aria128Gcm,
+            Self::Aria256Gcm(_) => Cipher::Aria256Gcm,
         }
     }
 
     pub(crate) const fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Aes128Gcm(key) => key,
-            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) => key,
+            Self::Aes128Gcm(key)
+            | Self::Aes128Ccm(key)
+            | Self::Sm4Gcm(key)
+            | Self::Sm4Ccm(key)
+            | Self::Aria128Gcm(key) => key,
+            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) | Self::Aria256Gcm(key) => key,
         }
     }
 }
@@ -118,8 +206,12 @@ impl AeadKey {
 impl Drop for AeadKey {
     fn drop(&mut self) {
         match self {
-            Self::Aes128Gcm(key) => key.zeroize(),
-            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) => key.zeroize(),
+            Self::Aes128Gcm(key)
+            | Self::Aes128Ccm(key)
+            | Self::Sm4Gcm(key)
+            | Self::Sm4Ccm(key)
+            | Self::Aria128Gcm(key) => key.zeroize(),
+            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) | Self::Aria256Gcm(key) => key.zeroize(),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! One direction's keys, in the kernel's layout.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 
+use rustix::io::Errno;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::sys::sockopt;
 use crate::sys::uapi::{HEADER_LEN, MAX_LEN, SEQUENCE_LEN};
 use crate::{AeadKey, Cipher, Version};
 
@@ -31,7 +34,7 @@ impl CryptoInfo {
     ///
     /// CHACHA20-POLY1305 (RFC 7905 §2): `iv` is the write IV of the key block.
     ///
-    /// AES (RFC 5288 §3, RFC 6655): `iv[..4]` is the salt of the key block, and `iv[4..]` **is the explicit nonce of
+    /// All others (RFC 5288 §3, RFC 6655 §3, RFC 6209 §2): `iv[..4]` is the salt of the key block, and `iv[4..]` **is the explicit nonce of
     /// the very next record**, a big-endian number that the kernel increments with each record.
     ///
     /// # The nonce trap
@@ -104,10 +107,81 @@ impl fmt::Debug for CryptoInfo {
     }
 }
 
+/// The live sequence number of a direction, as the kernel counts it.
+pub(crate) fn live_sequence(fd: BorrowedFd<'_>, option: i32, cipher: Cipher) -> Result<u64, Errno> {
+    let info = sockopt::keys(fd, option, cipher.layout().size())?;
+    sequence_in(cipher, info.as_slice()).ok_or(Errno::INVAL)
+}
+
 /// The sequence number inside a structure that `getsockopt` filled.
-pub(crate) fn sequence_in(cipher: Cipher, bytes: &[u8]) -> Option<u64> {
+fn sequence_in(cipher: Cipher, bytes: &[u8]) -> Option<u64> {
     let at = cipher.layout().sequence();
     let field = bytes.get(HEADER_LEN..)?.get(at - HEADER_LEN..)?;
     let field: [u8; SEQUENCE_LEN] = field.get(..SEQUENCE_LEN)?.try_into().ok()?;
     Some(u64::from_be_bytes(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IV: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+    /// Byte for byte, over version × cipher: version, cipher, iv, key, salt, sequence.
+    #[test]
+    fn layout_is_the_kernels() {
+        for version in Version::ALL {
+            for cipher in Cipher::ALL {
+                let key = vec![0xEE; cipher.key_len()];
+                let info = CryptoInfo::new(
+                    version,
+                    AeadKey::from_bytes(cipher, &key).expect("a key of its length"),
+                    IV,
+                    0x0102_0304_0506_0708,
+                );
+                let number: u16 = match cipher {
+                    Cipher::Aes128Gcm => 51,
+                    Cipher::Aes256Gcm => 52,
+                    Cipher::Aes128Ccm => 53,
+                    Cipher::Chacha20Poly1305 => 54,
+                    Cipher::Sm4Gcm => 55,
+                    Cipher::Sm4Ccm => 56,
+                    Cipher::Aria128Gcm => 57,
+                    Cipher::Aria256Gcm => 58,
+                };
+                let wire: u16 = if version == Version::Tls12 { 0x0303 } else { 0x0304 };
+                let (salt, iv) = IV.split_at(if cipher == Cipher::Chacha20Poly1305 { 0 } else { 4 });
+                let sequence = [1, 2, 3, 4, 5, 6, 7, 8];
+                let expected = [&wire.to_ne_bytes()[..], &number.to_ne_bytes(), iv, &key, salt, &sequence].concat();
+                assert_eq!(info.as_bytes(), expected, "{version} {cipher}");
+                assert_eq!(sequence_in(cipher, info.as_bytes()), Some(0x0102_0304_0506_0708));
+                assert_eq!((info.version(), info.cipher()), (version, cipher));
+                assert_eq!(Cipher::from_uapi(number), Some(cipher));
+                assert_eq!(Version::from_uapi(wire), Some(version));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_wrong_length_do_not_exist() {
+        for cipher in Cipher::ALL {
+            for len in (0..40).filter(|&len| len != cipher.key_len()) {
+                assert!(AeadKey::from_bytes(cipher, &vec![0; len]).is_none(), "{cipher} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let info = CryptoInfo::tls13(AeadKey::Aes128Gcm([0xAB; 16]), IV, 7);
+        assert_eq!(format!("{info:?}"), "CryptoInfo(TLS 1.3, AES-128-GCM, record 7)");
+        assert_eq!(format!("{:?}", AeadKey::Aes128Gcm([0xAB; 16])), "AeadKey(AES-128-GCM)");
+    }
+
+    #[test]
+    fn sequence_in_a_short_answer_is_none() {
+        for len in 0..40 {
+            assert_eq!(sequence_in(Cipher::Aes128Gcm, &vec![0; len]), None);
+        }
+    }
 }

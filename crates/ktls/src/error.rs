@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
+use crate::errno::meaning;
+
 /// Why a call on a kernel-TLS socket failed.
 ///
 /// It holds no heap memory, so that `WouldBlock`, which is no failure in a non-blocking program, costs nothing. The
@@ -52,7 +54,23 @@ pub enum Operation {
     KeyUpdate,
     /// `setsockopt(TLS_TX)` with the next key. The KeyUpdate record **is already sent**.
     Rekey,
-    /// `getsockopt(TLS_TX)`, for the sequence number.
+    /// `setsockopt(TLS_RX)` during handover. Receiving goes on in user space, sending in the kernel.
+    SetRx,
+    /// `recvmsg(2)` of a record.
+    Receive,
+    /// `setsockopt(TLS_RX)` with the next key.
+    RekeyRx,
+    /// `splice(2)` from or into a pipe.
+    Splice,
+    /// `setsockopt(TLS_TX_ZEROCOPY_RO)`.
+    ZerocopyReadOnly,
+    /// `setsockopt(TLS_RX_EXPECT_NO_PAD)`.
+    ExpectNoPad,
+    /// `setsockopt(TLS_TX_MAX_PAYLOAD_LEN)`.
+    MaxPayload,
+    /// Asking the kernel's socket diagnosis, sock_diag(7).
+    Diagnose,
+    /// `getsockopt(TLS_TX)` or `getsockopt(TLS_RX)`, for the sequence number.
     Sequence,
     /// `SIOCOUTQ` or `TCP_INFO`, for what TCP holds.
     TcpState,
@@ -97,87 +115,10 @@ impl Error {
         Self { operation, kind, errno: Some(errno), advice }
     }
 
-    /// The table errno → meaning → what to do, of `docs/kernel.md`.
+    /// By the table of `errno.rs`.
     pub(crate) fn from_errno(operation: Operation, errno: Errno) -> Self {
         let (kind, advice) = meaning(operation, errno);
         Self { operation, kind, errno: Some(errno), advice }
-    }
-}
-
-fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str) {
-    use Operation::{
-        Flush, KeyUpdate, Loopback, ReadStat, Rekey, Send, SendFile, SendRecord, Sequence, SetTx, SetUlp, TcpState,
-    };
-    match (operation, errno) {
-        (_, Errno::AGAIN) => (Kind::WouldBlock, "wait until the socket is ready, then repeat the call"),
-        (_, Errno::NOMEM | Errno::NOBUFS) => (Kind::Io, "the machine is out of memory; the call may be repeated"),
-        (_, Errno::BADF | Errno::NOTSOCK | Errno::FAULT) => (Kind::Misuse, "pass the descriptor of the TCP socket"),
-
-        (SetUlp, Errno::NOENT) => (
-            Kind::Unsupported,
-            "the kernel has no TLS layer loaded: run `modprobe tls` on the host, or stay in user space",
-        ),
-        (SetUlp, Errno::NOTCONN) => {
-            (Kind::Peer, "the connection is not ESTABLISHED, as after the peer has closed its half: stay in user space")
-        }
-        (SetUlp, Errno::EXIST) => (Kind::Misuse, "the socket already has another protocol layer or TLS keys"),
-        (SetUlp, Errno::NOPROTOOPT | Errno::OPNOTSUPP) => (Kind::Misuse, "only a TCP socket can carry kernel TLS"),
-        (SetUlp, Errno::PERM | Errno::ACCESS) => {
-            (Kind::Unsupported, "a sandbox forbids TCP_ULP: allow setsockopt, or stay in user space")
-        }
-        (SetUlp, _) => (Kind::Io, "the kernel refused its TLS layer: stay in user space"),
-
-        (SetTx, Errno::NOENT) => (
-            Kind::Unsupported,
-            "the kernel has the TLS layer but not this cipher (module missing, or FIPS mode): stay in user space",
-        ),
-        (SetTx, Errno::INVAL) => {
-            (Kind::Unsupported, "the kernel does not know this version with this cipher: stay in user space")
-        }
-        (SetTx, Errno::BUSY) => (Kind::Misuse, "the socket already has sending keys: hand over once"),
-        (SetTx, Errno::NOPROTOOPT) => (Kind::Misuse, "the TLS layer is not attached to this socket"),
-        (SetTx, _) => (Kind::Io, "the kernel refused the keys: stay in user space"),
-
-        (KeyUpdate | Rekey, Errno::BUSY) => (
-            Kind::Unsupported,
-            "this kernel cannot renew keys: finish the response, send close_notify and close before the key wears out",
-        ),
-        (Rekey, _) => (Kind::Io, "the next key was refused after KeyUpdate was sent: close the connection"),
-
-        (Send | SendFile | Flush | SendRecord | KeyUpdate, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
-            (Kind::Peer, "the connection is closed: drop it")
-        }
-        (
-            Send | SendFile | Flush | SendRecord | KeyUpdate,
-            Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::CONNABORTED,
-        ) => (Kind::Peer, "the network lost the peer: drop the connection"),
-        (Send | SendFile | Flush | SendRecord | KeyUpdate, Errno::BADMSG) => (
-            Kind::Io,
-            "the kernel could not seal a record, its sequence number is used up, or receiving failed before: drop the connection",
-        ),
-        (Send | SendRecord | Flush | KeyUpdate, Errno::OPNOTSUPP) => {
-            (Kind::Misuse, "kernel TLS does not take this flag")
-        }
-        (Flush | SendRecord | KeyUpdate, Errno::INVAL) => {
-            (Kind::Misuse, "the socket does not send by kernel TLS: pass the descriptor that was handed over")
-        }
-        (SendFile, Errno::INVAL | Errno::SPIPE) => {
-            (Kind::Misuse, "the input cannot be sent by sendfile: pass a regular file and an offset below 2^63")
-        }
-        (SendFile, Errno::IO) => (Kind::Io, "the file could not be read: end the connection without close_notify"),
-        (Send | SendFile | Flush | SendRecord | KeyUpdate, _) => (Kind::Io, "drop the connection"),
-
-        (Sequence, Errno::BUSY | Errno::NOPROTOOPT | Errno::INVAL | Errno::OPNOTSUPP) => {
-            (Kind::Misuse, "the socket does not send by kernel TLS: pass the descriptor that was handed over")
-        }
-        (Sequence | TcpState, _) => (Kind::Misuse, "pass the descriptor that was handed over"),
-
-        (Loopback, _) => (Kind::Io, "no connection over 127.0.0.1: is the interface lo up, and are descriptors left?"),
-        (ReadStat, Errno::NOENT) => (
-            Kind::Unsupported,
-            "no /proc/net/tls_stat: the TLS module is not loaded (`modprobe tls` on the host), or /proc is not mounted",
-        ),
-        (ReadStat, _) => (Kind::Io, "/proc/net/tls_stat cannot be read"),
     }
 }
 
@@ -192,7 +133,15 @@ impl fmt::Display for Operation {
             Self::SendRecord => "sendmsg of a control record",
             Self::KeyUpdate => "KeyUpdate",
             Self::Rekey => "setsockopt(TLS_TX) with the next key",
-            Self::Sequence => "getsockopt(TLS_TX)",
+            Self::SetRx => "setsockopt(TLS_RX)",
+            Self::Receive => "recvmsg",
+            Self::RekeyRx => "setsockopt(TLS_RX) with the next key",
+            Self::Splice => "splice",
+            Self::ZerocopyReadOnly => "setsockopt(TLS_TX_ZEROCOPY_RO)",
+            Self::ExpectNoPad => "setsockopt(TLS_RX_EXPECT_NO_PAD)",
+            Self::MaxPayload => "setsockopt(TLS_TX_MAX_PAYLOAD_LEN)",
+            Self::Diagnose => "sock_diag",
+            Self::Sequence => "getsockopt of the sequence number",
             Self::TcpState => "reading TCP's state",
             Self::Loopback => "connecting over loopback",
             Self::ReadStat => "reading /proc/net/tls_stat",
@@ -229,36 +178,6 @@ impl From<Error> for io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// errno by errno, what `docs/kernel.md` promises.
-    #[test]
-    fn errno_says_whose_fault_it_is() {
-        for (operation, errno, kind) in [
-            (Operation::SetUlp, Errno::NOENT, Kind::Unsupported),
-            (Operation::SetUlp, Errno::NOTCONN, Kind::Peer),
-            (Operation::SetUlp, Errno::EXIST, Kind::Misuse),
-            (Operation::SetUlp, Errno::NOMEM, Kind::Io),
-            (Operation::SetTx, Errno::NOENT, Kind::Unsupported),
-            (Operation::SetTx, Errno::INVAL, Kind::Unsupported),
-            (Operation::SetTx, Errno::BUSY, Kind::Misuse),
-            (Operation::KeyUpdate, Errno::BUSY, Kind::Unsupported),
-            (Operation::KeyUpdate, Errno::AGAIN, Kind::WouldBlock),
-            (Operation::Rekey, Errno::BUSY, Kind::Unsupported),
-            (Operation::Rekey, Errno::INVAL, Kind::Io),
-            (Operation::Send, Errno::AGAIN, Kind::WouldBlock),
-            (Operation::Send, Errno::PIPE, Kind::Peer),
-            (Operation::Send, Errno::TIMEDOUT, Kind::Peer),
-            (Operation::Send, Errno::BADMSG, Kind::Io),
-            (Operation::Send, Errno::OPNOTSUPP, Kind::Misuse),
-            (Operation::SendFile, Errno::INVAL, Kind::Misuse),
-            (Operation::SendFile, Errno::IO, Kind::Io),
-            (Operation::SendRecord, Errno::INVAL, Kind::Misuse),
-            (Operation::Sequence, Errno::BUSY, Kind::Misuse),
-            (Operation::ReadStat, Errno::NOENT, Kind::Unsupported),
-        ] {
-            assert_eq!(Error::from_errno(operation, errno).kind(), kind, "{operation:?} {errno:?}");
-        }
-    }
 
     #[test]
     fn io_error_keeps_the_kind() {

@@ -1,4 +1,4 @@
-//! Giving a half of a connection to the kernel.
+//! Giving a connection to the kernel, one half or both.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::ledger::Ledger;
 use crate::sys::{sockopt, uapi};
-use crate::{CryptoInfo, Error, Operation, Tx};
+use crate::{CryptoInfo, Error, Operation, Rx, Tx};
 
 /// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. What is written afterwards is sealed by the kernel.
 ///
@@ -37,6 +37,34 @@ pub fn tx(fd: impl AsFd, info: &CryptoInfo) -> Result<Tx, Error> {
     let ledger = Ledger::begin(fd, info.version(), info.cipher(), info.sequence())?;
     sockopt::set_keys(fd, uapi::TLS_TX, info.as_bytes()).map_err(|errno| Error::from_errno(Operation::SetTx, errno))?;
     Ok(Tx::new(info.version(), info.cipher(), ledger))
+}
+
+/// Moves the receiving half into the kernel too: `TLS_RX`. What is read afterwards are opened records.
+///
+/// It takes `sending` as proof that the sending half is there: with `TLS_RX` alone a control record would leave **in plain text**.
+///
+/// A server that receives little is better off without: a record that does not authenticate makes the kernel refuse to send
+/// too, so that no alert leaves; and before Linux 6.14 a peer's KeyUpdate ends the connection.
+///
+/// # The caller sees to this
+/// 1. User space has consumed all that it read from the socket, to a record boundary: the kernel begins with the next byte
+///    in the socket, and in the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes that wait in the
+///    socket are parsed.
+/// 2. `info` holds the number of the next record to come, counting all that were opened, and the version and cipher of `sending`.
+/// 3. From here on the socket is read only through [`Rx`].
+///
+/// # When it fails
+/// The connection goes on with the kernel sending and user space receiving.
+pub fn rx(fd: impl AsFd, sending: &Tx, info: &CryptoInfo) -> Result<Rx, Error> {
+    if (info.version(), info.cipher()) != (sending.version(), sending.cipher()) {
+        return Err(Error::misuse(
+            Operation::SetRx,
+            "the kernel wants one version and one cipher for both directions of a connection",
+        ));
+    }
+    sockopt::set_keys(fd.as_fd(), uapi::TLS_RX, info.as_bytes())
+        .map_err(|errno| Error::from_errno(Operation::SetRx, errno))?;
+    Ok(Rx::new(info.version(), info.cipher()))
 }
 
 /// Attaches the TLS layer, or finds it attached without keys.

@@ -88,7 +88,7 @@ fn config_tls(text: &str) -> Config {
 }
 
 /// capabilities(7): bit 12 of the effective set.
-fn has_net_admin(status: &str) -> bool {
+pub(crate) fn has_net_admin(status: &str) -> bool {
     const CAP_NET_ADMIN: u32 = 12;
     status
         .lines()

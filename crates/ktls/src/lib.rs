@@ -9,23 +9,27 @@
 //! 2. [`CryptoInfo`] holds one direction's key, IV and sequence number as the kernel wants them.
 //! 3. [`handover::tx`] gives the sending half to the kernel and returns [`Tx`].
 //! 4. [`Tx`] sends data, files and control records, renews keys and says what has not reached TCP yet.
-//! 5. [`stat::TlsStat`] reads the kernel's counters.
+//! 5. [`handover::rx`] gives the receiving half too, where that is wanted, and [`Rx`] returns records with their type.
+//! 6. [`stat::TlsStat`] reads the kernel's counters, and [`diag`] says of any socket how it uses kernel TLS.
 //!
 //! Every [`Error`] says who is at fault, which step failed, and what to do.
 //! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
 //!
 //! Source: `Documentation/networking/tls.rst`, `include/uapi/linux/tls.h` and `net/tls` of the Linux kernel.
 
+pub mod diag;
 pub mod handover;
 pub mod probe;
 pub mod stat;
 
 mod cipher;
 mod crypto_info;
+mod errno;
 mod error;
 mod host;
 mod ledger;
 mod record;
+mod rx;
 mod sys;
 mod tx;
 
@@ -33,4 +37,5 @@ pub use cipher::{AeadKey, Cipher, Version};
 pub use crypto_info::CryptoInfo;
 pub use error::{Error, Kind, Operation};
 pub use record::{MAX_PLAINTEXT, More, RecordType};
+pub use rx::{Incoming, Rx, Spliced};
 pub use tx::Tx;

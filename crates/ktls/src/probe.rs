@@ -8,25 +8,43 @@ use rustix::io::Errno;
 
 use crate::host::Host;
 use crate::sys::{sockopt, uapi};
-use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Version, handover};
+use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Rx, Tx, Version, handover};
 
 /// Tries everything on connections over loopback, with throw-away keys, and sends nothing.
 ///
 /// By trying, because a version number says nothing: distributions build ciphers as modules or leave them out, back-port
 /// features, and forbid things in containers. Takes milliseconds (a cipher's module may be loaded); ask once, at start.
 pub fn probe() -> Probe {
-    let pairs = Pairs::open();
-    let ulp = pairs.as_ref().map_err(|&error| error).and_then(|pairs| handover::attach(pairs.connect()?.0.as_fd()));
-    let tx = Version::ALL.map(|version| {
-        Cipher::ALL.map(|cipher| {
-            ulp?;
-            handover::tx(pairs.as_ref().map_err(|&error| error)?.connect()?.0, &throw_away(version, cipher)).map(drop)
-        })
-    });
-    let rekey_tx = ulp.and_then(|()| rekey_tx(pairs.as_ref().map_err(|&error| error)?));
-    let host = (ulp.is_err()).then(Host::read);
-    Probe { ulp, tx, rekey_tx, host }
+    let pairs = match Pairs::open() {
+        Ok(pairs) => pairs,
+        Err(error) => return Probe::all(error, None),
+    };
+    if let Err(error) = pairs.connect().and_then(|(near, _far)| handover::attach(near.as_fd())) {
+        return Probe::all(error, Some(Host::read()));
+    }
+    let each = |answer: fn(&Pairs, Version, Cipher) -> Result<(), Error>| {
+        Version::ALL.map(|version| Cipher::ALL.map(|cipher| answer(&pairs, version, cipher)))
+    };
+    Probe {
+        ulp: Ok(()),
+        tx: each(|pairs, version, cipher| pairs.sending(version, cipher).map(drop)),
+        rx: each(|pairs, version, cipher| pairs.both(version, cipher).map(drop)),
+        rekey_tx: rekey(&pairs, uapi::TLS_TX, Operation::Rekey),
+        rekey_rx: rekey(&pairs, uapi::TLS_RX, Operation::RekeyRx),
+        zerocopy_read_only: pairs
+            .sending(Version::Tls12, PLAIN)
+            .and_then(|mut c| c.tx.zerocopy_read_only(&c.near, true)),
+        max_payload: pairs.sending(Version::Tls13, PLAIN).and_then(|mut c| c.tx.max_payload(&c.near, 512)),
+        expect_no_pad: pairs.both(Version::Tls13, PLAIN).and_then(|(c, mut rx)| rx.expect_no_pad(&c.near, true)),
+        host: None,
+    }
 }
+
+/// The cipher with which the options are tried: every kernel with TLS has it.
+const PLAIN: Cipher = Cipher::Aes128Gcm;
+
+/// By version, then cipher, in the order of their `ALL`.
+type Table = [[Result<(), Error>; Cipher::ALL.len()]; Version::ALL.len()];
 
 /// The answers of [`probe`]: yes, or no with the reason.
 ///
@@ -34,9 +52,13 @@ pub fn probe() -> Probe {
 #[derive(Clone, Debug)]
 pub struct Probe {
     ulp: Result<(), Error>,
-    /// By version, then cipher, in the order of their `ALL`.
-    tx: [[Result<(), Error>; Cipher::ALL.len()]; Version::ALL.len()],
+    tx: Table,
+    rx: Table,
     rekey_tx: Result<(), Error>,
+    rekey_rx: Result<(), Error>,
+    zerocopy_read_only: Result<(), Error>,
+    expect_no_pad: Result<(), Error>,
+    max_payload: Result<(), Error>,
     host: Option<Host>,
 }
 
@@ -48,12 +70,12 @@ impl Probe {
 
     /// Whether the kernel seals with this version and cipher.
     pub fn tx(&self, version: Version, cipher: Cipher) -> Result<(), Error> {
-        let row = Version::ALL.iter().position(|&v| v == version);
-        let column = Cipher::ALL.iter().position(|&c| c == cipher);
-        match (row, column) {
-            (Some(row), Some(column)) => self.tx[row][column],
-            _ => Err(Error::misuse(Operation::SetTx, "this cipher was not probed")),
-        }
+        look_up(&self.tx, version, cipher)
+    }
+
+    /// Whether the kernel opens with this version and cipher.
+    pub fn rx(&self, version: Version, cipher: Cipher) -> Result<(), Error> {
+        look_up(&self.rx, version, cipher)
     }
 
     /// Whether the kernel renews the sending key of a TLS 1.3 connection (Linux 6.14).
@@ -61,17 +83,55 @@ impl Probe {
         self.rekey_tx
     }
 
-    /// Whether at least one version and cipher works.
+    /// Whether the kernel renews the receiving key of a TLS 1.3 connection (Linux 6.14).
+    pub fn rekey_rx(&self) -> Result<(), Error> {
+        self.rekey_rx
+    }
+
+    /// Whether the kernel knows [`Tx::zerocopy_read_only`]; it has effect with a network card that seals only.
+    pub fn zerocopy_read_only(&self) -> Result<(), Error> {
+        self.zerocopy_read_only
+    }
+
+    /// Whether the kernel knows [`Rx::expect_no_pad`](crate::Rx::expect_no_pad).
+    pub fn expect_no_pad(&self) -> Result<(), Error> {
+        self.expect_no_pad
+    }
+
+    /// Whether the kernel knows [`Tx::max_payload`].
+    pub fn max_payload(&self) -> Result<(), Error> {
+        self.max_payload
+    }
+
+    /// Whether it seals with at least one version and cipher.
     pub fn any_tx(&self) -> bool {
         self.tx.iter().flatten().any(Result::is_ok)
     }
 
     /// Why there is no kernel TLS here, and what would change it; `None` if the layer is there.
     pub fn explain(&self) -> Option<String> {
-        let host = self.host.as_ref()?;
         let error = self.ulp.err()?;
         let absent = error.operation() == Operation::SetUlp && error.errno() == Some(Errno::NOENT.raw_os_error());
-        Some(if absent { host.why_no_ulp() } else { error.to_string() })
+        Some(match &self.host {
+            Some(host) if absent => host.why_no_ulp(),
+            _ => error.to_string(),
+        })
+    }
+
+    /// The same no to every question.
+    fn all(error: Error, host: Option<Host>) -> Self {
+        let no = Err(error);
+        Self {
+            ulp: no,
+            tx: [[no; Cipher::ALL.len()]; Version::ALL.len()],
+            rx: [[no; Cipher::ALL.len()]; Version::ALL.len()],
+            rekey_tx: no,
+            rekey_rx: no,
+            zerocopy_read_only: no,
+            expect_no_pad: no,
+            max_payload: no,
+            host,
+        }
     }
 }
 
@@ -81,43 +141,63 @@ impl fmt::Display for Probe {
             return write!(f, "kernel TLS: not available.\n{why}");
         }
         write!(f, "kernel TLS: available.")?;
-        for version in Version::ALL {
-            for cipher in Cipher::ALL {
-                write!(f, "\n  send {version} {cipher:<18} ")?;
-                answer(f, self.tx(version, cipher))?;
+        for (verb, table) in [("seal", &self.tx), ("open", &self.rx)] {
+            for (version, row) in Version::ALL.iter().zip(table) {
+                for (cipher, answer) in Cipher::ALL.iter().zip(row) {
+                    write!(f, "\n  {verb} {version} {cipher:<18} {}", Answer(*answer))?;
+                }
             }
         }
-        write!(f, "\n  renew the sending key      ")?;
-        answer(f, self.rekey_tx)
+        for (what, answer) in [
+            ("renew the sending key", self.rekey_tx),
+            ("renew the receiving key", self.rekey_rx),
+            ("zero copy to a network card", self.zerocopy_read_only),
+            ("expect no padding", self.expect_no_pad),
+            ("smaller records", self.max_payload),
+        ] {
+            write!(f, "\n  {what:<31} {}", Answer(answer))?;
+        }
+        Ok(())
     }
 }
 
-fn answer(f: &mut fmt::Formatter<'_>, answer: Result<(), Error>) -> fmt::Result {
-    match answer {
-        Ok(()) => f.write_str("yes"),
-        Err(error) => write!(f, "no: {error}"),
+struct Answer(Result<(), Error>);
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Ok(()) => f.write_str("yes"),
+            Err(error) => write!(f, "no: {error}"),
+        }
     }
 }
 
-fn rekey_tx(pairs: &Pairs) -> Result<(), Error> {
-    let (near, _far) = pairs.connect()?;
-    let info = || throw_away(Version::Tls13, Cipher::Aes128Gcm);
-    handover::tx(&near, &info())?;
-    sockopt::set_keys(near.as_fd(), uapi::TLS_TX, info().as_bytes())
-        .map_err(|errno| Error::from_errno(Operation::Rekey, errno))
+fn look_up(table: &Table, version: Version, cipher: Cipher) -> Result<(), Error> {
+    // Both enumerations are in the order of their ALL.
+    table[version as usize][cipher as usize]
+}
+
+/// Sets the keys of one direction a second time.
+fn rekey(pairs: &Pairs, option: i32, operation: Operation) -> Result<(), Error> {
+    let (c, _rx) = pairs.both(Version::Tls13, PLAIN)?;
+    sockopt::set_keys(c.near.as_fd(), option, throw_away(Version::Tls13, PLAIN).as_bytes())
+        .map_err(|errno| Error::from_errno(operation, errno))
 }
 
 /// Keys that never seal anything.
 fn throw_away(version: Version, cipher: Cipher) -> CryptoInfo {
-    let key = match cipher {
-        Cipher::Aes128Gcm => AeadKey::Aes128Gcm([1; 16]),
-        Cipher::Aes256Gcm => AeadKey::Aes256Gcm([1; 32]),
-        Cipher::Chacha20Poly1305 => AeadKey::Chacha20Poly1305([1; 32]),
-    };
+    let key = AeadKey::from_bytes(cipher, &[1; 32][..cipher.key_len()]).expect("a key of the cipher's length");
     match version {
         Version::Tls12 => CryptoInfo::tls12(key, [2; 12], 0),
         Version::Tls13 => CryptoInfo::tls13(key, [2; 12], 0),
     }
+}
+
+/// A connection whose near end sends by the kernel.
+struct Connection {
+    near: TcpStream,
+    tx: Tx,
+    _far: TcpStream,
 }
 
 /// Makes connections of this process with itself.
@@ -126,6 +206,18 @@ struct Pairs(TcpListener);
 impl Pairs {
     fn open() -> Result<Self, Error> {
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(Self).map_err(loopback)
+    }
+
+    fn sending(&self, version: Version, cipher: Cipher) -> Result<Connection, Error> {
+        let (near, far) = self.connect()?;
+        let tx = handover::tx(&near, &throw_away(version, cipher))?;
+        Ok(Connection { near, tx, _far: far })
+    }
+
+    fn both(&self, version: Version, cipher: Cipher) -> Result<(Connection, Rx), Error> {
+        let connection = self.sending(version, cipher)?;
+        let rx = handover::rx(&connection.near, &connection.tx, &throw_away(version, cipher))?;
+        Ok((connection, rx))
     }
 
     fn connect(&self) -> Result<(TcpStream, TcpStream), Error> {
@@ -143,4 +235,28 @@ impl Pairs {
 
 fn loopback(error: std::io::Error) -> Error {
     Error::from_errno(Operation::Loopback, Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_looked_up_in_the_order_of_all() {
+        assert!(Version::ALL.iter().enumerate().all(|(i, &version)| version as usize == i));
+        assert!(Cipher::ALL.iter().enumerate().all(|(i, &cipher)| cipher as usize == i));
+    }
+
+    #[test]
+    fn the_report_gives_each_reason() {
+        let no = Error::from_errno(Operation::SetUlp, Errno::NOENT);
+        let report = Probe::all(no, None).to_string();
+        assert!(report.starts_with("kernel TLS: not available.") && report.contains("modprobe tls"), "{report}");
+        let mut found = Probe::all(no, None);
+        (found.ulp, found.tx[1][0]) = (Ok(()), Ok(()));
+        let report = found.to_string();
+        assert!(report.contains("\n  seal TLS 1.3 AES-128-GCM        yes\n"), "{report}");
+        assert!(report.contains("\n  open TLS 1.2 ARIA-256-GCM       no: "), "{report}");
+        assert!(found.any_tx() && !Probe::all(no, None).any_tx());
+    }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustix::pipe::SpliceFlags;
 
-use crate::crypto_info::sequence_in;
+use crate::crypto_info::live_sequence;
 use crate::ledger::Ledger;
 use crate::sys::{msg, sockopt, uapi};
 use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordType, Version};
@@ -120,6 +121,24 @@ impl Tx {
         Ok(sent)
     }
 
+    /// Sends up to `count` bytes from a pipe, by `splice(2)`; otherwise as [`send`](Self::send). 0: the pipe's writers are gone.
+    pub fn send_pipe(&mut self, fd: impl AsFd, pipe: impl AsFd, count: usize, more: More) -> Result<usize, Error> {
+        self.ready(Operation::Splice)?;
+        let (fd, pipe) = (fd.as_fd(), pipe.as_fd());
+        let flags = match more {
+            More::No => SpliceFlags::empty(),
+            More::Yes => SpliceFlags::MORE,
+        };
+        let sent = retry_on_intr(|| rustix::pipe::splice(pipe, None, fd, None, count, flags))
+            .map_err(|errno| Error::from_errno(Operation::Splice, errno))?;
+        self.ledger.accept(sent);
+        // A pipe that holds less than `count` leaves the record open on some kernels even without `More`.
+        if sent > 0 {
+            self.open = more == More::Yes || sent < count;
+        }
+        Ok(sent)
+    }
+
     /// Seals an open record and gives it to TCP; without one it does nothing.
     ///
     /// An empty `send(2)` does not do that. An empty `sendmsg(2)` that names the record type application_data does.
@@ -182,7 +201,7 @@ impl Tx {
             self.state = State::Rekeying;
         }
         let failed = |errno| Error::from_errno(Operation::Rekey, errno);
-        let last = self.live_sequence(fd).map_err(failed)?;
+        let last = live_sequence(fd, uapi::TLS_TX, self.cipher).map_err(failed)?;
         sockopt::set_keys(fd, uapi::TLS_TX, next.as_bytes()).map_err(failed)?;
         self.ledger.rekey(last, next.sequence());
         self.state = State::Open;
@@ -194,7 +213,36 @@ impl Tx {
     /// The kernel sets no limit to the records under one key; the caller keeps to that of its AEAD (RFC 8446 §5.5). The answer
     /// comes with the key, which is wiped at once.
     pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
-        self.live_sequence(fd.as_fd()).map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+        live_sequence(fd.as_fd(), uapi::TLS_TX, self.cipher)
+            .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+    }
+
+    /// Records that may still be sealed under the present key: [`Cipher::record_limit`] less those sealed.
+    ///
+    /// For TLS 1.3, where each key begins at record 0. At 0 renew the key or close the connection.
+    pub fn records_left(&self, fd: impl AsFd) -> Result<u64, Error> {
+        Ok(self.cipher.record_limit().saturating_sub(self.sequence(fd)?))
+    }
+
+    /// Limits the plaintext of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19), 64 to [`MAX_PLAINTEXT`] bytes: for a peer that asked by
+    /// record_size_limit (RFC 8449), or so that the first bytes of a response need not wait for 16 KiB.
+    ///
+    /// `Misuse` with `EBUSY`: a record is open. `Unsupported`: this kernel lacks it.
+    pub fn max_payload(&mut self, fd: impl AsFd, limit: u16) -> Result<(), Error> {
+        if !(64..=MAX_PLAINTEXT).contains(&usize::from(limit)) {
+            return Err(Error::misuse(Operation::MaxPayload, "the limit is 64 to 16384 bytes"));
+        }
+        sockopt::set_option(fd.as_fd(), uapi::TLS_TX_MAX_PAYLOAD_LEN, &limit.to_ne_bytes())
+            .map_err(|errno| Error::from_errno(Operation::MaxPayload, errno))
+    }
+
+    /// Lets a network card that seals read the pages of a file themselves, not a copy (`TLS_TX_ZEROCOPY_RO`, Linux 5.19).
+    ///
+    /// Without effect where the kernel seals in software. With it the file **must not change** until the data is acknowledged: a
+    /// retransmission would be sealed anew from other bytes, and the peer's check of the record fails.
+    pub fn zerocopy_read_only(&mut self, fd: impl AsFd, on: bool) -> Result<(), Error> {
+        sockopt::set_option(fd.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
+            .map_err(|errno| Error::from_errno(Operation::ZerocopyReadOnly, errno))
     }
 
     /// Bytes that the kernel has accepted and TCP does not have yet.
@@ -282,11 +330,6 @@ impl Tx {
             return wrong("pass the KeyUpdate message: 24, 0, 0, 1, and 0 or 1");
         }
         Ok(())
-    }
-
-    fn live_sequence(&self, fd: BorrowedFd<'_>) -> Result<u64, Errno> {
-        let info = sockopt::keys(fd, uapi::TLS_TX, self.cipher.layout().size())?;
-        sequence_in(self.cipher, info.as_slice()).ok_or(Errno::INVAL)
     }
 }
 

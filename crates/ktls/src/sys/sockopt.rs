@@ -27,7 +27,7 @@ pub(crate) fn ulp_is_tls(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(name[..len].split(|&b| b == 0).next() == Some(uapi::ULP_TLS))
 }
 
-/// Installs keys: `option` is `TLS_TX` (later `TLS_RX`), `info` a `struct tls12_crypto_info_*` of exact size.
+/// Installs keys: `option` is `TLS_TX` or `TLS_RX`, `info` a `struct tls12_crypto_info_*` of exact size.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|
@@ -38,6 +38,17 @@ pub(crate) fn ulp_is_tls(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
 /// | ENOMEM | | may retry |
 pub(crate) fn set_keys(fd: BorrowedFd<'_>, option: i32, info: &[u8]) -> Result<(), Errno> {
     set(fd, uapi::SOL_TLS, option, info)
+}
+
+/// Sets one of the other options of `SOL_TLS`.
+///
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | ENOPROTOOPT | this kernel lacks the option, or the layer is not attached | goes without |
+/// | EINVAL | value, version or direction | treats as misuse |
+/// | EBUSY | a record is open (TLS_TX_MAX_PAYLOAD_LEN) | seals it first |
+pub(crate) fn set_option(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> Result<(), Errno> {
+    set(fd, uapi::SOL_TLS, option, value)
 }
 
 /// Version and cipher of a direction, without its key.

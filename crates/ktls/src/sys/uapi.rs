@@ -16,8 +16,17 @@ pub(crate) const TLS_TX: i32 = 1;
 /// Option: keys and sequence of the receiving half.
 pub(crate) const TLS_RX: i32 = 2;
 
+/// Option: the pages of a file are not copied for a network card's cipher. u32, 0 or 1.
+pub(crate) const TLS_TX_ZEROCOPY_RO: i32 = 3;
+/// Option: records carry no padding. u32, 0 or 1.
+pub(crate) const TLS_RX_EXPECT_NO_PAD: i32 = 4;
+/// Option: most plaintext bytes in a record. u16.
+pub(crate) const TLS_TX_MAX_PAYLOAD_LEN: i32 = 5;
+
 /// Control message: the type of the record to send, one byte.
 pub(crate) const TLS_SET_RECORD_TYPE: i32 = 1;
+/// Control message: the type of the record received, one byte.
+pub(crate) const TLS_GET_RECORD_TYPE: i32 = 2;
 
 /// `TLS_1_2_VERSION`.
 pub(crate) const TLS_1_2_VERSION: u16 = 0x0303;
@@ -62,7 +71,12 @@ pub(crate) const MAX_LEN: usize = 56;
 
 pub(crate) const AES_GCM_128: Layout = Layout::new(51, 8, 16, 4);
 pub(crate) const AES_GCM_256: Layout = Layout::new(52, 8, 32, 4);
+pub(crate) const AES_CCM_128: Layout = Layout::new(53, 8, 16, 4);
 pub(crate) const CHACHA20_POLY1305: Layout = Layout::new(54, 12, 32, 0);
+pub(crate) const SM4_GCM: Layout = Layout::new(55, 8, 16, 4);
+pub(crate) const SM4_CCM: Layout = Layout::new(56, 8, 16, 4);
+pub(crate) const ARIA_GCM_128: Layout = Layout::new(57, 8, 16, 4);
+pub(crate) const ARIA_GCM_256: Layout = Layout::new(58, 8, 32, 4);
 
 #[cfg(test)]
 mod tests {
@@ -71,8 +85,8 @@ mod tests {
     /// `sizeof` of each structure, as a C compiler gives it.
     #[test]
     fn sizes_are_the_headers() {
-        assert_eq!(AES_GCM_128.size(), 40);
-        assert_eq!(AES_GCM_256.size(), 56);
-        assert_eq!(CHACHA20_POLY1305.size(), MAX_LEN);
+        let narrow = [AES_GCM_128, AES_CCM_128, SM4_GCM, SM4_CCM, ARIA_GCM_128];
+        assert!(narrow.iter().all(|layout| layout.size() == 40));
+        assert_eq!([AES_GCM_256, CHACHA20_POLY1305, ARIA_GCM_256].map(Layout::size), [MAX_LEN; 3]);
     }
 }

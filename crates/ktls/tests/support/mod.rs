@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustix::event::{PollFd, PollFlags, poll};
-use sealion_ktls::{AeadKey, Cipher, CryptoInfo, RecordType, Tx, Version, handover};
+use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Incoming, RecordType, Rx, Tx, Version, handover};
 
 /// The ciphers that user space can open, in both versions.
 pub(crate) fn suites() -> impl Iterator<Item = (Version, Cipher)> {
@@ -21,11 +21,7 @@ pub(crate) const IV: [u8; 12] = [9, 8, 7, 6, 0xA5, 1, 2, 3, 4, 5, 0xFF, 0xFE];
 
 /// A key made of one byte.
 pub(crate) fn key(cipher: Cipher, byte: u8) -> AeadKey {
-    match cipher {
-        Cipher::Aes128Gcm => AeadKey::Aes128Gcm([byte; 16]),
-        Cipher::Aes256Gcm => AeadKey::Aes256Gcm([byte; 32]),
-        Cipher::Chacha20Poly1305 => AeadKey::Chacha20Poly1305([byte; 32]),
-    }
+    AeadKey::from_bytes(cipher, &[byte; 32][..cipher.key_len()]).expect("a key of the cipher's length")
 }
 
 pub(crate) fn info(version: Version, cipher: Cipher, byte: u8, sequence: u64) -> CryptoInfo {
@@ -223,13 +219,111 @@ impl Opener {
     }
 }
 
+/// Seals records in user space, one at a time, whole or broken, as a peer might.
+pub(crate) struct Sealer {
+    pub(crate) stream: TcpStream,
+    version: Version,
+    cipher: Cipher,
+    key: LessSafeKey,
+    pub(crate) sequence: u64,
+}
+
+impl Sealer {
+    pub(crate) fn new(stream: TcpStream, version: Version, cipher: Cipher, byte: u8, sequence: u64) -> Self {
+        Self { stream, version, cipher, key: open_key(cipher, byte), sequence }
+    }
+
+    pub(crate) fn rekey(&mut self, byte: u8) {
+        self.key = open_key(self.cipher, byte);
+        self.sequence = 0;
+    }
+
+    /// The bytes of the next record, with so many bytes of padding (TLS 1.3).
+    pub(crate) fn seal(&mut self, record_type: RecordType, data: &[u8], padding: usize) -> Vec<u8> {
+        let mut nonce = IV;
+        let mut body = data.to_vec();
+        let (outer, explicit, aad_len) = match (self.version, self.cipher) {
+            (Version::Tls13, _) => {
+                body.push(record_type.0);
+                body.resize(body.len() + padding, 0);
+                (23, 0, body.len() + 16)
+            }
+            (Version::Tls12, Cipher::Chacha20Poly1305) => (record_type.0, 0, body.len()),
+            (Version::Tls12, _) => (record_type.0, 8, body.len()),
+        };
+        if explicit > 0 {
+            nonce[4..].copy_from_slice(&self.sequence.to_be_bytes());
+        } else {
+            nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()).for_each(|(n, s)| *n ^= s);
+        }
+        let wire_len = (explicit + body.len() + 16) as u16;
+        let header = [&[outer, 3, 3][..], &wire_len.to_be_bytes()].concat();
+        let aad = match self.version {
+            Version::Tls12 => {
+                [&self.sequence.to_be_bytes()[..], &header[..3], &(aad_len as u16).to_be_bytes()].concat()
+            }
+            Version::Tls13 => header.clone(),
+        };
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), &mut body)
+            .expect("seal");
+        self.sequence += 1;
+        [&header[..], &nonce[12 - explicit..], &body].concat()
+    }
+
+    pub(crate) fn send(&mut self, record_type: RecordType, data: &[u8]) {
+        let record = self.seal(record_type, data, 0);
+        self.stream.write_all(&record).expect("write");
+    }
+}
+
+/// A connection whose near end sends and receives by the kernel; the far end seals in user space.
+pub(crate) struct Receiving {
+    pub(crate) near: TcpStream,
+    pub(crate) tx: Tx,
+    pub(crate) rx: Rx,
+    pub(crate) far: Sealer,
+}
+
+impl Receiving {
+    pub(crate) fn new(version: Version, cipher: Cipher, sequence: u64) -> Self {
+        let (near, far) = pair();
+        let tx = handover::tx(&near, &info(version, cipher, 1, 0)).expect("TLS_TX");
+        let rx = handover::rx(&near, &tx, &info(version, cipher, 2, sequence)).expect("TLS_RX");
+        Self { near, tx, rx, far: Sealer::new(far, version, cipher, 2, sequence) }
+    }
+
+    /// The next read, as record type, data and whether the record is whole.
+    pub(crate) fn recv(&mut self, room: usize) -> (RecordType, Vec<u8>, bool) {
+        let mut buffer = vec![0; room];
+        match self.rx.recv(&self.near, &mut buffer).expect("recv") {
+            Incoming::Record { record_type, len, whole } => (record_type, buffer[..len].to_vec(), whole),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads what is an error, and returns it.
+    pub(crate) fn refused(&mut self) -> sealion_ktls::Error {
+        self.rx.recv(&self.near, &mut [0; 64]).expect_err("an error")
+    }
+
+    /// Whether poll(2) calls the near end readable now.
+    pub(crate) fn readable(&self) -> bool {
+        let mut fds = [PollFd::new(&self.near, PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).expect("poll");
+        fds[0].revents().contains(PollFlags::IN)
+    }
+}
+
 fn open_key(cipher: Cipher, byte: u8) -> LessSafeKey {
-    let (algorithm, len) = match cipher {
-        Cipher::Aes128Gcm => (&aead::AES_128_GCM, 16),
-        Cipher::Aes256Gcm => (&aead::AES_256_GCM, 32),
-        Cipher::Chacha20Poly1305 => (&aead::CHACHA20_POLY1305, 32),
+    let algorithm = match cipher {
+        Cipher::Aes128Gcm => &aead::AES_128_GCM,
+        Cipher::Aes256Gcm => &aead::AES_256_GCM,
+        Cipher::Chacha20Poly1305 => &aead::CHACHA20_POLY1305,
+        other => panic!("user space here has no {other}"),
     };
-    LessSafeKey::new(UnboundKey::new(algorithm, &[byte; 32][..len]).expect("key"))
+    LessSafeKey::new(UnboundKey::new(algorithm, &[byte; 32][..cipher.key_len()]).expect("key"))
 }
 
 /// Writes all in plain text.

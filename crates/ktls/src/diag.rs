@@ -1,0 +1,368 @@
+//! How any TCP socket of this network namespace uses kernel TLS, by the kernel's socket diagnosis, sock_diag(7).
+//!
+//! The kernel tells it to a process with CAP_NET_ADMIN only; to others each socket looks as if it had no TLS.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+
+use crate::{Cipher, Error, Operation, Version};
+
+/// Every TCP socket with the TLS layer in this network namespace, ours or another process's.
+pub fn sockets() -> Result<Vec<Socket>, Error> {
+    let mut found = Vec::new();
+    for family in [AddressFamily::INET, AddressFamily::INET6] {
+        let request = wire::request(family.as_raw() as u8, None);
+        found.extend(ask(&request)?.into_iter().filter(|socket| socket.tls.is_some()));
+    }
+    Ok(found)
+}
+
+/// One connected socket of this process. Its [`Socket::tls`] is `None` without the layer, or without CAP_NET_ADMIN.
+pub fn of(fd: impl AsFd) -> Result<Socket, Error> {
+    let fd = fd.as_fd();
+    let failed = |errno| Error::from_errno(Operation::Diagnose, errno);
+    let local = rustix::net::getsockname(fd).map_err(failed)?;
+    let remote = rustix::net::getpeername(fd).map_err(failed)?.ok_or(failed(Errno::NOTCONN))?;
+    let local: SocketAddr = local.try_into().map_err(failed)?;
+    let remote: SocketAddr = remote.try_into().map_err(failed)?;
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let request = wire::request(family.as_raw() as u8, Some((local, remote)));
+    ask(&request)?.into_iter().next().ok_or(failed(Errno::NOENT))
+}
+
+/// Whether this process may see the TLS state of sockets: CAP_NET_ADMIN.
+pub fn permitted() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| crate::host::has_net_admin(&status))
+}
+
+/// A TCP socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Socket {
+    /// The address on this machine.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// The number in `/proc/PID/fd/*` → `socket:[inode]`; 0 once no process holds the socket.
+    pub inode: u32,
+    /// The owner's user id.
+    pub uid: u32,
+    /// What the kernel's TLS layer does on it, if it has one.
+    pub tls: Option<Tls>,
+}
+
+/// The TLS layer of a socket, `INET_ULP_INFO_TLS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tls {
+    /// `None` before the first keys, or a version this crate does not know.
+    pub version: Option<Version>,
+    /// `None` before the first keys, or a cipher this crate does not know.
+    pub cipher: Option<Cipher>,
+    /// Who seals.
+    pub sending: By,
+    /// Who opens.
+    pub receiving: By,
+    /// `TLS_TX_ZEROCOPY_RO` is on and has effect: a network card seals.
+    pub zerocopy_read_only: bool,
+    /// `TLS_RX_EXPECT_NO_PAD` is on.
+    pub expect_no_pad: bool,
+    /// `TLS_TX_MAX_PAYLOAD_LEN`, in bytes, where the kernel tells it (Linux 6.19).
+    pub max_payload: Option<u16>,
+}
+
+/// Who does the cryptography of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum By {
+    /// Nobody in the kernel: `TLS_BASE`. User space, if anyone.
+    #[default]
+    UserSpace,
+    /// The kernel's own cipher: `TLS_SW`.
+    Kernel,
+    /// A network card, record by record as the kernel frames them: `TLS_HW`.
+    Device,
+    /// A network card that does the whole of TCP and TLS: `TLS_HW_RECORD`.
+    Offload,
+}
+
+/// Sends a request and reads replies until they end.
+fn ask(request: &[u8]) -> Result<Vec<Socket>, Error> {
+    let failed = |errno| Error::from_errno(Operation::Diagnose, errno);
+    let netlink: OwnedFd = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )
+    .map_err(failed)?;
+    retry_on_intr(|| rustix::net::send(&netlink, request, SendFlags::empty())).map_err(failed)?;
+    let mut found = Vec::new();
+    // The kernel sizes a dump's datagrams after the reader's buffer, up to 32 KiB (netlink(7)).
+    let mut buffer = vec![0; 1 << 15];
+    loop {
+        let (len, _) =
+            retry_on_intr(|| rustix::net::recv(&netlink, &mut buffer, RecvFlags::empty())).map_err(failed)?;
+        match wire::replies(&buffer[..len], &mut found) {
+            wire::Next::More => {}
+            wire::Next::End => return Ok(found),
+            wire::Next::Failed(errno) => return Err(failed(Errno::from_raw_os_error(errno))),
+        }
+    }
+}
+
+/// The messages of `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`. Pure: bytes in, values out.
+mod wire {
+    use super::{By, Cipher, IpAddr, Ipv4Addr, Ipv6Addr, Socket, SocketAddr, Tls, Version};
+
+    const NLMSG_ERROR: u16 = 2;
+    const NLMSG_DONE: u16 = 3;
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const NLM_F_REQUEST: u16 = 1;
+    const NLM_F_MULTI: u16 = 2;
+    const NLM_F_DUMP: u16 = 0x300;
+    const NLA_TYPE_MASK: u16 = 0x3FFF;
+    const IPPROTO_TCP: u8 = 6;
+    const AF_INET: u8 = 2;
+    const INET_DIAG_ULP_INFO: u16 = 19;
+    const INET_ULP_INFO_TLS: u16 = 2;
+    /// struct nlmsghdr.
+    const HEADER: usize = 16;
+    /// struct inet_diag_msg.
+    const DIAG_MSG: usize = 72;
+
+    /// What to do after a datagram.
+    pub(super) enum Next {
+        More,
+        End,
+        Failed(i32),
+    }
+
+    /// A request for one connection, or for all of a family.
+    pub(super) fn request(family: u8, one: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+        let mut id = [0; 48];
+        if let Some((local, remote)) = one {
+            id[..2].copy_from_slice(&local.port().to_be_bytes());
+            id[2..4].copy_from_slice(&remote.port().to_be_bytes());
+            for (at, address) in [(4, local.ip()), (20, remote.ip())] {
+                match address {
+                    IpAddr::V4(ip) => id[at..at + 4].copy_from_slice(&ip.octets()),
+                    IpAddr::V6(ip) => id[at..at + 16].copy_from_slice(&ip.octets()),
+                }
+            }
+            if let SocketAddr::V6(address) = remote {
+                id[36..40].copy_from_slice(&address.scope_id().to_ne_bytes());
+            }
+        }
+        // INET_DIAG_NOCOOKIE.
+        id[40..].fill(0xFF);
+        let flags = if one.is_some() { NLM_F_REQUEST } else { NLM_F_REQUEST | NLM_F_DUMP };
+        let body = [&[family, IPPROTO_TCP, 0, 0][..], &u32::MAX.to_ne_bytes(), &id].concat();
+        let len = (HEADER + body.len()) as u32;
+        [&len.to_ne_bytes()[..], &SOCK_DIAG_BY_FAMILY.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &body].concat()
+    }
+
+    /// Reads one datagram's messages. What is cut short or unknown is skipped.
+    pub(super) fn replies(mut datagram: &[u8], found: &mut Vec<Socket>) -> Next {
+        let mut next = Next::More;
+        while let (Some(len), Some(kind), Some(flags)) = (u32_at(datagram, 0), u16_at(datagram, 4), u16_at(datagram, 6))
+        {
+            let len = len as usize;
+            let Some(body) = datagram.get(HEADER..len) else { break };
+            match kind {
+                NLMSG_DONE => return Next::End,
+                NLMSG_ERROR => {
+                    let code = u32_at(body, 0).unwrap_or(0).cast_signed();
+                    return if code == 0 { Next::End } else { Next::Failed(code.wrapping_neg()) };
+                }
+                SOCK_DIAG_BY_FAMILY => {
+                    found.extend(socket(body));
+                    if flags & NLM_F_MULTI == 0 {
+                        next = Next::End;
+                    }
+                }
+                _ => {}
+            }
+            datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        next
+    }
+
+    fn socket(body: &[u8]) -> Option<Socket> {
+        let family = *body.first()?;
+        let port = |at| Some(u16::from_be_bytes([*body.get(at)?, *body.get(at + 1)?]));
+        let address = |at: usize| -> Option<IpAddr> {
+            Some(if family == AF_INET {
+                let octets: [u8; 4] = body.get(at..at + 4)?.try_into().ok()?;
+                Ipv4Addr::from(octets).into()
+            } else {
+                let octets: [u8; 16] = body.get(at..at + 16)?.try_into().ok()?;
+                Ipv6Addr::from(octets).into()
+            })
+        };
+        let tls = attributes(body.get(DIAG_MSG..)?)
+            .find(|&(kind, _)| kind == INET_DIAG_ULP_INFO)
+            .and_then(|(_, ulp)| attributes(ulp).find(|&(kind, _)| kind == INET_ULP_INFO_TLS))
+            .map(|(_, info)| tls(info));
+        Some(Socket {
+            local: SocketAddr::new(address(8)?, port(4)?),
+            remote: SocketAddr::new(address(24)?, port(6)?),
+            uid: u32_at(body, 64)?,
+            inode: u32_at(body, 68)?,
+            tls,
+        })
+    }
+
+    fn tls(info: &[u8]) -> Tls {
+        let mut tls = Tls::default();
+        for (kind, value) in attributes(info) {
+            let number = u16_at(value, 0);
+            match kind {
+                1 => tls.version = number.and_then(Version::from_uapi),
+                2 => tls.cipher = number.and_then(Cipher::from_uapi),
+                3 => tls.sending = by(number),
+                4 => tls.receiving = by(number),
+                5 => tls.zerocopy_read_only = true,
+                6 => tls.expect_no_pad = true,
+                7 => tls.max_payload = number,
+                _ => {}
+            }
+        }
+        tls
+    }
+
+    fn by(conf: Option<u16>) -> By {
+        match conf {
+            Some(2) => By::Kernel,
+            Some(3) => By::Device,
+            Some(4) => By::Offload,
+            _ => By::UserSpace,
+        }
+    }
+
+    /// struct nlattr: length, type, value, padding to 4 bytes.
+    fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+        std::iter::from_fn(move || {
+            let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
+            let value = bytes.get(4..len)?;
+            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+            Some((kind & NLA_TYPE_MASK, value))
+        })
+    }
+
+    fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+        Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+    }
+
+    fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+            let len = 4 + value.len();
+            let mut bytes = [&(len as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+            bytes.resize(len.next_multiple_of(4), 0);
+            bytes
+        }
+
+        fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+            let len = (HEADER + body.len()) as u32;
+            let head = [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8]].concat();
+            [head, body.to_vec()].concat()
+        }
+
+        fn body() -> Vec<u8> {
+            let mut body = vec![0; DIAG_MSG];
+            body[0] = AF_INET;
+            body[4..8].copy_from_slice(&[0x01, 0xBB, 0x30, 0x39]);
+            body[8..12].copy_from_slice(&[127, 0, 0, 1]);
+            body[24..28].copy_from_slice(&[10, 0, 0, 2]);
+            body[64..68].copy_from_slice(&33_u32.to_ne_bytes());
+            body[68..72].copy_from_slice(&4711_u32.to_ne_bytes());
+            let info = [
+                attribute(1, &0x0304_u16.to_ne_bytes()),
+                attribute(2, &51_u16.to_ne_bytes()),
+                attribute(3, &2_u16.to_ne_bytes()),
+                attribute(4, &1_u16.to_ne_bytes()),
+                attribute(6, &[]),
+                attribute(7, &512_u16.to_ne_bytes()),
+                attribute(99, &[1]),
+            ]
+            .concat();
+            let ulp = [attribute(1, b"tls\0"), attribute(INET_ULP_INFO_TLS | 0x8000, &info)].concat();
+            [body, attribute(7, &[0; 40]), attribute(INET_DIAG_ULP_INFO, &ulp)].concat()
+        }
+
+        #[test]
+        fn a_dump_is_read_to_its_end() {
+            let mut found = Vec::new();
+            let part = [
+                message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body()),
+                message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body()[..DIAG_MSG]),
+            ]
+            .concat();
+            assert!(matches!(replies(&part, &mut found), Next::More));
+            assert!(matches!(replies(&message(NLMSG_DONE, NLM_F_MULTI, &[0; 4]), &mut found), Next::End));
+            let tls = Tls {
+                version: Some(Version::Tls13),
+                cipher: Some(Cipher::Aes128Gcm),
+                sending: By::Kernel,
+                receiving: By::UserSpace,
+                zerocopy_read_only: false,
+                expect_no_pad: true,
+                max_payload: Some(512),
+            };
+            let socket = Socket {
+                local: "127.0.0.1:443".parse().expect("address"),
+                remote: "10.0.0.2:12345".parse().expect("address"),
+                inode: 4711,
+                uid: 33,
+                tls: Some(tls),
+            };
+            assert_eq!(found, [socket.clone(), Socket { tls: None, ..socket }]);
+        }
+
+        #[test]
+        fn an_error_and_a_single_answer_end_it() {
+            let mut found = Vec::new();
+            let error = message(NLMSG_ERROR, 0, &(-2_i32).to_ne_bytes());
+            assert!(matches!(replies(&error, &mut found), Next::Failed(2)));
+            assert!(matches!(replies(&message(SOCK_DIAG_BY_FAMILY, 0, &body()), &mut found), Next::End));
+            assert_eq!(found.len(), 1);
+        }
+
+        /// Whatever is cut off, and whatever length is claimed, reading ends without a panic.
+        #[test]
+        fn broken_messages_are_skipped() {
+            let whole = message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body());
+            for cut in 0..whole.len() {
+                replies(&whole[..cut], &mut Vec::new());
+            }
+            for at in 0..whole.len() {
+                for byte in [0, 1, 3, 0x7F, 0xFF] {
+                    let mut broken = whole.clone();
+                    broken[at] = byte;
+                    replies(&broken, &mut Vec::new());
+                }
+            }
+        }
+
+        #[test]
+        fn requests_are_as_long_as_they_say() {
+            let pair = ("127.0.0.1:1".parse().expect("address"), "127.0.0.1:2".parse().expect("address"));
+            for one in [None, Some(pair)] {
+                let request = request(AF_INET, one);
+                assert_eq!(request.len(), HEADER + 56);
+                assert_eq!(u32_at(&request, 0), Some(request.len() as u32));
+            }
+        }
+    }
+}

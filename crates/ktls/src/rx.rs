@@ -1,0 +1,243 @@
+//! The receiving half of a connection, in the kernel.
+
+use std::os::fd::AsFd;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::SpliceFlags;
+
+use crate::crypto_info::live_sequence;
+use crate::sys::{msg, sockopt, uapi};
+use crate::{Cipher, CryptoInfo, Error, Kind, Operation, RecordType, Version};
+
+/// Proof that the receiving half of a connection is in the kernel, and the only way to read from it.
+///
+/// ```text
+///            KeyUpdate was read            next key installed, or false alarm
+///   Open ────────────────────────► Expired ───────────────────────────────────► Open
+///    │ close_notify, or end of stream        │ a record that is none
+///    ▼                                       ▼
+///   Ended                                   Broken (the same error again and again)
+/// ```
+///
+/// As with [`Tx`](crate::Tx), each method takes the socket that was handed over; it may be blocking or not, and signals do
+/// not interrupt a call.
+#[derive(Debug)]
+pub struct Rx {
+    version: Version,
+    cipher: Cipher,
+    state: State,
+    /// The last read ended inside a control record.
+    inside: bool,
+    /// The control record being read began as KeyUpdate does.
+    key_update: bool,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// The buffer's first `len` bytes are content of this type.
+    Record {
+        /// Application data of several records may come together; two types never do, nor two control records.
+        record_type: RecordType,
+        /// It may be 0: a peer may send empty records. Count them, lest it keep you busy for nothing.
+        len: usize,
+        /// False: the buffer was too small, and the next read gives the rest of the same record. RFC 8446 §4.6.3
+        /// and §6 want KeyUpdate and alerts in records of their own.
+        whole: bool,
+    },
+    /// The peer renewed its key, and nothing more can be read until [`Rx::rekey`]. Not an error, but the state after KeyUpdate.
+    KeyExpired,
+    /// Nothing follows.
+    End {
+        /// Whether the peer said so by close_notify. Without, the stream was cut: what came may be incomplete (RFC 8446 §6.1).
+        close_notify: bool,
+    },
+}
+
+/// What [`Rx::splice`] moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spliced {
+    /// So many bytes of application data went into the pipe.
+    Data(usize),
+    /// What comes next is not application data: call [`Rx::recv`].
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Expired,
+    Ended { close_notify: bool },
+    Broken(Error),
+}
+
+impl Rx {
+    pub(crate) fn new(version: Version, cipher: Cipher) -> Self {
+        Self { version, cipher, state: State::Open, inside: false, key_update: false }
+    }
+
+    /// The protocol version of the keys.
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The cipher of the keys.
+    pub const fn cipher(&self) -> Cipher {
+        self.cipher
+    }
+
+    /// Reads into `buffer`, at least 2 bytes, so that an alert fits.
+    ///
+    /// The record type always comes with the data, so that a control record is never mistaken for data, nor an empty one
+    /// for the end of the stream.
+    ///
+    /// A handshake record has to be looked at by the caller: it may be KeyUpdate, or a session ticket on a client.
+    /// Whether [`Rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm) follows is the caller's decision.
+    ///
+    /// `Peer` is final: the same error comes again. `WouldBlock`: no whole record has come.
+    pub fn recv(&mut self, fd: impl AsFd, buffer: &mut [u8]) -> Result<Incoming, Error> {
+        match self.state {
+            State::Open => {}
+            State::Expired => return Ok(Incoming::KeyExpired),
+            State::Ended { close_notify } => return Ok(Incoming::End { close_notify }),
+            State::Broken(error) => return Err(error),
+        }
+        if buffer.len() < 2 {
+            return Err(Error::misuse(Operation::Receive, "pass a buffer of at least 2 bytes"));
+        }
+        let read = match msg::recv_record(fd.as_fd(), buffer) {
+            Ok(read) => read,
+            Err(Errno::KEYEXPIRED) => {
+                self.state = State::Expired;
+                return Ok(Incoming::KeyExpired);
+            }
+            Err(errno) => return Err(self.failed(Error::from_errno(Operation::Receive, errno))),
+        };
+        if read.control_truncated {
+            let advice =
+                "the record's type was lost among other control messages: switch off socket options that add some";
+            return Err(self.failed(Error::misuse(Operation::Receive, advice)));
+        }
+        let Some(record_type) = read.record_type.map(RecordType) else {
+            if read.len > 0 {
+                let advice = "data without a record type: pass the descriptor that was handed over";
+                return Err(self.failed(Error::misuse(Operation::Receive, advice)));
+            }
+            self.state = State::Ended { close_notify: false };
+            return Ok(Incoming::End { close_notify: false });
+        };
+        let whole = record_type == RecordType::APPLICATION_DATA || read.end_of_record || read.len == 0;
+        self.look_at(record_type, &buffer[..read.len], whole);
+        Ok(Incoming::Record { record_type, len: read.len, whole })
+    }
+
+    /// Moves up to `count` bytes of application data into a pipe, by `splice(2)`, one record at most.
+    ///
+    /// Errors are as for [`recv`](Self::recv), but that a full pipe gives `WouldBlock` too.
+    pub fn splice(&mut self, fd: impl AsFd, pipe: impl AsFd, count: usize) -> Result<Spliced, Error> {
+        match self.state {
+            State::Open => {}
+            State::Expired | State::Ended { .. } => return Ok(Spliced::Other),
+            State::Broken(error) => return Err(error),
+        }
+        let (fd, pipe) = (fd.as_fd(), pipe.as_fd());
+        match retry_on_intr(|| rustix::pipe::splice(fd, None, pipe, None, count, SpliceFlags::empty())) {
+            // EINVAL is a control record, 0 the end of the stream; recv tells, also when it is something worse.
+            Ok(0) | Err(Errno::INVAL | Errno::KEYEXPIRED) => Ok(Spliced::Other),
+            Ok(moved) => Ok(Spliced::Data(moved)),
+            Err(errno) => Err(self.failed(Error::from_errno(Operation::Receive, errno))),
+        }
+    }
+
+    /// Installs the peer's next key (TLS 1.3, RFC 8446 §4.6.3), after its KeyUpdate was read. Linux 6.14 or newer.
+    ///
+    /// `Unsupported`: this kernel cannot, and nothing more can be read: the connection is to be closed.
+    pub fn rekey(&mut self, fd: impl AsFd, next: &CryptoInfo) -> Result<(), Error> {
+        if self.state != State::Expired {
+            return Err(Error::misuse(Operation::RekeyRx, "no KeyUpdate was read: the present key still holds"));
+        }
+        if (next.version(), next.cipher()) != (self.version, self.cipher) {
+            return Err(Error::misuse(
+                Operation::RekeyRx,
+                "the next key must be for the version and cipher of the present one",
+            ));
+        }
+        sockopt::set_keys(fd.as_fd(), uapi::TLS_RX, next.as_bytes())
+            .map_err(|errno| Error::from_errno(Operation::RekeyRx, errno))?;
+        self.state = State::Open;
+        Ok(())
+    }
+
+    /// Goes on under the present key, because what looked like KeyUpdate was none.
+    ///
+    /// The kernel looks at the first byte of a handshake record only, and so takes the later part of a longer
+    /// message for KeyUpdate if it begins with 24. It then waits for a key. This gives it the one it has.
+    ///
+    /// `Unsupported`: with TLS 1.2, which has no KeyUpdate, kernels since 6.14 fall into the same trap, and there is no way out of it:
+    /// close the connection.
+    pub fn false_alarm(&mut self, fd: impl AsFd) -> Result<(), Error> {
+        if self.state != State::Expired {
+            return Ok(());
+        }
+        let fd = fd.as_fd();
+        let failed = |errno| Error::from_errno(Operation::RekeyRx, errno);
+        let size = self.cipher.layout().size();
+        let live = sockopt::keys(fd, uapi::TLS_RX, size).map_err(failed)?;
+        match sockopt::set_keys(fd, uapi::TLS_RX, &live[..size]) {
+            Ok(()) => {
+                self.state = State::Open;
+                Ok(())
+            }
+            // A kernel that cannot renew keys does not wait for one either.
+            Err(Errno::BUSY) if self.version == Version::Tls13 => {
+                self.state = State::Open;
+                Ok(())
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Promises that the peer's records have no padding (`TLS_RX_EXPECT_NO_PAD`, TLS 1.3, Linux 6.0), so that the kernel opens them
+    /// straight into the reader's memory. A record that has padding is opened twice, and counted in
+    /// [`TlsStat::rx_no_pad_violation`](crate::stat::TlsStat::rx_no_pad_violation).
+    pub fn expect_no_pad(&mut self, fd: impl AsFd, on: bool) -> Result<(), Error> {
+        if self.version != Version::Tls13 {
+            return Err(Error::misuse(Operation::ExpectNoPad, "only TLS 1.3 records have padding"));
+        }
+        sockopt::set_option(fd.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD, &u32::from(on).to_ne_bytes())
+            .map_err(|errno| Error::from_errno(Operation::ExpectNoPad, errno))
+    }
+
+    /// The number of the next record under the present key, as the kernel counts it. The answer comes with the key, which is
+    /// wiped at once.
+    pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
+        live_sequence(fd.as_fd(), uapi::TLS_RX, self.cipher)
+            .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+    }
+
+    /// Remembers what a control record means for the reads that follow.
+    fn look_at(&mut self, record_type: RecordType, data: &[u8], whole: bool) {
+        // RFC 8446 §4: HandshakeType key_update(24). §6: AlertDescription close_notify(0), the second byte.
+        let first_part = !self.inside;
+        self.inside = !whole;
+        if first_part {
+            self.key_update =
+                self.version == Version::Tls13 && record_type == RecordType::HANDSHAKE && data.first() == Some(&24);
+        }
+        if whole && self.key_update {
+            self.key_update = false;
+            self.state = State::Expired;
+        }
+        if record_type == RecordType::ALERT && matches!(data, [_, 0]) {
+            self.state = State::Ended { close_notify: true };
+        }
+    }
+
+    /// What the kernel tells once is told again, because it would pretend afterwards that nothing has come.
+    fn failed(&mut self, error: Error) -> Error {
+        if matches!(error.kind(), Kind::Peer | Kind::Misuse) {
+            self.state = State::Broken(error);
+        }
+        error
+    }
+}
