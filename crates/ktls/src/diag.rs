@@ -128,6 +128,8 @@ mod wire {
     const NLA_TYPE_MASK: u16 = 0x3FFF;
     const IPPROTO_TCP: u8 = 6;
     const AF_INET: u8 = 2;
+    /// 1 << (INET_DIAG_INFO − 1): the kernel adds what protocol layers tell only where `tcp_info` is asked for.
+    const EXT_INFO: u8 = 1 << 1;
     const INET_DIAG_ULP_INFO: u16 = 19;
     const INET_ULP_INFO_TLS: u16 = 2;
     /// struct nlmsghdr.
@@ -161,7 +163,7 @@ mod wire {
         // INET_DIAG_NOCOOKIE.
         id[40..].fill(0xFF);
         let flags = if one.is_some() { NLM_F_REQUEST } else { NLM_F_REQUEST | NLM_F_DUMP };
-        let body = [&[family, IPPROTO_TCP, 0, 0][..], &u32::MAX.to_ne_bytes(), &id].concat();
+        let body = [&[family, IPPROTO_TCP, EXT_INFO, 0][..], &u32::MAX.to_ne_bytes(), &id].concat();
         let len = (HEADER + body.len()) as u32;
         [&len.to_ne_bytes()[..], &SOCK_DIAG_BY_FAMILY.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &body].concat()
     }
