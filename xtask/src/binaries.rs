@@ -41,8 +41,10 @@ pub(crate) struct Built {
 pub(crate) struct Selection {
     /// Packages; none means all.
     pub(crate) packages: Vec<String>,
-    /// Integration tests; none means every test target.
+    /// Integration tests by name, also those that a plain `cargo test` leaves alone.
     pub(crate) tests: Vec<String>,
+    /// Everything that a plain `cargo test` builds, too.
+    pub(crate) usual: bool,
     pub(crate) release: bool,
 }
 
@@ -60,7 +62,7 @@ impl Selection {
             }
             let tests = guest_tests(package);
             // Building only what is needed spares the others' dependencies.
-            if all && !tests.is_empty() {
+            if all && !self.usual && !tests.is_empty() {
                 self.packages.push(package.name.to_string());
             }
             self.tests.extend(tests);
@@ -78,6 +80,9 @@ impl Selection {
         }
         for package in &self.packages {
             command.args(["--package", package]);
+        }
+        if self.usual {
+            command.arg("--tests");
         }
         for test in &self.tests {
             command.args(["--test", test]);

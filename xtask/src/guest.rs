@@ -53,7 +53,8 @@ impl Guest {
         let mut load = match &self.exec {
             Some(command) => Load::command(command),
             None => {
-                let selection = Selection { packages: self.package, tests: self.test, release: self.release };
+                let selection =
+                    Selection { packages: self.package, tests: self.test, usual: false, release: self.release };
                 let built = selection.guest_tests(&binaries::metadata()?)?.build()?;
                 Load::tests(&built, &self.arguments)
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::binaries::{Built, Selection, TestBinary};
+use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::follow::{Followed, Next};
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest::{self, Load};
@@ -66,7 +66,8 @@ impl Test {
             // One build for both, so that nothing is compiled twice.
             let mut built = Built::default();
             report.check("build", || {
-                built = Selection::default().build()?;
+                built =
+                    Selection { usual: true, ..Selection::default() }.guest_tests(&binaries::metadata()?)?.build()?;
                 Ok(())
             });
             let (in_guest, here): (Vec<_>, Vec<_>) =
