@@ -84,7 +84,7 @@ fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
         command.args(["--bin", target]);
     }
     let status = command.status().context("cannot run cargo")?;
-    ensure!(status.success(), "the fuzz targets do not build");
+    ensure!(status.success(), "the fuzz targets do not build: cargo ended with {status}");
     let directory = metadata.target_directory.as_std_path().join(&triple).join("release");
     Ok(targets.into_iter().map(|name| (name.to_owned(), directory.join(name))).collect())
 }
