@@ -41,32 +41,19 @@ pub(crate) struct Built {
 pub(crate) struct Selection {
     /// Packages; none means all.
     pub(crate) packages: Vec<String>,
-    /// Integration tests by name, also those that a plain `cargo test` leaves alone.
+    /// Integration tests; none means every target that a plain `cargo test` builds.
     pub(crate) tests: Vec<String>,
-    /// Everything that a plain `cargo test` builds, too.
-    pub(crate) usual: bool,
     pub(crate) release: bool,
 }
 
 impl Selection {
-    /// Replaces an empty list of tests by every registered guest test of the packages: targets below tests/ named kernel….
+    /// Names every guest test of the packages: targets below tests/ named kernel…, also those with `test = false`, which a plain
+    /// `cargo test` leaves alone.
     pub(crate) fn guest_tests(mut self, metadata: &Metadata) -> Result<Self> {
-        if !self.tests.is_empty() {
-            return Ok(self);
-        }
-        let all = self.packages.is_empty();
-        for package in metadata.workspace_packages() {
-            let wanted = self.packages.iter().any(|name| package.name == *name);
-            if !all && !wanted {
-                continue;
-            }
-            let tests = guest_tests(package);
-            // Building only what is needed spares the others' dependencies.
-            if all && !self.usual && !tests.is_empty() {
-                self.packages.push(package.name.to_string());
-            }
-            self.tests.extend(tests);
-        }
+        let packages = metadata.workspace_packages();
+        let wanted =
+            |package: &&&Package| self.packages.is_empty() || self.packages.iter().any(|name| package.name == *name);
+        self.tests = packages.iter().filter(wanted).flat_map(|package| guest_tests(package)).collect();
         ensure!(!self.tests.is_empty(), "no guest test: one is a file tests/{GUEST_PREFIX}….rs");
         Ok(self)
     }
@@ -80,9 +67,6 @@ impl Selection {
         }
         for package in &self.packages {
             command.args(["--package", package]);
-        }
-        if self.usual {
-            command.arg("--tests");
         }
         for test in &self.tests {
             command.args(["--test", test]);
