@@ -73,7 +73,7 @@ pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<
             Ok(other) => return Err(HandshakeError::Tls(format!("unexpected state {other:?}"))),
             Err(error) => {
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
-                send_alert(io, &mut connection, &mut flight.outgoing).await;
+                send_alert(io, &mut connection, &mut flight.outgoing);
                 return Err(error);
             }
         };
@@ -181,14 +181,16 @@ fn encode<T>(
     Ok(())
 }
 
-/// Sends what rustls still has queued after an error. The connection is lost already, so a socket
-/// that does not take it at once is not waited for.
-async fn send_alert(io: &mut TcpStream, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
-    while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
-        connection.process_tls_records(&mut [])
-    {
+/// Sends what rustls still has queued after an error. The connection is lost already, so a socket that does not take it at
+/// once is not waited for.
+fn send_alert(io: &TcpStream, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
+    // Asked for more than is queued, rustls would go on with what it was shown before, and panic without it.
+    while connection.wants_write() {
+        let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state else {
+            break;
+        };
         if encode(&mut data, outgoing).is_err() {
-            return;
+            break;
         }
     }
     let _ = io.try_write(outgoing);
