@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use sealion_ktls::{Kind, Tx};
+use sealion_ktls::{Kind, Tx, Version};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
@@ -68,7 +68,7 @@ pub struct TlsStream {
     sending: Sending,
     /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
     key_update_due: bool,
-    /// Runs while TCP takes nothing.
+    /// Runs while TCP takes nothing; whoever gives it something stops it.
     timer: Option<Pin<Box<Sleep>>>,
     closing_since: Option<Instant>,
     payload_sent: u64,
@@ -170,12 +170,14 @@ impl TlsStream {
 
     /// Whether the sending key can be changed on this connection as it is.
     fn can_update_keys(&self) -> bool {
-        use sealion_ktls::Version;
-        self.info.version == Version::Tls13
-            && match self.sender {
-                Sender::User { .. } => true,
-                Sender::Kernel(_) => self.config.limits.kernel_rekeys,
-            }
+        match self.sender {
+            Sender::User { .. } => self.info.version == Version::Tls13,
+            Sender::Kernel(_) => self.can_update_keys_in_kernel(),
+        }
+    }
+
+    fn can_update_keys_in_kernel(&self) -> bool {
+        self.info.version == Version::Tls13 && self.config.limits.kernel_rekeys
     }
 
     /// Gives TCP all sealed bytes.
@@ -183,6 +185,7 @@ impl TlsStream {
         while let Some(out) = &mut self.outgoing {
             match self.io.try_write(&out.buffer[out.unsent.clone()]) {
                 Ok(sent) => {
+                    self.timer = None;
                     out.unsent.start += sent;
                     if out.unsent.is_empty() {
                         self.outgoing = None;
@@ -231,7 +234,10 @@ impl TlsStream {
                 })
             });
             match (tried, failure) {
-                (Ok(done), _) => return Poll::Ready(Ok(done)),
+                (Ok(done), _) => {
+                    self.timer = None;
+                    return Poll::Ready(Ok(done));
+                }
                 (Err(_), None) => ready!(self.poll_writable(cx))?,
                 (Err(_), Some(e)) if e.kind() == Kind::Peer => {
                     return Poll::Ready(Err(Error::Io(e.into())));

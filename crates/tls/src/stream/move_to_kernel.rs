@@ -64,7 +64,7 @@ impl TlsStream {
             return Err(MoveError::AlreadyMoved);
         };
         let records = upcoming / MAX_PLAINTEXT as u64 + 1;
-        if !self.config.limits.kernel_rekeys && records >= sealer.records_left() {
+        if !self.can_update_keys_in_kernel() && records >= sealer.records_left() {
             return Err(MoveError::KeyWorn);
         }
         let sequence = sealer.sequence();
