@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use sealion_ktls::Version;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::TlsStream;
+use super::{Sending, TlsStream};
 use crate::AlertDescription;
 use crate::buffers;
 use crate::error::Error;
@@ -110,6 +110,11 @@ impl TlsStream {
             let before = self.receiver.plaintext.len();
             let received = ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
             if let Err(error) = received {
+                if matches!(error, Error::Io(_)) {
+                    // The error was the socket's only one. Without it the kernel would go on sealing: sendfile(2) on a
+                    // reset connection then returns 64 KiB at a time to the end of the file (Linux 6.1 and 7.2).
+                    self.sending = Sending::Closed;
+                }
                 if self.receiver.state == State::Open {
                     self.receiver.state = State::Failed;
                 }
