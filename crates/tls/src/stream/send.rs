@@ -160,16 +160,13 @@ impl TlsStream {
     /// `count` bytes from the start of `range`, or as many as TCP takes now.
     async fn sendfile(&mut self, file: &File, range: Range<u64>, count: u64) -> Result<u64, Error> {
         let mut offset = range.start;
-        let sent = self.kernel(|tx, io| tx.send_file(io, file, &mut offset, count as usize)).await.map_err(
-            |error| match error {
-                Error::Kernel(e)
-                    if e.operation() == Operation::SendFile && e.errno() == Some(Errno::IO.raw_os_error()) =>
-                {
-                    Error::File(Errno::IO.into())
-                }
-                other => other,
-            },
-        )?;
+        let sent = self.kernel(|tx, io| tx.send_file(io, file, &mut offset, count as usize)).await;
+        let sent = sent.map_err(|error| match error {
+            Error::Kernel(e) if e.operation() == Operation::SendFile && is_of_the_file(e.errno()) => {
+                Error::File(e.into())
+            }
+            other => other,
+        })?;
         match sent {
             0 => Err(Error::FileShrank { at: range.start, end: range.end }),
             sent => Ok(sent as u64),
@@ -275,6 +272,11 @@ impl<'a> Source<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether `sendfile` failed because of its input: the disk, or a file that cannot be sent.
+fn is_of_the_file(errno: Option<i32>) -> bool {
+    errno.is_some_and(|errno| [Errno::IO, Errno::INVAL, Errno::ISDIR].contains(&Errno::from_raw_os_error(errno)))
 }
 
 /// Reads from the start of `range`; at least one byte.
