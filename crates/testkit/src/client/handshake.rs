@@ -16,7 +16,12 @@ use super::seal::HandSealer;
 use super::{Client, Info};
 use crate::Tap;
 
-pub(super) fn run(mut io: TcpStream, config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Client> {
+pub(super) fn run(
+    mut io: TcpStream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    hold_last_flight: bool,
+) -> io::Result<Client> {
     let mut connection = UnbufferedClientConnection::new(config, name).map_err(failed)?;
     let mut tap = Tap::default();
     let mut incoming = Vec::new();
@@ -36,9 +41,12 @@ pub(super) fn run(mut io: TcpStream, config: Arc<ClientConfig>, name: ServerName
                 }
                 other => drop(other.map_err(io::Error::other)?),
             },
-            Ok(ConnectionState::TransmitTlsData(data)) => {
+            Ok(ConnectionState::TransmitTlsData(mut data)) => {
+                let last = data.may_encrypt_app_data().is_some();
                 data.done();
-                io.write_all(&std::mem::take(&mut outgoing))?;
+                if !(last && hold_last_flight) {
+                    io.write_all(&std::mem::take(&mut outgoing))?;
+                }
             }
             Ok(ConnectionState::BlockedHandshake) => wants_more = true,
             Ok(ConnectionState::WriteTraffic(_)) => done = true,
@@ -67,6 +75,7 @@ pub(super) fn run(mut io: TcpStream, config: Arc<ClientConfig>, name: ServerName
         io,
         info,
         schedule,
+        held: outgoing,
         tap,
     })
 }

@@ -86,6 +86,7 @@ pub struct Connector {
     config: Arc<ClientConfig>,
     suite: Suite,
     receive_buffer: Option<usize>,
+    hold_last_flight: bool,
 }
 
 impl Connector {
@@ -105,7 +106,7 @@ impl Connector {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.enable_secret_extraction = true;
-        Self { config: Arc::new(config), suite, receive_buffer: None }
+        Self { config: Arc::new(config), suite, receive_buffer: None, hold_last_flight: false }
     }
 
     /// Offers these application protocols.
@@ -119,6 +120,14 @@ impl Connector {
     /// kernel doubles the number and has a least one (socket(7)).
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.receive_buffer = Some(bytes);
+        self
+    }
+
+    /// Keeps the flight that ends the handshake and sends it with the first bytes written, so that
+    /// the server gets both at once. Only where the client's Finished is the last message: TLS 1.3,
+    /// or a resumption in TLS 1.2.
+    pub fn hold_last_flight(mut self) -> Self {
+        self.hold_last_flight = true;
         self
     }
 
@@ -153,7 +162,7 @@ impl Connector {
     /// As [`Self::try_connect`].
     pub fn handshake(&self, io: TcpStream) -> io::Result<Client> {
         let name = ServerName::try_from(SERVER_NAME).expect("it is a DNS name");
-        handshake::run(io, self.config.clone(), name)
+        handshake::run(io, self.config.clone(), name, self.hold_last_flight)
     }
 
     /// A TCP connection with the options of this connector, and nothing sent on it.
@@ -193,6 +202,8 @@ pub struct Client {
     info: Info,
     schedule: KernelConnection<ClientConnectionData>,
     sealer: HandSealer,
+    /// The end of the handshake, still to be sent.
+    held: Vec<u8>,
     receiving: Receiving,
     tap: Tap,
 }

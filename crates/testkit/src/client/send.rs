@@ -36,7 +36,12 @@ impl Client {
     /// # Errors
     /// The transport's.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.io.write_all(bytes)
+        if self.held.is_empty() {
+            return self.io.write_all(bytes);
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        self.io.write_all(&held)
     }
 
     /// Seals one record under the next sequence number, without sending it. It must be sent before
