@@ -1,0 +1,11 @@
+//! Tests that hold on either path. A test program names the path in `SENDER` and runs all of them.
+
+mod abort;
+mod broken_records;
+mod close;
+mod key_limit;
+mod key_update;
+mod lengths;
+mod record_boundaries;
+mod stall;
+mod traits;
