@@ -53,9 +53,11 @@ impl Guest {
         let mut load = match &self.exec {
             Some(command) => Load::command(command),
             None => {
-                let selection =
-                    Selection { packages: self.package, tests: self.test, usual: false, release: self.release };
-                let built = selection.guest_tests(&binaries::metadata()?)?.build()?;
+                let mut selection = Selection { packages: self.package, tests: self.test, release: self.release };
+                if selection.tests.is_empty() {
+                    selection = selection.guest_tests(&binaries::metadata()?)?;
+                }
+                let built = selection.build()?;
                 Load::tests(&built, &self.arguments)
             }
         };

@@ -62,29 +62,28 @@ impl Test {
         if wanted(Step::Docs) {
             report.check("docs", docs);
         }
-        if wanted(Step::Native) || wanted(Step::Guest) {
-            // One build for both, so that nothing is compiled twice.
+        if wanted(Step::Native) {
             let mut built = Built::default();
             report.check("build", || {
-                built =
-                    Selection { usual: true, ..Selection::default() }.guest_tests(&binaries::metadata()?)?.build()?;
+                built = Selection::default().build()?;
                 Ok(())
             });
-            let (in_guest, here): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut built.tests).into_iter().partition(TestBinary::runs_in_guest);
-            if wanted(Step::Native) {
-                for test in &here {
-                    let name = format!("{} {}", test.package, test.target);
-                    report.tests(&name, || native(&mut native_command(test)));
-                }
-                report.tests("examples in documentation", || {
-                    native(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
-                });
+            for test in built.tests.iter().filter(|test| !test.runs_in_guest()) {
+                let name = format!("{} {}", test.package, test.target);
+                report.tests(&name, || native(&mut native_command(test)));
             }
-            if wanted(Step::Guest) {
-                built.tests = in_guest;
-                report.guests(&self.kernel, &built);
-            }
+            report.tests("examples in documentation", || {
+                native(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
+            });
+        }
+        if wanted(Step::Guest) {
+            let mut built = Built::default();
+            report.check("build for guests", || {
+                // Of the whole workspace like the build above, so that nothing is compiled twice.
+                built = Selection::default().guest_tests(&binaries::metadata()?)?.build()?;
+                Ok(())
+            });
+            report.guests(&self.kernel, &built);
         }
         if wanted(Step::Fuzz) {
             report.fuzz();
