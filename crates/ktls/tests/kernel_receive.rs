@@ -432,6 +432,19 @@ fn both_directions_at_once() {
     }
 }
 
+/// SO_RCVTIMEO ends a blocking read as if it did not block.
+#[test]
+fn timeout_is_would_block() {
+    for (version, cipher) in suites() {
+        let mut c = Receiving::new(version, cipher, 0);
+        c.near.set_read_timeout(Some(std::time::Duration::from_millis(1))).expect("SO_RCVTIMEO");
+        assert_eq!(c.refused().kind(), Kind::WouldBlock, "{version} {cipher}");
+        c.near.set_read_timeout(None).expect("blocking");
+        c.far.send(DATA, b"later");
+        assert_eq!(c.recv(64), (DATA, b"later".to_vec(), true));
+    }
+}
+
 #[test]
 fn reset_is_the_peers_fault() {
     for (version, cipher) in suites() {

@@ -25,3 +25,25 @@ fn retry(mut call: impl FnMut() -> isize) -> Result<usize, Errno> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail_with(errno: i32) -> isize {
+        // SAFETY: as in `retry`; the pointer is valid for writing by this thread.
+        unsafe { *libc::__errno_location() = errno };
+        -1
+    }
+
+    #[test]
+    fn signals_are_retried_and_nothing_else() {
+        let mut calls = 0;
+        let done = retry(|| {
+            calls += 1;
+            if calls < 3 { fail_with(libc::EINTR) } else { 7 }
+        });
+        assert_eq!((done, calls), (Ok(7), 3));
+        assert_eq!(retry(|| fail_with(libc::EAGAIN)), Err(Errno::AGAIN));
+    }
+}
