@@ -13,7 +13,7 @@ use crate::access_log::Destination;
 use crate::handler::HandlerOptions;
 use crate::http1::head::HeadLimits;
 use crate::send_policy::KtlsMode;
-use crate::serve;
+use crate::{doctor, serve};
 
 /// Serves files over HTTPS, and lets the kernel seal the records when that is cheaper.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ struct Cli {
 enum Command {
     /// Serve a directory over HTTPS
     Serve(Box<ServeArgs>),
+    /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
+    Doctor(DoctorArgs),
 }
 
 /// Everything `sealion serve` can be told.
@@ -57,6 +59,10 @@ pub struct ServeArgs {
     #[arg(long, value_enum, default_value_t = KtlsMode::Auto)]
     pub ktls: KtlsMode,
 
+    /// Repeat the self-check of the kernel path, which is done at the start, this often [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub self_check_every: Option<Duration>,
+
     /// Least severe messages to print on standard error
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub log: LogLevel,
@@ -68,6 +74,22 @@ pub struct ServeArgs {
     /// Bounds on what a client can take.
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// What `sealion doctor` can be told.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Tell which sockets of this process, ours or another server's, use kernel TLS; exit code 0 only if one does
+    #[arg(long, value_name = "PID", conflicts_with = "port")]
+    pub pid: Option<u32>,
+
+    /// The same for the server on this port
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
 }
 
 /// Bounds on what a client can take.
@@ -175,20 +197,26 @@ pub struct Listen {
 
 /// Runs the command that the arguments ask for.
 pub fn main() -> ExitCode {
-    let Command::Serve(args) = Cli::parse().command;
+    let result = match Cli::parse().command {
+        Command::Serve(args) => {
+            log_to_stderr(args.log);
+            serve::run(&args).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Doctor(args) => doctor::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("sealion: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn log_to_stderr(level: LogLevel) {
     tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::from(args.log))
+        .with_max_level(LevelFilter::from(level))
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
-    match serve::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("sealion: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 fn parse_listen(name: &str) -> Result<Listen, String> {

@@ -1,11 +1,14 @@
-//! What the kernel offers: probed once at the start, and suspended for a while when it refuses later.
+//! What the kernel offers: probed and tested at the start, suspended for a while when it refuses later, and left alone
+//! where it was seen to seal wrongly.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use sealion_ktls::probe::Probe;
-use sealion_ktls::{Cipher, Operation};
-use sealion_tls::HandshakeInfo;
+use sealion_ktls::{Kind, Operation};
+use sealion_tls::record::Aead;
+use sealion_tls::{HandshakeInfo, Version, canary};
 
 use crate::send_policy::Offer;
 
@@ -18,12 +21,19 @@ const SUSPENSION: Duration = Duration::from_secs(60);
 pub struct KernelOffer {
     probe: Probe,
     suspended_until: Mutex<Option<Instant>>,
+    /// A bit for each version and AEAD that was sealed wrongly.
+    quarantined: AtomicU8,
 }
 
 impl KernelOffer {
-    /// From what probing found.
+    /// From what probing found. Nothing is in quarantine yet.
     pub fn new(probe: Probe) -> Self {
-        Self { probe, suspended_until: Mutex::new(None) }
+        Self { probe, suspended_until: Mutex::new(None), quarantined: AtomicU8::new(0) }
+    }
+
+    /// What probing found.
+    pub fn probe(&self) -> &Probe {
+        &self.probe
     }
 
     /// Whether the kernel could take a connection like this one.
@@ -31,9 +41,12 @@ impl KernelOffer {
         if !self.probe.any_tx() {
             return Offer::Absent;
         }
-        let Some(cipher) = cipher_of(info.suite) else { return Offer::NoCipher };
-        if self.probe.tx(info.version, cipher).is_err() {
+        let Some(aead) = aead_of(info.suite) else { return Offer::NoCipher };
+        if self.probe.tx(info.version, aead.cipher()).is_err() {
             return Offer::NoCipher;
+        }
+        if self.quarantined.load(Ordering::Relaxed) & bit(info.version, aead) != 0 {
+            return Offer::Quarantined;
         }
         match *self.suspended_until.lock().unwrap_or_else(|e| e.into_inner()) {
             Some(until) if Instant::now() < until => Offer::Suspended,
@@ -41,10 +54,36 @@ impl KernelOffer {
         }
     }
 
+    /// Sends a canary through the kernel for each version and AEAD it offers, and quarantines what comes out wrong, or
+    /// takes out of quarantine what comes out right again. Blocks for some milliseconds.
+    pub fn self_check(&self) {
+        for (version, aead) in combinations() {
+            if self.probe.tx(version, aead.cipher()).is_err() {
+                continue;
+            }
+            let bit = bit(version, aead);
+            match canary(version, aead) {
+                Ok(()) => {
+                    if self.quarantined.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+                        tracing::warn!("self-check: the kernel seals {version} {} rightly again", aead.cipher());
+                    }
+                }
+                Err(error) if error.is_corruption() => {
+                    self.quarantined.fetch_or(bit, Ordering::Relaxed);
+                    tracing::error!(
+                        "self-check: {version} {}: {error}. The kernel path is in quarantine for it and user space seals; update the kernel, then look at `sealion doctor`",
+                        aead.cipher()
+                    );
+                }
+                Err(error) => tracing::warn!("self-check: {version} {}: {error}", aead.cipher()),
+            }
+        }
+    }
+
     /// Takes note of a refusal. A missing TLS layer concerns every connection: it is said once, and the kernel left
     /// alone for a while.
     pub fn refused(&self, error: &sealion_ktls::Error) {
-        if error.operation() != Operation::SetUlp || error.kind() != sealion_ktls::Kind::Unsupported {
+        if error.operation() != Operation::SetUlp || error.kind() != Kind::Unsupported {
             return;
         }
         let mut until = self.suspended_until.lock().unwrap_or_else(|e| e.into_inner());
@@ -59,14 +98,20 @@ impl KernelOffer {
     }
 }
 
-fn cipher_of(suite: &str) -> Option<Cipher> {
-    [
-        ("AES_128_GCM", Cipher::Aes128Gcm),
-        ("AES_256_GCM", Cipher::Aes256Gcm),
-        ("CHACHA20_POLY1305", Cipher::Chacha20Poly1305),
-    ]
-    .into_iter()
-    .find_map(|(part, cipher)| suite.contains(part).then_some(cipher))
+/// Every version with every AEAD.
+pub fn combinations() -> impl Iterator<Item = (Version, Aead)> {
+    Version::ALL.into_iter().flat_map(|version| Aead::ALL.into_iter().map(move |aead| (version, aead)))
+}
+
+fn bit(version: Version, aead: Aead) -> u8 {
+    let at = combinations().position(|other| other == (version, aead)).expect("all are listed");
+    1 << at
+}
+
+fn aead_of(suite: &str) -> Option<Aead> {
+    [("AES_128_GCM", Aead::Aes128Gcm), ("AES_256_GCM", Aead::Aes256Gcm), ("CHACHA20_POLY1305", Aead::Chacha20Poly1305)]
+        .into_iter()
+        .find_map(|(part, aead)| suite.contains(part).then_some(aead))
 }
 
 #[cfg(test)]
@@ -74,15 +119,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_suite_has_its_cipher() {
-        for (suite, cipher) in [
-            ("TLS_AES_128_GCM_SHA256", Cipher::Aes128Gcm),
-            ("TLS_AES_256_GCM_SHA384", Cipher::Aes256Gcm),
-            ("TLS_CHACHA20_POLY1305_SHA256", Cipher::Chacha20Poly1305),
-            ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Cipher::Aes128Gcm),
-            ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Cipher::Chacha20Poly1305),
+    fn every_suite_has_its_aead() {
+        for (suite, aead) in [
+            ("TLS_AES_128_GCM_SHA256", Aead::Aes128Gcm),
+            ("TLS_AES_256_GCM_SHA384", Aead::Aes256Gcm),
+            ("TLS_CHACHA20_POLY1305_SHA256", Aead::Chacha20Poly1305),
+            ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Aead::Aes128Gcm),
+            ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Aead::Chacha20Poly1305),
         ] {
-            assert_eq!(cipher_of(suite), Some(cipher));
+            assert_eq!(aead_of(suite), Some(aead));
         }
+    }
+
+    #[test]
+    fn each_combination_has_a_bit_of_its_own() {
+        let all = combinations().fold(0, |bits, (version, aead)| {
+            let bit = bit(version, aead);
+            assert_eq!(bits & bit, 0);
+            bits | bit
+        });
+        assert_eq!(all.count_ones(), 6);
     }
 }

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod conditional;
 pub mod connection;
 pub mod dev_certificate;
+pub mod doctor;
 pub mod etag;
 pub mod handler;
 pub mod http1;

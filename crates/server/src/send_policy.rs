@@ -42,6 +42,8 @@ pub enum Offer {
     NoCipher,
     /// It refused a short while ago.
     Suspended,
+    /// It was seen to seal this version and cipher wrongly.
+    Quarantined,
 }
 
 /// What to do before the response is sent.
@@ -72,6 +74,8 @@ pub enum Why {
     Refused,
     /// User space: the kernel refused a short while ago.
     Suspended,
+    /// User space: the kernel was seen to seal this version and cipher wrongly.
+    Quarantined,
     /// User space: the key would wear out, and this kernel cannot change it.
     KeyWorn,
 }
@@ -88,6 +92,7 @@ impl Why {
             Self::NoCipher => "no-cipher",
             Self::Refused => "refused",
             Self::Suspended => "suspended",
+            Self::Quarantined => "quarantined",
             Self::KeyWorn => "key-worn",
         }
     }
@@ -106,6 +111,7 @@ pub fn decide(mode: KtlsMode, situation: Situation) -> Decision {
     match situation.kernel {
         Offer::Absent => Decision::Stay(Why::Absent),
         Offer::NoCipher => Decision::Stay(Why::NoCipher),
+        Offer::Quarantined => Decision::Stay(Why::Quarantined),
         _ if !worth_it => Decision::Stay(Why::Small),
         Offer::Suspended => Decision::Stay(Why::Suspended),
         Offer::Ready => Decision::Move,
@@ -120,7 +126,7 @@ mod tests {
     fn decisions() {
         use Decision::{Move, Stay};
         use KtlsMode::{Always, Auto, Never};
-        use Offer::{Absent, NoCipher, Ready, Suspended};
+        use Offer::{Absent, NoCipher, Quarantined, Ready, Suspended};
         let small = THRESHOLD - 1;
         for (mode, path, upcoming, kernel, expected) in [
             (Auto, Path::User, small, Ready, Stay(Why::Small)),
@@ -129,6 +135,8 @@ mod tests {
             (Auto, Path::User, small, Absent, Stay(Why::Absent)),
             (Auto, Path::User, THRESHOLD, NoCipher, Stay(Why::NoCipher)),
             (Auto, Path::User, THRESHOLD, Suspended, Stay(Why::Suspended)),
+            (Auto, Path::User, THRESHOLD, Quarantined, Stay(Why::Quarantined)),
+            (Always, Path::User, THRESHOLD, Quarantined, Stay(Why::Quarantined)),
             (Auto, Path::User, small, Suspended, Stay(Why::Small)),
             (Auto, Path::Kernel, 0, Ready, Stay(Why::MovedBefore)),
             (Auto, Path::Kernel, THRESHOLD, Suspended, Stay(Why::MovedBefore)),

@@ -1,8 +1,8 @@
 //! Start and stop: everything that can be wrong is found before the first connection, and said in one line.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -50,8 +50,12 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         let why = probe.explain().unwrap_or_else(|| probe.to_string());
         return Err(format!("--ktls always: this kernel has no kernel TLS. {why}"));
     }
+    let kernel = KernelOffer::new(probe);
+    if args.ktls != KtlsMode::Never {
+        kernel.self_check();
+    }
     let (pair, certificate_note) = certificate(args)?;
-    let limits = connection_limits(&args.limits, probe.rekey_tx().is_ok());
+    let limits = connection_limits(&args.limits, kernel.probe().rekey_tx().is_ok());
     let tls = ServerConfig::from_pem_files(&pair.cert, &pair.key, &[b"http/1.1"], limits).map_err(|e| e.to_string())?;
     let fingerprint = fingerprint(&pair.cert)?;
     let (access_log, log_writer) = AccessLog::open(&args.access_log).map_err(|error| {
@@ -77,7 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         eprintln!("sealion: not on {address}: this machine does not have that address");
     }
     eprintln!("sealion: certificate {}{certificate_note}, SHA-256 {fingerprint}", pair.cert.display());
-    eprintln!("sealion: {}", kernel_line(args.ktls, &probe));
+    eprintln!("sealion: {}", kernel_line(args.ktls, kernel.probe()));
 
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
@@ -90,7 +94,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         },
         tls: Arc::new(tls),
         ktls: args.ktls,
-        kernel: KernelOffer::new(probe),
+        kernel,
         access_log,
         limits: args.limits.clone(),
         slots: Arc::new(Semaphore::new(max_connections)),
@@ -98,6 +102,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         cut: AtomicUsize::new(0),
     });
     let threads = worker::start(listeners.sets, &shared)?;
+    if let Some(pause) = args.self_check_every.filter(|_| args.ktls != KtlsMode::Never) {
+        start_self_checks(Arc::downgrade(&shared), pause)?;
+    }
 
     runtime.block_on(async {
         let first = signals.next().await;
@@ -126,6 +133,24 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         log_writer.finish();
     }
     Ok(())
+}
+
+/// Repeats the self-check for as long as the server runs.
+fn start_self_checks(shared: Weak<Shared>, pause: Duration) -> Result<(), String> {
+    let repeat = move || {
+        loop {
+            thread::sleep(pause);
+            match shared.upgrade() {
+                Some(shared) => shared.kernel.self_check(),
+                None => return,
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("self-check".to_owned())
+        .spawn(repeat)
+        .map(drop)
+        .map_err(|e| format!("cannot start the self-check: {e}"))
 }
 
 fn connection_limits(args: &LimitArgs, kernel_rekeys: bool) -> Limits {

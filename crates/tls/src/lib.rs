@@ -22,12 +22,14 @@
 
 mod alert;
 mod buffers;
+mod canary;
 mod error;
 mod handshake;
 pub mod record;
 mod stream;
 
 pub use alert::AlertDescription;
+pub use canary::{CanaryError, canary};
 pub use error::{Error, HandshakeError};
 pub use handshake::HandshakeInfo;
 pub use handshake::config::{ConfigError, Limits, ServerConfig};

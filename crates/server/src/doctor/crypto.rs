@@ -1,0 +1,71 @@
+//! Which implementation of each AEAD the kernel uses: /proc/crypto.
+
+use std::fs;
+
+use super::{Finding, State};
+
+/// Templates as the kernel's TLS layer asks for them (net/tls/tls_main.c), with our names.
+const AEADS: [(&str, &str); 3] =
+    [("gcm(aes)", "AES-GCM"), ("rfc7539(chacha20,poly1305)", "CHACHA20-POLY1305"), ("ccm(aes)", "AES-CCM")];
+
+/// Parts of driver names that stand for instructions of the processor; the `lib` ones of Linux 6.16 and later choose
+/// them by themselves.
+const FAST: [&str; 8] = ["aesni", "vaes", "avx", "simd", "neon", "-ce", "lib", "p8"];
+
+/// A finding for each AEAD that is instantiated; the probes just before made the kernel do that.
+pub(super) fn drivers() -> Vec<Finding> {
+    let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
+    AEADS
+        .iter()
+        .filter_map(|&(template, name)| {
+            let driver = best(&text, template)?;
+            let found = format!("{name}: {} (priority {})", driver.name, driver.priority);
+            Some(
+                if driver.name.contains("generic") && !driver.name.contains("aesni") && !driver.name.contains("simd") {
+                    Finding::new("driver", State::Warning, found, "plain C code, several times slower than user space")
+                        .remedy("modprobe aesni_intel chacha20_x86_64 (or the modules of this processor)")
+                } else {
+                    Finding::new("driver", State::Good, found, "")
+                },
+            )
+        })
+        .collect()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Driver {
+    name: String,
+    priority: u32,
+}
+
+/// The one with the highest priority, which is what the kernel takes (Documentation/crypto/architecture.rst).
+fn best(text: &str, template: &str) -> Option<Driver> {
+    text.split("\n\n")
+        .filter_map(|block| {
+            let field = |name: &str| {
+                block.lines().find_map(|line| {
+                    let (key, value) = line.split_once(':')?;
+                    (key.trim() == name).then_some(value.trim())
+                })
+            };
+            // Internal ones serve as parts of others and are never chosen by themselves.
+            (field("name") == Some(template) && field("internal") != Some("yes")).then_some(())?;
+            Some(Driver { name: field("driver")?.to_owned(), priority: field("priority")?.parse().ok()? })
+        })
+        .max_by_key(|driver| driver.priority)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_takes_the_highest_priority() {
+        let text = "name         : gcm(aes)\ndriver       : generic-gcm-aesni\npriority     : 400\ninternal     : no\n\n\
+                    name         : gcm(aes)\ndriver       : generic-gcm-vaes-avx512\npriority     : 800\ninternal     : no\n\n\
+                    name         : gcm(aes)\ndriver       : __generic-gcm-aesni\npriority     : 900\ninternal     : yes\n\n\
+                    name         : ccm(aes)\ndriver       : ccm_base\npriority     : 100\n";
+        assert_eq!(best(text, "gcm(aes)"), Some(Driver { name: "generic-gcm-vaes-avx512".into(), priority: 800 }));
+        assert_eq!(best(text, "rfc7539(chacha20,poly1305)"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The kernel's version and its TLS layer.
+
+use sealion_ktls::probe::Probe;
+
+use super::{Finding, State};
+
+/// A fault in kernel TLS that was mended, and from which release of a series on.
+struct Fix {
+    what: &'static str,
+    /// `(series, patch)`: mended from this patch release of the series on. A series that is not listed has it from
+    /// the last one's successor on.
+    since: &'static [((u32, u32), u32)],
+}
+
+/// Read from the changelogs of Debian's kernels 6.1.176, 6.12.107 and 7.2.13; see docs/kernel.md.
+const FIXES: [Fix; 3] = [
+    Fix {
+        what: "the security fixes to kernel TLS up to autumn 2026",
+        since: &[((6, 1), 170), ((6, 12), 105), ((7, 2), 0)],
+    },
+    Fix {
+        what: "a control record sent as data after a full send buffer",
+        since: &[((6, 1), 158), ((6, 12), 57), ((7, 2), 0)],
+    },
+    Fix {
+        what: "a signal that aborts a connection during a blocking send",
+        since: &[((6, 1), 176), ((6, 12), 105), ((7, 2), 13)],
+    },
+];
+
+/// Series for which the lists above speak.
+const KNOWN_SERIES: [(u32, u32); 3] = [(6, 1), (6, 12), (7, 2)];
+
+/// The running kernel, and whether it carries the known fixes.
+pub(super) fn release() -> Finding {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    // Debian's release names the ABI (6.1.0-51); the version proper stands in its version string.
+    let version = uname.version().to_string_lossy();
+    judge(&release, version_of(&release, &version))
+}
+
+fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
+    let Some((major, minor, patch)) = version else {
+        return Finding::new(
+            "kernel",
+            State::Note,
+            format!("Linux {release}"),
+            "its version is not one this tool can read",
+        );
+    };
+    let shown = format!("Linux {major}.{minor}.{patch} ({release})");
+    if !KNOWN_SERIES.contains(&(major, minor)) {
+        return Finding::new(
+            "kernel",
+            State::Note,
+            shown,
+            "no list of kernel TLS fixes for this series; the canary below tells whether it seals rightly",
+        );
+    }
+    let missing: Vec<&str> = FIXES
+        .iter()
+        .filter(|fix| {
+            fix.since
+                .iter()
+                .any(|&((of_major, of_minor), since)| (of_major, of_minor) == (major, minor) && patch < since)
+        })
+        .map(|fix| fix.what)
+        .collect();
+    if missing.is_empty() {
+        return Finding::new("kernel", State::Good, shown, "it carries the known fixes to kernel TLS");
+    }
+    Finding::new("kernel", State::Warning, shown, format!("it lacks: {}", missing.join("; ")))
+        .remedy("install the distribution's current kernel and reboot")
+}
+
+/// `6.12.107+deb13-cloud-amd64` says it; `6.1.0-51-cloud-amd64` says `Debian 6.1.176-1` elsewhere.
+fn version_of(release: &str, version: &str) -> Option<(u32, u32, u32)> {
+    let debian = version.split_once("Debian ").map(|(_, rest)| rest);
+    numbers(debian.unwrap_or(release))
+}
+
+fn numbers(text: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = text.splitn(3, '.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?;
+    let minor = minor[..minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len())].parse().ok()?;
+    let patch = parts.next().unwrap_or("0");
+    let patch = &patch[..patch.find(|c: char| !c.is_ascii_digit()).unwrap_or(patch.len())];
+    Some((major, minor, patch.parse().unwrap_or(0)))
+}
+
+/// Whether the TLS layer is there, and if not, why.
+pub(super) fn layer(probe: &Probe) -> Option<Finding> {
+    Some(match (probe.ulp(), probe.explain()) {
+        (Ok(()), _) => {
+            Finding::new("tls layer", State::Good, "TCP_ULP \"tls\" can be attached", "the kernel has kernel TLS")
+        }
+        (Err(_), Some(why)) => {
+            let (why, remedy) = why.split_once('\n').unwrap_or((&why, "install a kernel with CONFIG_TLS"));
+            Finding::new("tls layer", State::Bad, "absent", why).remedy(remedy.replace('\n', " "))
+        }
+        (Err(error), None) => Finding::new("tls layer", State::Bad, "refused", error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_where_distributions_put_them() {
+        for (release, version, expected) in [
+            ("6.1.0-51-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-10-02)", Some((6, 1, 176))),
+            ("6.12.107+deb13-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1 (2026-10-20)", Some((6, 12, 107))),
+            ("7.2.13-cloud-amd64", "#1 SMP", Some((7, 2, 13))),
+            ("6.8.0-45-generic", "#45-Ubuntu SMP", Some((6, 8, 0))),
+            ("7.2-rc1", "#1 SMP", Some((7, 2, 0))),
+            ("", "", None),
+            ("unknown", "", None),
+        ] {
+            assert_eq!(version_of(release, version), expected, "{release} {version}");
+        }
+    }
+
+    #[test]
+    fn missing_fixes_are_named() {
+        let state = |major, minor, patch| judge("x", Some((major, minor, patch)));
+        assert_eq!(state(6, 1, 176).state, State::Good);
+        assert_eq!(state(6, 12, 107).state, State::Good);
+        assert_eq!(state(7, 2, 13).state, State::Good);
+        assert_eq!(state(6, 6, 1).state, State::Note);
+        let old = state(6, 1, 157);
+        assert_eq!(old.state, State::Warning);
+        assert!(old.means.contains("control record") && old.means.contains("security"), "{}", old.means);
+        let signals = state(7, 2, 12);
+        assert!(signals.means.contains("signal") && !signals.means.contains("security"), "{}", signals.means);
+    }
+}

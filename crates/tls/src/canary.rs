@@ -1,0 +1,210 @@
+//! A canary: records that the kernel seals on a loopback connection are opened in user space and compared byte for byte.
+//!
+//! It catches a kernel or driver that accepts keys and then seals wrongly, which no error number would tell.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use aws_lc_rs::rand;
+use rustix::fs::MemfdFlags;
+use sealion_ktls::{More, RecordType, Tx, Version, handover};
+
+use crate::record::{Aead, ContentType, OpenError, Opener, TrafficKeys};
+
+/// Bytes sent from memory: less than a record, so that it stays open for what follows.
+const HEAD: usize = 257;
+
+/// Bytes sent by sendfile behind it: several records, the last a short one.
+const FILE: usize = 3 * 16_384 + 1_001;
+
+/// How long loopback may take. GUESS: a thousand times what it takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is wrong with the kernel path for a version and AEAD.
+#[derive(Debug)]
+pub enum CanaryError {
+    /// The kernel refused.
+    Refused(sealion_ktls::Error),
+    /// Loopback or the temporary file failed; this says nothing of the kernel path.
+    Io(io::Error),
+    /// A record did not open.
+    Unopenable(OpenError),
+    /// A record opened to something else than was sent.
+    Differs(&'static str),
+}
+
+impl CanaryError {
+    /// Whether the kernel seals wrongly, rather than not at all.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Self::Unopenable(_) | Self::Differs(_))
+    }
+}
+
+impl std::fmt::Display for CanaryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(e) => std::fmt::Display::fmt(e, f),
+            Self::Io(e) => write!(f, "the test could not be made: {e}"),
+            Self::Unopenable(e) => write!(f, "the kernel sealed {e}"),
+            Self::Differs(what) => write!(f, "the kernel sealed {what}"),
+        }
+    }
+}
+
+impl std::error::Error for CanaryError {}
+
+impl From<io::Error> for CanaryError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<sealion_ktls::Error> for CanaryError {
+    fn from(error: sealion_ktls::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Sends memory, a file and a control record through the kernel under random keys, and compares. Takes a millisecond
+/// or two, and blocks.
+///
+/// # Errors
+/// [`CanaryError`]
+pub fn canary(version: Version, aead: Aead) -> Result<(), CanaryError> {
+    let keys = random_keys(version, aead)?;
+    let (near, far) = loopback()?;
+    let sequence = 3;
+    let mut tx = handover::tx(&near, &keys.crypto_info(sequence))?;
+    let (sent, file) = pattern()?;
+
+    // More than fits the socket's buffers may be on the way, so somebody has to read meanwhile.
+    let received = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read_to_end(far));
+        let done = send(&mut tx, &near, &sent, &file);
+        if done.is_err() {
+            // The reader would wait for the rest.
+            let _ = near.shutdown(std::net::Shutdown::Both);
+        }
+        done?;
+        reader
+            .join()
+            .map_err(|_| CanaryError::Differs("something that made the reader panic"))?
+            .map_err(CanaryError::Io)
+    })?;
+    compare(&keys, sequence, received, &sent)
+}
+
+fn send(tx: &mut Tx, near: &TcpStream, sent: &[u8], file: &File) -> Result<(), CanaryError> {
+    tx.send_vectored(near, &[IoSlice::new(&sent[..HEAD])], More::Yes)?;
+    let mut offset = 0;
+    while (offset as usize) < FILE {
+        let left = FILE - offset as usize;
+        if tx.send_file(near, file, &mut offset, left)? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+    tx.send_record(near, RecordType::HANDSHAKE, b"canary")?;
+    tx.close_notify(near)?;
+    while tx.unsent(near)? > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    near.shutdown(std::net::Shutdown::Write)?;
+    Ok(())
+}
+
+fn compare(keys: &TrafficKeys, sequence: u64, mut received: Vec<u8>, sent: &[u8]) -> Result<(), CanaryError> {
+    let mut opener = Opener::new(keys, sequence);
+    let mut rest = received.as_mut_slice();
+    let mut data = Vec::with_capacity(sent.len());
+    let mut control = Vec::new();
+    while let Some(len) = opener.record_len(rest).map_err(CanaryError::Unopenable)? {
+        let Some((record, behind)) = std::mem::take(&mut rest).split_at_mut_checked(len) else { break };
+        let opened = opener.open(record).map_err(CanaryError::Unopenable)?;
+        match opened.content_type {
+            ContentType::ApplicationData => data.extend_from_slice(&record[opened.payload]),
+            other => control.push((other, record[opened.payload].to_vec())),
+        }
+        rest = behind;
+    }
+    if data != sent {
+        return Err(CanaryError::Differs("other bytes than were sent"));
+    }
+    let expected = [(ContentType::Handshake, b"canary".to_vec()), (ContentType::Alert, vec![1, 0])];
+    if control != expected {
+        return Err(CanaryError::Differs("other control records than were sent"));
+    }
+    Ok(())
+}
+
+fn random_keys(version: Version, aead: Aead) -> io::Result<TrafficKeys> {
+    let mut random = [0; 32 + 12];
+    rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
+    let (key, iv) = random.split_at(32);
+    let iv = iv.try_into().map_err(io::Error::other)?;
+    Ok(TrafficKeys::new(version, aead, &key[..aead.key_len()], iv))
+}
+
+fn loopback() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_write_timeout(Some(PATIENCE))?;
+    far.set_read_timeout(Some(PATIENCE))?;
+    Ok((near, far))
+}
+
+/// What is sent, and a file in memory with what follows its head.
+fn pattern() -> io::Result<(Vec<u8>, File)> {
+    let sent: Vec<u8> = (0..HEAD + FILE).map(|n| (n * 131 + (n >> 8)) as u8).collect();
+    let mut file = File::from(rustix::fs::memfd_create("sealion-canary", MemfdFlags::CLOEXEC)?);
+    file.write_all(&sent[HEAD..])?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok((sent, file))
+}
+
+fn read_to_end(mut far: TcpStream) -> io::Result<Vec<u8>> {
+    let mut received = Vec::new();
+    far.read_to_end(&mut received)?;
+    Ok(received)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Sealer;
+
+    fn sealed(keys: &TrafficKeys, sequence: u64, records: &[(ContentType, &[u8])]) -> Vec<u8> {
+        let mut sealer = Sealer::new(keys, sequence, 1 << 24);
+        let mut all = Vec::new();
+        for (content_type, payload) in records {
+            let mut record = vec![0; sealer.sealed_len(payload.len())];
+            record[sealer.prefix_len()..][..payload.len()].copy_from_slice(payload);
+            sealer.seal(*content_type, &mut record).unwrap();
+            all.extend(record);
+        }
+        all
+    }
+
+    /// What a sound kernel sends passes, and each way of being wrong is told apart.
+    #[test]
+    fn what_is_wrong_is_noticed() {
+        let keys = random_keys(Version::Tls13, Aead::Aes128Gcm).unwrap();
+        let data = (ContentType::ApplicationData, &b"some data"[..]);
+        let control = [(ContentType::Handshake, &b"canary"[..]), (ContentType::Alert, &[1, 0][..])];
+        let good = sealed(&keys, 3, &[data, control[0], control[1]]);
+        assert!(compare(&keys, 3, good.clone(), b"some data").is_ok());
+
+        let differs = |received, sent: &[u8]| matches!(compare(&keys, 3, received, sent), Err(CanaryError::Differs(_)));
+        assert!(differs(good.clone(), b"other data"));
+        assert!(differs(sealed(&keys, 3, &[data, control[0]]), b"some data"));
+        assert!(differs(sealed(&keys, 3, &[data, control[1], control[0]]), b"some data"));
+
+        let mut flipped = good;
+        flipped[7] ^= 1;
+        assert!(matches!(compare(&keys, 3, flipped, b"some data"), Err(CanaryError::Unopenable(_))));
+        let replayed = sealed(&keys, 4, &[data, control[0], control[1]]);
+        assert!(matches!(compare(&keys, 3, replayed, b"some data"), Err(CanaryError::Unopenable(_))));
+    }
+}
