@@ -76,10 +76,9 @@ impl Sending {
         self.tx.unsent(&self.near).expect("unsent")
     }
 
-    /// Waits until the near end may be writable again; a short limit, because the kernel pushes by a worker.
+    /// Waits until the near end may be writable again.
     pub(crate) fn wait_writable(&self) {
-        let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-        poll(&mut [PollFd::new(&self.near, PollFlags::OUT)], Some(&limit)).expect("poll");
+        wait_writable(&self.near);
     }
 
     /// Small buffers on both sides, non-blocking at the near end.
@@ -123,6 +122,12 @@ impl Sending {
         }
         panic!("TCP took every one of {} bytes", sent.len());
     }
+}
+
+/// Waits for POLLOUT; a short limit, because the kernel pushes by a worker.
+pub(crate) fn wait_writable(stream: &TcpStream) {
+    let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&limit)).expect("poll");
 }
 
 /// One opened record.
