@@ -47,7 +47,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
 
     let probe = probe::probe();
     if args.ktls == KtlsMode::Always && !probe.any_tx() {
-        let why = probe.explain().unwrap_or_else(|| probe.to_string());
+        let why = explain(&probe).unwrap_or_else(|| probe.to_string());
         return Err(format!("--ktls always: this kernel has no kernel TLS. {why}"));
     }
     let kernel = KernelOffer::new(probe);
@@ -56,7 +56,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     }
     let (pair, certificate_note) = certificate(args)?;
     let limits = connection_limits(&args.limits, kernel.probe().rekey_tx().is_ok());
-    let tls = ServerConfig::from_pem_files(&pair.cert, &pair.key, &[b"http/1.1"], limits).map_err(|e| e.to_string())?;
+    let protocols: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+    let tls = ServerConfig::from_pem_files(&pair.cert, &pair.key, &protocols, limits).map_err(|e| e.to_string())?;
     let fingerprint = fingerprint(&pair.cert)?;
     let (access_log, log_writer) = AccessLog::open(&args.access_log).map_err(|error| {
         let name = match &args.access_log {
@@ -208,8 +209,13 @@ fn fingerprint(cert: &Path) -> Result<String, String> {
     Ok(hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
 }
 
+/// What keeps the kernel from sealing, and the remedy, in one line.
+fn explain(probe: &probe::Probe) -> Option<String> {
+    probe.explain().map(|lines| lines.replace('\n', " "))
+}
+
 fn kernel_line(mode: KtlsMode, probe: &probe::Probe) -> String {
-    match (mode, probe.explain()) {
+    match (mode, explain(probe)) {
         (KtlsMode::Never, _) => {
             "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned()
         }
