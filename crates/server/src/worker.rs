@@ -95,13 +95,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTra
     }
 }
 
-/// A free slot first, so that what cannot be served waits in the kernel's queue.
+/// A connection and a slot for it. One that came beyond the limit waits here for its slot, and more of them in the
+/// kernel's queue. The slot comes last: a listener that took it first would keep it from all others while nobody
+/// connects.
 async fn accept_one(
     listener: &TcpListener,
     shared: &Shared,
 ) -> io::Result<(TcpStream, std::net::SocketAddr, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(&shared.slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
+    let slot = Arc::clone(&shared.slots).acquire_owned().await.map_err(io::Error::other)?;
     Ok((stream, peer, slot))
 }
 
