@@ -1,0 +1,72 @@
+//! curl, so that another TLS library and another HTTP client are at the other end.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use sealion_testkit::http::Response;
+use sealion_testkit::pki::Pki;
+
+/// Asks for `target` and returns the last response.
+///
+/// # Panics
+/// When curl fails: then it has not seen a complete response, or none whose connection it trusts.
+#[track_caller]
+pub(crate) fn get(pki: &Pki, address: SocketAddr, target: &str, options: &[&str]) -> Response {
+    let output = command(pki, options).arg(format!("https://{address}{target}")).output().expect("curl is needed");
+    assert!(
+        output.status.success(),
+        "curl {target} {options:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (mut response, mut rest) = parse_response(&output.stdout);
+    // Redirections that were followed come first.
+    while response.status / 100 == 3 && options.contains(&"-L") {
+        let len: usize = response.field("content-length").expect("a length").parse().expect("a number");
+        (response, rest) = parse_response(rest.get(len..).filter(|rest| rest.starts_with(b"HTTP/")).unwrap_or(rest));
+    }
+    Response { body: rest.to_vec(), ..response }
+}
+
+/// The exit code of curl where it must fail.
+#[track_caller]
+pub(crate) fn failure(pki: &Pki, address: SocketAddr, target: &str, options: &[&str]) -> i32 {
+    let output = command(pki, options).arg(format!("https://{address}{target}")).output().expect("curl is needed");
+    assert!(!output.status.success(), "curl {target} {options:?} takes the response for complete");
+    output.status.code().expect("curl ends by itself")
+}
+
+fn command(pki: &Pki, options: &[&str]) -> Command {
+    let mut command = Command::new("curl");
+    // The head comes on standard output, before the body.
+    command.args(["--silent", "--show-error", "--include", "--http1.1", "--path-as-is", "--max-time", "120"]);
+    command.arg("--cacert").arg(pki.certificate_file()).args(options);
+    command
+}
+
+/// Splits a head off and returns what follows it.
+///
+/// # Panics
+/// When there is none.
+#[track_caller]
+pub(crate) fn parse_response(bytes: &[u8]) -> (Response, &[u8]) {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+    let end = end.unwrap_or_else(|| panic!("no head: {}", bytes.escape_ascii()));
+    let head = std::str::from_utf8(&bytes[..end]).expect("a head is ASCII");
+    let mut lines = head.split("\r\n");
+    let status_line = lines.next().expect("a status line");
+    let mut words = status_line.splitn(3, ' ');
+    assert_eq!(words.next(), Some("HTTP/1.1"), "{status_line}");
+    let status = words.next().and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no status: {status_line}"));
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no field: {line}"));
+        (name.to_owned(), value.trim().to_owned())
+    };
+    let response = Response {
+        status,
+        reason: words.next().unwrap_or_default().to_owned(),
+        fields: lines.map(field).collect(),
+        body: Vec::new(),
+    };
+    (response, &bytes[end + 4..])
+}

@@ -1,0 +1,261 @@
+//! The shipped binary with a certificate and a root of its own, and what it logs.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+pub(crate) mod curl;
+pub(crate) mod multipart;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use sealion_testkit::http::Response;
+use sealion_testkit::pki::Pki;
+use sealion_testkit::server::{Line, Server};
+use sealion_testkit::{Client, Connector, Ending, Suite, http, pattern};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sealion");
+
+/// More than the buffers of both ends of a loopback connection hold when the reader's is small, so that a response
+/// of this length is under way for as long as nobody reads it.
+pub(crate) const LARGE: u64 = (12 << 20) + 5;
+
+/// What a slow reader asks for as its receive buffer, in bytes.
+pub(crate) const SMALL_WINDOW: usize = 4096;
+
+/// A root directory, inside a directory that must not be reachable, and a certificate.
+pub(crate) struct Site {
+    pub(crate) pki: Pki,
+    outside: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        Self::with(Pki::ecdsa())
+    }
+
+    pub(crate) fn with(pki: Pki) -> Self {
+        let outside = tempfile::tempdir().expect("a directory");
+        fs::create_dir(outside.path().join("root")).expect("a directory");
+        Self { pki, outside }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.outside.path().join("root")
+    }
+
+    /// The directory above the root.
+    pub(crate) fn outside(&self) -> &Path {
+        self.outside.path()
+    }
+
+    /// Makes a file, and the directories that it needs. It is an hour old: its date then counts as a validator.
+    pub(crate) fn add(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root().join(name);
+        fs::create_dir_all(path.parent().expect("a file has a directory")).expect("the directory is made");
+        fs::write(&path, content).expect("the file is written");
+        make_old(&path);
+        path
+    }
+
+    /// Makes a file with the pattern of [`pattern`].
+    pub(crate) fn add_pattern(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.root().join(name);
+        pattern::file(&path, len);
+        make_old(&path);
+        path
+    }
+
+    pub(crate) fn link(&self, name: &str, to: &str) {
+        symlink(to, self.root().join(name)).expect("the link is made");
+    }
+
+    /// Arguments that serve this root on a free port of 127.0.0.1, and `more`.
+    pub(crate) fn arguments(&self, more: &[&str]) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["serve".into(), self.root().into()];
+        arguments.extend(["--listen", "127.0.0.1:0", "--cert"].map(OsString::from));
+        arguments.push(self.pki.certificate_file().into());
+        arguments.push("--key".into());
+        arguments.push(self.pki.key_file().into());
+        arguments.extend(more.iter().map(OsString::from));
+        arguments
+    }
+
+    /// Starts the server, sealing in user space whatever the kernel offers.
+    #[track_caller]
+    pub(crate) fn serve_from_user_space(&self, more: &[&str]) -> Server {
+        self.serve(&[more, &["--ktls", "never"]].concat())
+    }
+
+    #[track_caller]
+    pub(crate) fn serve(&self, more: &[&str]) -> Server {
+        Server::start(Path::new(PROGRAM), self.arguments(more))
+    }
+
+    pub(crate) fn connector(&self, suite: Suite) -> Connector {
+        Connector::new(&self.pki, suite)
+    }
+
+    /// A connection with TLS 1.3.
+    #[track_caller]
+    pub(crate) fn connect(&self, server: &Server) -> Client {
+        self.connector(Suite::TLS13).connect(server.address())
+    }
+
+    /// A connection whose client takes little before it reads.
+    #[track_caller]
+    pub(crate) fn connect_slow_reader(&self, server: &Server) -> Client {
+        self.connector(Suite::TLS13).receive_buffer(SMALL_WINDOW).connect(server.address())
+    }
+}
+
+fn make_old(path: &Path) {
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().write(true).open(path).and_then(|file| file.set_modified(hour_ago)).expect("the file is dated");
+}
+
+/// Sends `bytes` in one go and receives until the server closes.
+#[track_caller]
+pub(crate) fn exchange(client: &mut Client, bytes: &[u8]) -> Ending {
+    client.send(bytes).expect("the server takes it");
+    client.read_to_end().expect("the server closes")
+}
+
+/// A GET of `target` without anything that is not needed.
+pub(crate) fn get(target: &str) -> String {
+    http::head("GET", target, &[])
+}
+
+/// Sends a request whose response stays under way, and reads up to the end of its head.
+#[track_caller]
+pub(crate) fn begin(client: &mut Client, target: &str) -> String {
+    client.send(get(target).as_bytes()).expect("the request leaves");
+    let head = client.read_until(b"\r\n\r\n").expect("the head comes");
+    String::from_utf8(head).expect("a head is ASCII")
+}
+
+/// Receives until the connection ends, however it does; `Err` is an end inside a record.
+pub(crate) fn read_until_cut(client: &mut Client) -> Result<Ending, io::Error> {
+    client.read_to_end()
+}
+
+/// The responses in `bytes`, each with Content-Length; what is left over is no response.
+#[track_caller]
+pub(crate) fn parse_responses(mut bytes: &[u8]) -> Vec<Response> {
+    let mut responses = Vec::new();
+    while !bytes.is_empty() {
+        let (response, rest) = curl::parse_response(bytes);
+        let len = response.field("content-length").map_or(0, |len| len.parse().expect("a length"));
+        assert!(rest.len() >= len, "{} announces {len} bytes and has {}", response.status, rest.len());
+        responses.push(Response { body: rest[..len].to_vec(), ..response });
+        bytes = &rest[len..];
+    }
+    responses
+}
+
+/// A line of the access log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogLine {
+    pub(crate) text: String,
+    fields: Vec<(String, String)>,
+}
+
+impl LogLine {
+    /// Splits `name=value` and `name="value"`, which is how the log writes them.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut fields = Vec::new();
+        let mut rest = text;
+        while let Some((name, value)) = rest.split_once('=') {
+            let (value, after) = match value.strip_prefix('"') {
+                Some(quoted) => unquote(quoted),
+                None => value.split_once(' ').map_or((value.to_owned(), ""), |(v, after)| (v.to_owned(), after)),
+            };
+            fields.push((name.trim().to_owned(), value));
+            rest = after;
+        }
+        Self { text: text.to_owned(), fields }
+    }
+
+    /// The value of a field that every line has.
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str) -> &str {
+        match self.find(name) {
+            Some(value) => value,
+            None => panic!("no {name} in: {}", self.text),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.fields.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// `path` and `why`.
+    #[track_caller]
+    pub(crate) fn way(&self) -> (&str, &str) {
+        (self.get("path"), self.get("why"))
+    }
+}
+
+fn unquote(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return (value, text[at + 1..].trim_start()),
+            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
+            c => value.push(c),
+        }
+    }
+    panic!("a quote without its end: {text}")
+}
+
+fn is_access_line(line: &Line) -> bool {
+    !line.stderr && line.text.starts_with("time=")
+}
+
+/// Waits until the access log on standard output has `count` lines.
+///
+/// # Panics
+/// When there are more or they do not come.
+#[track_caller]
+pub(crate) fn access_lines(server: &Server, count: usize) -> Vec<LogLine> {
+    let lines = server.wait_for_lines(count, "line of the access log", is_access_line);
+    assert_eq!(lines.len(), count, "lines of the access log: {lines:#?}");
+    lines.iter().map(|line| LogLine::parse(&line.text)).collect()
+}
+
+/// Waits for the last of `count` lines.
+#[track_caller]
+pub(crate) fn access_line(server: &Server, count: usize) -> LogLine {
+    access_lines(server, count).pop().expect("count is not 0")
+}
+
+/// Waits for a message on standard error with `words` in it.
+#[track_caller]
+pub(crate) fn wait_for_message(server: &Server, words: &str) -> String {
+    server.wait_for(&format!("a message with {words:?}"), |line| line.stderr && line.text.contains(words)).text
+}
+
+/// How many messages have `words` in them so far.
+pub(crate) fn messages(server: &Server, words: &str) -> usize {
+    server.lines().iter().filter(|line| line.stderr && line.text.contains(words)).count()
+}
+
+/// Runs a tool to its end and returns what it wrote on standard output.
+///
+/// # Panics
+/// When it fails, with what it wrote.
+#[track_caller]
+pub(crate) fn tool(name: &str, arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> String {
+    let output = Command::new(name).args(arguments).output().unwrap_or_else(|e| panic!("{name} is needed: {e}"));
+    assert!(output.status.success(), "{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a tool writes text")
+}
