@@ -53,7 +53,7 @@ impl Kernel {
     pub(crate) fn ensure(cache: &Cache, series: Series) -> Result<Self> {
         let name = series.name();
         let directory = cache
-            .directory(&format!("kernels/{name}"), |directory| fetch(cache, series, directory))
+            .directory(&format!("kernels/{name}-{}", modules::list_id()), |directory| fetch(cache, series, directory))
             .with_context(|| format!("cannot get kernel {name}"))?;
         Ok(Self { series, directory })
     }

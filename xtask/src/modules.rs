@@ -1,6 +1,7 @@
 //! The kernel modules a guest needs, and the order to load them in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,7 +28,16 @@ const WANTED: &[&str] = &[
     "aria_aesni_avx_x86_64",
     "aria_generic",
     "tls",
+    // Socket diagnosis, for tests of it and for `ss`.
+    "tcp_diag",
 ];
+
+/// Stands for the list above in the name of a cached directory, so that a longer list is not served from an old cache.
+pub(crate) fn list_id() -> String {
+    let mut hasher = DefaultHasher::new();
+    WANTED.hash(&mut hasher);
+    format!("{:08x}", hasher.finish() as u32)
+}
 
 /// Copies the wanted modules and what they depend on from the kernel tree `from` to `into`, decompressed, as `name.ko`. Returns their names
 /// in load order.

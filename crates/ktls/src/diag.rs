@@ -176,10 +176,10 @@ mod wire {
             let len = len as usize;
             let Some(body) = datagram.get(HEADER..len) else { break };
             match kind {
-                NLMSG_DONE => return Next::End,
-                NLMSG_ERROR => {
+                // A dump that fails half-way says so at its end (af_netlink.c, netlink_dump).
+                NLMSG_DONE | NLMSG_ERROR => {
                     let code = u32_at(body, 0).unwrap_or(0).cast_signed();
-                    return if code == 0 { Next::End } else { Next::Failed(code.wrapping_neg()) };
+                    return if code >= 0 { Next::End } else { Next::Failed(code.wrapping_neg()) };
                 }
                 SOCK_DIAG_BY_FAMILY => {
                     found.extend(socket(body));
@@ -313,6 +313,8 @@ mod wire {
             .concat();
             assert!(matches!(replies(&part, &mut found), Next::More));
             assert!(matches!(replies(&message(NLMSG_DONE, NLM_F_MULTI, &[0; 4]), &mut found), Next::End));
+            let failed = message(NLMSG_DONE, NLM_F_MULTI, &(-2i32).to_ne_bytes());
+            assert!(matches!(replies(&failed, &mut found), Next::Failed(2)));
             let tls = Tls {
                 version: Some(Version::Tls13),
                 cipher: Some(Cipher::Aes128Gcm),

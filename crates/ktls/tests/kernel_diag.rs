@@ -1,37 +1,18 @@
-//! What the kernel's socket diagnosis tells of kernel TLS, or that its module is missing.
+//! What the kernel's socket diagnosis tells of kernel TLS.
 
 mod support;
 
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::process::Command;
 
 use rustix::io::Errno;
 use sealion_ktls::diag::{self, By};
 use sealion_ktls::{Cipher, Kind, Operation, Version, handover};
 use support::{Receiving, Sending, info, pair, suites};
 
-/// Whether the module is loaded; without it, asserts the exact refusal.
-fn diagnosis() -> bool {
-    assert!(diag::permitted(), "the guest runs as root");
-    if Path::new("/sys/module/tcp_diag").exists() {
-        return true;
-    }
-    let (near, _far) = pair();
-    for error in [diag::of(&near).map(drop), diag::sockets().map(drop)] {
-        let error = error.expect_err("no module");
-        assert_eq!(
-            (error.operation(), error.kind(), error.errno()),
-            (Operation::Diagnose, Kind::Unsupported, Some(Errno::NOENT.raw_os_error()))
-        );
-    }
-    false
-}
-
 #[test]
 fn version_cipher_and_who_are_told() {
-    if !diagnosis() {
-        return;
-    }
+    assert!(diag::permitted(), "the guest runs as root");
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
         c.tx.zerocopy_read_only(&c.near, true).expect("zerocopy");
@@ -58,9 +39,7 @@ fn version_cipher_and_who_are_told() {
 /// The layer without keys, as a failed handover leaves it.
 #[test]
 fn a_layer_without_keys_is_told() {
-    if !diagnosis() {
-        return;
-    }
+    assert!(diag::permitted(), "the guest runs as root");
     let (near, _far) = pair();
     handover::tx(&near, &info(Version::Tls13, Cipher::Aria128Gcm, 1, 0)).expect_err("no ARIA in TLS 1.3");
     let tls = diag::of(&near).expect("diag").tls.expect("the layer");
@@ -69,9 +48,7 @@ fn a_layer_without_keys_is_told() {
 
 #[test]
 fn the_payload_limit_is_told() {
-    if !diagnosis() {
-        return;
-    }
+    assert!(diag::permitted(), "the guest runs as root");
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
     if c.tx.max_payload(&c.near, 512).is_ok() {
         assert_eq!(diag::of(&c.near).expect("diag").tls.expect("TLS").max_payload, Some(512));
@@ -82,9 +59,7 @@ fn the_payload_limit_is_told() {
 
 #[test]
 fn ipv6_sockets_are_found_too() {
-    if !diagnosis() {
-        return;
-    }
+    assert!(diag::permitted(), "the guest runs as root");
     let listener = TcpListener::bind("[::1]:0").expect("bind");
     let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     let _tx = handover::tx(&near, &info(Version::Tls13, Cipher::Aes128Gcm, 1, 0)).expect("handover");
@@ -93,4 +68,24 @@ fn ipv6_sockets_are_found_too() {
     assert!(diag::sockets().expect("diag").contains(&socket));
     drop(near);
     assert!(!diag::sockets().expect("diag").contains(&socket));
+}
+
+#[test]
+fn a_missing_module_is_told() {
+    let module = |program: &str, name: &str| {
+        let status = Command::new(program).arg(name).status().expect("busybox");
+        assert!(status.success(), "{program} {name}");
+    };
+    let (near, _far) = pair();
+    module("rmmod", "tcp_diag");
+    let answers = [diag::of(&near).map(drop), diag::sockets().map(drop)];
+    module("insmod", "/lib/modules-sealion/tcp_diag.ko");
+    for answer in answers {
+        let error = answer.expect_err("no module");
+        assert_eq!(
+            (error.operation(), error.kind(), error.errno()),
+            (Operation::Diagnose, Kind::Unsupported, Some(Errno::NOENT.raw_os_error()))
+        );
+    }
+    assert!(diag::of(&near).is_ok(), "the module is back");
 }
