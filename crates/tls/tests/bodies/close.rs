@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sealion_testkit::{Connector, Event, Suite, pattern};
 use sealion_tls::record::ContentType;
-use sealion_tls::{AlertDescription, Error, Part};
+use sealion_tls::{AlertDescription, Error, Part, Path};
 
+use crate::SENDER;
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
 /// The kernel accepts a send of which TCP took only a part; closing then must not cut off the rest.
@@ -13,8 +14,11 @@ use crate::support::{self, FILE, FILE_LEN, PKI};
 fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
     for round in 0..24u64 {
         let suite = Suite::all()[round as usize % 6];
-        let len = (FILE_LEN / 4) * (1 + round % 4) - 4_099 * round;
+        let len = (FILE_LEN / 16) * (1 + round % 4) - 4_099 * round;
         let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
+            if round % 2 == 0 {
+                socket2::SockRef::from(stream.socket()).set_send_buffer_size(small_buffer()).unwrap();
+            }
             stream.send(&[Part::File { file: &FILE, range: 3..3 + len }]).await.unwrap();
             stream.shutdown().await.unwrap();
         });
@@ -29,6 +33,13 @@ fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
         drop(client);
         serving.finish();
     }
+}
+
+/// TCP then takes a part of a record, and the kernel keeps the rest. Not on Linux 6.1: there sendfile(2) stalls for ever
+/// when a record is more than the buffer, because it leaves the record corked in TCP.
+fn small_buffer() -> usize {
+    let old_kernel = sealion_testkit::ktls::guest_series().as_deref() == Some("6.1");
+    if SENDER == Path::Kernel && old_kernel { 16_384 } else { 4_096 }
 }
 
 #[test]
