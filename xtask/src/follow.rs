@@ -1,6 +1,6 @@
 //! A child process followed line by line, until its end or a deadline.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -25,23 +25,20 @@ pub(crate) enum Next {
 }
 
 impl Followed {
-    /// Starts `command`, which has `limit` to end.
+    /// Starts `command`, which has `limit` to end. Its standard error goes where ours does.
     pub(crate) fn start(command: &mut Command, limit: Duration) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        let mut child = spawn(command.stdout(Stdio::piped()))?;
         let output = child.stdout.take().expect("stdout is piped");
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { child, lines, deadline: Instant::now() + limit })
+        Ok(Self { child, lines: read_lines(output), deadline: Instant::now() + limit })
+    }
+
+    /// Starts `command` like [`Followed::start`], following its standard error as well.
+    pub(crate) fn start_with_errors(command: &mut Command, limit: Duration) -> Result<Self> {
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
+        let child = spawn(command.stdout(writer.try_clone()?).stderr(writer))?;
+        // The command holds the writing end, and while it does there is no end of output.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child, lines: read_lines(reader), deadline: Instant::now() + limit })
     }
 
     /// Waits for what comes next.
@@ -68,6 +65,22 @@ impl Drop for Followed {
     }
 }
 
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
+}
+
+fn read_lines(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +101,16 @@ mod tests {
         }
         assert!(matches!(child.next(), Next::End));
         assert_eq!(child.wait().unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn errors_are_followed_when_asked_for() {
+        let mut child = Followed::start_with_errors(&mut shell("echo one; echo two >&2"), LIMIT).unwrap();
+        for expected in ["one", "two"] {
+            assert!(matches!(child.next(), Next::Line(line) if line == expected));
+        }
+        assert!(matches!(child.next(), Next::End));
+        assert!(child.wait().unwrap().success());
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
         .manifest_path(&manifest)
         .other_options(["--locked".to_owned()])
         .exec()
-        .context("cannot read fuzz/Cargo.toml")?;
+        .context("cannot read fuzz/Cargo.toml (cargo update --workspace --manifest-path fuzz/Cargo.toml renews an old lock file)")?;
     let targets: Vec<&str> = metadata
         .workspace_packages()
         .iter()
@@ -100,6 +100,8 @@ fn smoke(name: &str, program: &Path, seconds: u64) -> Result<u64> {
     let mut command = Command::new(program);
     command
         .current_dir(&fuzz)
+        // The place of a panic says enough; a trace would push it out of sight.
+        .env("RUST_BACKTRACE", "0")
         .arg(format!("-max_total_time={seconds}"))
         // The same inputs each time, so that a red run is the fault of the change.
         .arg("-seed=1")
@@ -111,16 +113,8 @@ fn smoke(name: &str, program: &Path, seconds: u64) -> Result<u64> {
 }
 
 fn follow(command: &mut Command, limit: Duration) -> Result<u64> {
-    // libFuzzer reports on stderr.
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .current_dir(command.get_current_dir().unwrap_or(Path::new(".")))
-        // The place of a panic says enough; a trace would push it out of sight.
-        .env("RUST_BACKTRACE", "0");
-    let mut child = Followed::start(&mut shell, limit)?;
+    // libFuzzer reports on standard error.
+    let mut child = Followed::start_with_errors(command, limit)?;
     let mut lines = Vec::new();
     loop {
         match child.next() {

@@ -43,7 +43,7 @@ impl Licences {
                 // We ship for Linux; others' dependencies never reach a user.
                 .other_options(["--locked".to_owned(), "--filter-platform=x86_64-unknown-linux-gnu".to_owned()])
                 .exec()
-                .with_context(|| format!("cannot read the dependencies of {manifest}"))?;
+                .with_context(|| format!("cannot read the dependencies of {manifest} (cargo update --workspace --manifest-path {manifest} renews an old lock file)"))?;
             for package in &metadata.packages {
                 checked += 1;
                 if let Some(offence) = offence(package) {
