@@ -13,8 +13,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// An apt under `root` that knows the packages of Debian's `suites`, signatures verified by the keyring this machine uses for
-    /// Debian. Needs the network.
+    /// An apt under `root` that knows the packages of Debian's `suites`, signatures verified by the keyring this
+    /// machine uses for Debian. Needs the network.
     pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
         let os_release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
         let codename = sources::codename(&os_release)
@@ -34,14 +34,15 @@ impl Apt {
         )
         .with_context(|| {
             format!(
-                "cannot read Debian's {} (an expired or unknown key means that the package debian-archive-keyring is too old)",
+                "cannot read Debian's {} (if a key is unknown or expired, debian-archive-keyring is too old)",
                 suites.join(", ")
             )
         })?;
         Ok(apt)
     }
 
-    /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version first.
+    /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version
+    /// first.
     pub(crate) fn search(&self, pattern: &str) -> Result<Vec<(String, String)>> {
         let found = workspace::output(self.command("apt-cache").args(["search", "--names-only", pattern]))?;
         let mut packages = Vec::new();
@@ -87,7 +88,8 @@ impl Apt {
             .collect())
     }
 
-    /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is installed.
+    /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is
+    /// installed.
     pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let downloads = tempfile::tempdir_in(&self.root)?;
         workspace::output(self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages))?;

@@ -47,8 +47,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Names every guest test of the packages: targets below tests/ named kernel…, also those with `test = false`, which a plain
-    /// `cargo test` leaves alone.
+    /// Names every guest test of the packages: targets below tests/ named kernel…, also those with `test = false`,
+    /// which a plain `cargo test` leaves alone.
     pub(crate) fn guest_tests(mut self, metadata: &Metadata) -> Result<Self> {
         let packages = metadata.workspace_packages();
         let wanted =

@@ -1,4 +1,5 @@
-//! The archive the kernel unpacks as its first root file system: cpio "newc", Documentation/driver-api/early-userspace/buffer-format.rst.
+//! The archive the kernel unpacks as its first root file system: cpio "newc",
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::io::{self, Write};
 
@@ -26,7 +27,8 @@ impl<W: Write> Archive<W> {
         Self { out, written: 0, inode: 0 }
     }
 
-    /// Adds `node` at `path`, relative to the root and without a leading slash, with the permission bits `mode`, owned by root.
+    /// Adds `node` at `path`, relative to the root and without a leading slash, with the permission bits `mode`, owned
+    /// by root.
     pub(crate) fn add(&mut self, path: &[u8], mode: u32, node: &Node<'_>) -> io::Result<()> {
         let (kind, data, device): (u32, &[u8], _) = match *node {
             Node::Directory => (0o040_000, &[], (0, 0)),
@@ -49,7 +51,8 @@ impl<W: Write> Archive<W> {
         let size = u32::try_from(data.len())
             .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "a cpio entry holds less than 4 GiB"))?;
         let name_size = u32::try_from(path.len() + 1).expect("a path is shorter than 4 GiB");
-        // Fields: ino, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor, namesize, checksum.
+        // Fields: ino, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor, namesize,
+        // checksum.
         let fields = [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
         let mut header = String::from("070701");
         for field in fields {

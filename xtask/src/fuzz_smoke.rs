@@ -13,8 +13,9 @@ use crate::{tools, workspace};
 
 /// Run every fuzz target for a few seconds
 ///
-/// Builds the targets of fuzz/ with the stable compiler and libFuzzer's coverage, without a sanitizer (the code under test is safe
-/// Rust). For a long hunt use cargo-fuzz: `cargo +nightly fuzz run TARGET`; corpus and artifacts are in the same places.
+/// Builds the targets of fuzz/ with the stable compiler and libFuzzer's coverage, without a sanitizer (the code under
+/// test is safe Rust). For a long hunt use cargo-fuzz: `cargo +nightly fuzz run TARGET`; corpus and artifacts are in
+/// the same places.
 #[derive(Args)]
 pub(crate) struct FuzzSmoke {
     /// Seconds for each target
@@ -62,7 +63,8 @@ fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
         .manifest_path(&manifest)
         .other_options(["--locked".to_owned()])
         .exec()
-        .context("cannot read fuzz/Cargo.toml (cargo update --workspace --manifest-path fuzz/Cargo.toml renews an old lock file)")?;
+        .context(workspace::OLD_LOCK)
+        .context("cannot read fuzz/Cargo.toml")?;
     let targets: Vec<&str> = metadata
         .workspace_packages()
         .iter()

@@ -16,9 +16,9 @@ use crate::workspace::{self, Cache};
 
 /// Run tests, or a command, inside a Debian kernel under QEMU
 ///
-/// Without --test and --exec every guest test runs: the files tests/kernel….rs of the packages. Kernels and nginx are downloaded once
-/// from this machine's Debian mirror, verified with its keyring, and kept in ~/.cache/sealion/guest or $SEALION_GUEST_CACHE; delete
-/// that directory to fetch newer ones.
+/// Without --test and --exec every guest test runs: the files tests/kernel….rs of the packages. Kernels and nginx are
+/// downloaded once from this machine's Debian mirror, verified with its keyring, and kept in ~/.cache/sealion/guest or
+/// $SEALION_GUEST_CACHE; delete that directory to fetch newer ones.
 #[derive(Args)]
 pub(crate) struct Guest {
     /// Kernel series; several may be given and run at once
@@ -121,8 +121,8 @@ impl Load {
     }
 }
 
-/// Runs `load` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that crashes is tried once
-/// more.
+/// Runs `load` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that
+/// crashes is tried once more.
 pub(crate) fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
     let cache = Cache::open()?;
     let nginx = tools::nginx(&cache)?;

@@ -17,8 +17,8 @@ use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 
 use crate::protocol::{Job, MODULES_PATH, Mark, OUTPUT_PORT, PLAN_PATH, Plan, TOOLS_PATH};
 
-/// Sets the guest up, runs everything, and powers off. Whatever goes wrong is a message on the console and no `Finished` mark, which the
-/// host takes for a crash.
+/// Sets the guest up, runs everything, and powers off. Whatever goes wrong is a message on the console and no
+/// `Finished` mark, which the host takes for a crash.
 pub(crate) fn run() -> ! {
     if let Err(error) = set_up().and_then(|()| run_plan()) {
         eprintln!("init: {error:#}");

@@ -82,7 +82,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries from there or from this machine.
+    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries from there or from this
+    /// machine.
     pub(crate) fn program_below(&mut self, root: &Path, path: &Path) -> Result<()> {
         let host = root.join(path.strip_prefix("/").unwrap_or(path));
         ensure!(host.is_file(), "{} is missing", host.display());

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Everything the dynamic loader would map for `program`, the loader included; empty for a static program. `library_path` is searched
-/// first.
+/// Everything the dynamic loader would map for `program`, the loader included; empty for a static program.
+/// `library_path` is searched first.
 pub(crate) fn closure(program: &Path, library_path: Option<&Path>) -> Result<Vec<PathBuf>> {
     let mut command = Command::new("ldd");
     command.arg(program).env("LC_ALL", "C");

@@ -30,7 +30,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// The verdict on one test binary: its summary if it printed one and agreed with it by its exit code, else one failure more.
+/// The verdict on one test binary: its summary if it printed one and agreed with it by its exit code, else one failure
+/// more.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     summary: Option<Tally>,

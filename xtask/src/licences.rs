@@ -9,8 +9,8 @@ use crate::workspace;
 
 /// Check that every dependency's licence can be satisfied by the list of allowed ones
 ///
-/// Reads `cargo metadata` alone and needs no network once the dependencies are downloaded. It does not look for security advisories: their
-/// database must be fetched for that, and this check runs offline too.
+/// Reads `cargo metadata` alone and needs no network once the dependencies are downloaded. It does not look for
+/// security advisories: their database must be fetched for that, and this check runs offline too.
 #[derive(Args)]
 pub(crate) struct Licences {}
 
@@ -43,7 +43,8 @@ impl Licences {
                 // We ship for Linux; others' dependencies never reach a user.
                 .other_options(["--locked".to_owned(), "--filter-platform=x86_64-unknown-linux-gnu".to_owned()])
                 .exec()
-                .with_context(|| format!("cannot read the dependencies of {manifest} (cargo update --workspace --manifest-path {manifest} renews an old lock file)"))?;
+                .context(workspace::OLD_LOCK)
+                .with_context(|| format!("cannot read the dependencies of {manifest}"))?;
             for package in &metadata.packages {
                 checked += 1;
                 if let Some(offence) = offence(package) {

@@ -71,8 +71,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Boots `kernel` with the root file system `archive`, shows the output of its `jobs` with the kernel's name before each line, and
-    /// leaves the kernel's own messages in the file `console`.
+    /// Boots `kernel` with the root file system `archive`, shows the output of its `jobs` with the kernel's name before
+    /// each line, and leaves the kernel's own messages in the file `console`.
     pub(crate) fn boot(&self, kernel: &Kernel, archive: &Path, console: &Path, jobs: usize) -> Result<Outcome> {
         let name = kernel.series.name();
         let limit = Duration::from_secs(self.timeout);
@@ -133,12 +133,14 @@ impl Machine {
     }
 }
 
-/// Everything that QEMU can emulate but cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under QEMU 7.2? With it 6 of 8
-/// runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment is a double fault, often in
-/// kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void with another QEMU.
+/// Everything that QEMU can emulate but cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under QEMU
+/// 7.2? With it 6 of 8 runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment is a
+/// double fault, often in kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void with
+/// another QEMU.
 const CPU: &str = "max,-cx16";
 
-/// An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU. Warnings and worse go to the console.
+/// An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU. Warnings and worse go to
+/// the console.
 const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init";
 
 /// GUESS: seconds; several times what all guest tests take.

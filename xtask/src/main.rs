@@ -1,5 +1,5 @@
-//! What a contributor and CI run: `cargo xtask test` for everything, `cargo xtask guest` for one test or one command inside a
-//! Debian kernel under QEMU.
+//! What a contributor and CI run: `cargo xtask test` for everything, `cargo xtask guest` for one test or one command
+//! inside a Debian kernel under QEMU.
 //!
 //! The same binary is `/init` inside the guest: it knows that by being process 1.
 

@@ -39,8 +39,8 @@ pub(crate) fn list_id() -> String {
     format!("{:08x}", hasher.finish() as u32)
 }
 
-/// Copies the wanted modules and what they depend on from the kernel tree `from` to `into`, decompressed, as `name.ko`. Returns their names
-/// in load order.
+/// Copies the wanted modules and what they depend on from the kernel tree `from` to `into`, decompressed, as `name.ko`.
+/// Returns their names in load order.
 pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     find(from, &mut files)?;
@@ -92,8 +92,8 @@ fn load_order(wanted: &[String], dependencies: &BTreeMap<String, Vec<String>>) -
     Ok(order)
 }
 
-/// The `depends=` entry of a module's `.modinfo` section: names separated by commas. A package holds no modules.dep, depmod(8) would
-/// write it from these very entries.
+/// The `depends=` entry of a module's `.modinfo` section: names separated by commas. A package holds no modules.dep,
+/// depmod(8) would write it from these very entries.
 fn depends(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = module.windows(KEY.len()).position(|window| window == KEY) else {

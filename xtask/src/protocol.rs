@@ -1,4 +1,5 @@
-//! What xtask on the host and xtask as the guest's `/init` say to each other: a plan at a fixed path, marks among the output.
+//! What xtask on the host and xtask as the guest's `/init` say to each other: a plan at a fixed path, marks among the
+//! output.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,8 @@ pub(crate) const MODULES_PATH: &str = "/lib/modules-sealion";
 /// Where busybox and its applets are in the guest.
 pub(crate) const TOOLS_PATH: &str = "/tools";
 
-/// The second serial port carries output and marks; the first is the kernel's console alone, so that no kernel message tears a line.
+/// The second serial port carries output and marks; the first is the kernel's console alone, so that no kernel message
+/// tears a line.
 pub(crate) const OUTPUT_PORT: &str = "/dev/ttyS1";
 
 /// Begins a mark. ASCII's record separator; a program's output does not hold it.

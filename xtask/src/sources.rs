@@ -24,7 +24,8 @@ impl Source {
     }
 }
 
-/// Finds the Debian archive among the sources under `apt` (`/etc/apt`): the one that has the suite this system runs, `codename`.
+/// Finds the Debian archive among the sources under `apt` (`/etc/apt`): the one that has the suite this system runs,
+/// `codename`.
 pub(crate) fn debian_archive(apt: &Path, codename: &str) -> Result<Source> {
     let mut sources = Vec::new();
     let mut files = vec![apt.join("sources.list")];
@@ -64,7 +65,8 @@ pub(crate) fn codename(os_release: &str) -> Option<&str> {
     os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).map(|name| name.trim_matches('"'))
 }
 
-/// The stanzas of a `.sources` file. Disabled ones and sources without a keyring file (an embedded key) keep only what we need.
+/// The stanzas of a `.sources` file. Disabled ones and sources without a keyring file (an embedded key) keep only what
+/// we need.
 fn parse_deb822(text: &str) -> Vec<Source> {
     let mut sources = Vec::new();
     for stanza in text.split("\n\n") {

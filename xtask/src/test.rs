@@ -18,8 +18,8 @@ use crate::{tools, workspace};
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, fuzz targets, licences
 ///
-/// The first run installs missing programs (as root) and downloads kernels from this machine's Debian mirror. The last line is the sum:
-/// every test case counts as one, and so does every other check and every fuzz target.
+/// The first run installs missing programs (as root) and downloads kernels from this machine's Debian mirror. The last
+/// line is the sum: every test case counts as one, and so does every other check and every fuzz target.
 #[derive(Args)]
 pub(crate) struct Test {
     /// Only these steps

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 /// The environment variable that moves the cache of kernels and tools.
 pub(crate) const CACHE_VARIABLE: &str = "SEALION_GUEST_CACHE";
 
+/// What to do about the most likely reason that cargo refuses a manifest.
+pub(crate) const OLD_LOCK: &str = "if a lock file is old: cargo update --workspace [--manifest-path fuzz/Cargo.toml]";
+
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies inside the repository")
@@ -47,7 +50,8 @@ impl Cache {
             .with_context(|| format!("cannot write to the cache {}", self.root.display()))
     }
 
-    /// The directory `name` of the cache, filled by `fill` when it is not there yet. An interrupted `fill` leaves nothing behind.
+    /// The directory `name` of the cache, filled by `fill` when it is not there yet. An interrupted `fill` leaves
+    /// nothing behind.
     pub(crate) fn directory(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.root.join(name);
         if path.is_dir() {
@@ -62,7 +66,8 @@ impl Cache {
     }
 }
 
-/// Runs `command` to its end and returns what it printed; an exit code other than 0 is an error that shows its last words.
+/// Runs `command` to its end and returns what it printed; an exit code other than 0 is an error that shows its last
+/// words.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !output.status.success() {
