@@ -7,11 +7,15 @@
 pub(crate) mod config;
 pub(crate) mod secrets;
 
+use std::time::Duration;
+
+use rustix::net::Shutdown;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::error::HandshakeError;
 use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
@@ -74,6 +78,7 @@ pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<
             Err(error) => {
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
                 send_alert(io, &mut connection, &mut flight.outgoing);
+                end(io, config.limits.linger.min(LONGEST_LINGER)).await;
                 return Err(error);
             }
         };
@@ -104,6 +109,9 @@ pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<
         info,
     })
 }
+
+/// How long a peer whose handshake failed may take to close. GUESS: some round trips; it holds a connection's place.
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
 enum Next {
     Again,
@@ -194,4 +202,16 @@ fn send_alert(io: &TcpStream, connection: &mut UnbufferedServerConnection, outgo
         }
     }
     let _ = io.try_write(outgoing);
+}
+
+/// FIN, and a bounded wait for the peer's: closing with bytes unread would reset the connection, and the reset could
+/// overtake the alert.
+async fn end(io: &mut TcpStream, linger: Duration) {
+    if rustix::net::shutdown(&*io, Shutdown::Write).is_ok() {
+        let discard = async {
+            let mut buffer = [0; 1024];
+            while io.read(&mut buffer).await.is_ok_and(|came| came > 0) {}
+        };
+        let _ = timeout(linger, discard).await;
+    }
 }

@@ -7,11 +7,16 @@ use std::task::{Context, Poll, ready};
 use sealion_ktls::More;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::key_update::most_records;
+use super::send::TURN;
 use super::{Sender, Sending, TlsStream};
 use crate::error::Error;
 
 impl AsyncRead for TlsStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
         if self.buffered().is_empty() && ready!(self.poll_read_more(cx))? == 0 {
             return Poll::Ready(Ok(()));
         }
@@ -32,9 +37,10 @@ impl AsyncWrite for TlsStream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        let bytes = &bytes[..bytes.len().min(TURN as usize)];
         ready!(self.poll_answer_key_update(cx))?;
         ready!(self.poll_drain(cx))?;
-        if self.poll_key_for(cx, bytes.len() as u64)?.is_pending() {
+        if self.poll_key_for(cx, most_records(bytes.len() as u64))?.is_pending() {
             return Poll::Pending;
         }
         ready!(self.poll_drain(cx))?;

@@ -9,6 +9,12 @@ use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
 /// KeyUpdate with `update_not_requested`.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
+/// The most records that the kernel makes of `bytes` in one call: full ones, one that fills up an open record, a short
+/// one at the end, and, before Linux 6.5, another short one for every 16 pages of a file.
+pub(super) fn most_records(bytes: u64) -> u64 {
+    bytes / MAX_PLAINTEXT as u64 + bytes / (16 * 4096) + 2
+}
+
 impl TlsStream {
     /// Answers a requested update, where that is possible; where it is not, [`Self::should_close`]
     /// says so.
@@ -20,11 +26,9 @@ impl TlsStream {
     }
 
     /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
-    /// user space there is then a key for one record at least, in the kernel for all of `bytes`.
-    pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<Result<(), Error>> {
+    /// user space there is then a key for one record at least, in the kernel for all `records`.
+    pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, records: u64) -> Poll<Result<(), Error>> {
         let limit = self.config.limits.records_per_key;
-        // The first record may fill up an open one, and the last be a short one.
-        let records = bytes / MAX_PLAINTEXT as u64 + 2;
         match &mut self.sender {
             Sender::User { sealer, .. } if sealer.records_left() > 0 => return Poll::Ready(Ok(())),
             Sender::User { .. } => return self.poll_update_sending_key(cx),

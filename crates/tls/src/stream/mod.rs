@@ -159,13 +159,18 @@ impl TlsStream {
     /// Whether the response being prepared should be the last on this connection: the key is nearly
     /// worn out and cannot be updated, or the peer asked for an update that this kernel cannot make.
     pub fn should_close(&self) -> bool {
-        let can_update = self.can_update_keys();
+        if self.can_update_keys() {
+            return false;
+        }
         let limit = self.config.limits.records_per_key;
+        let nearly = limit - limit / 16;
         let used = match &self.sender {
             Sender::User { sealer, .. } => sealer.sequence(),
+            // The count errs on the safe side; the kernel knows.
+            Sender::Kernel(kernel) if kernel.records > nearly => kernel.tx.sequence(&self.io).unwrap_or(u64::MAX),
             Sender::Kernel(kernel) => kernel.records,
         };
-        !can_update && (self.key_update_due || used > limit - limit / 16)
+        self.key_update_due || used > nearly
     }
 
     /// Whether the sending key can be changed on this connection as it is.

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 
 use sealion_ktls::handover;
 
+use super::key_update::most_records;
 use super::{KernelSender, Sender, Sending, TlsStream};
 use crate::error::Error;
-use crate::record::MAX_PLAINTEXT;
 
 /// Why the sending side stays where it is. In every case but [`MoveError::Connection`] the
 /// connection goes on in user space and nothing was lost.
@@ -63,8 +63,7 @@ impl TlsStream {
         let Sender::User { sealer, keys } = &self.sender else {
             return Err(MoveError::AlreadyMoved);
         };
-        let records = upcoming / MAX_PLAINTEXT as u64 + 1;
-        if !self.can_update_keys_in_kernel() && records >= sealer.records_left() {
+        if !self.can_update_keys_in_kernel() && most_records(upcoming) >= sealer.records_left() {
             return Err(MoveError::KeyWorn);
         }
         let sequence = sealer.sequence();

@@ -13,6 +13,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 use sealion_ktls::{More, Operation};
 
+use super::key_update::most_records;
 use super::{Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
@@ -49,7 +50,7 @@ impl Part<'_> {
 
 /// After how many bytes a response lets the other connections of its thread run.
 /// GUESS: about a fifth of a millisecond of sealing in user space.
-const TURN: u64 = 1 << 20;
+pub(super) const TURN: u64 = 1 << 20;
 
 impl TlsStream {
     /// Sends the parts as one response and returns when TCP, or the kernel's record layer, has all of
@@ -78,7 +79,7 @@ impl TlsStream {
     async fn send_from_user(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
         let mut turn = 0;
         while source.remaining > 0 {
-            self.key_for(source.remaining).await?;
+            self.key_for(1).await?;
             self.drain().await?;
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
@@ -104,17 +105,18 @@ impl TlsStream {
         let mut open = 0;
         let mut turn = 0;
         while let Some(piece) = source.piece() {
-            let last = piece.len() == source.remaining;
             let sent = match piece {
                 Part::Bytes(bytes) => {
+                    let bytes = &bytes[..bytes.len().min(TURN as usize)];
+                    let last = bytes.len() as u64 == source.remaining;
                     let more = if last { More::No } else { More::Yes };
-                    self.key_for(bytes.len() as u64).await?;
+                    self.key_for(most_records(bytes.len() as u64)).await?;
                     self.kernel(|tx, io| tx.send(io, bytes, more)).await? as u64
                 }
                 Part::File { file, range } => {
                     // A call that is satisfied closes its record: let it end where a full one does.
                     let count = (range.end - range.start).min(TURN - open);
-                    self.key_for(count).await?;
+                    self.key_for(most_records(count)).await?;
                     self.sendfile(file, range, count).await?
                 }
             };
@@ -148,7 +150,7 @@ impl TlsStream {
             source.advance(read as u64);
             len += read;
         }
-        self.key_for(len as u64).await?;
+        self.key_for(1).await?;
         self.payload_sent += len as u64;
         let mut sent = 0;
         while sent < len {
@@ -173,8 +175,8 @@ impl TlsStream {
         }
     }
 
-    async fn key_for(&mut self, bytes: u64) -> Result<(), Error> {
-        poll_fn(|cx| self.poll_key_for(cx, bytes)).await
+    async fn key_for(&mut self, records: u64) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_key_for(cx, records)).await
     }
 
     /// Seals `bytes`, or the beginning of them, into [`Self::outgoing`]; for the poll interface.
