@@ -2,77 +2,27 @@
 
 mod support;
 
-use std::fs::{self, File};
-use std::io::Write;
+use support::changing_file;
 
-use sealion_testkit::{http, pattern};
-use sealion_tls::AlertDescription;
-use support::{LARGE, Site, access_line, begin, get, wait_for_message};
+const NEVER: &[&str] = &["--ktls", "never"];
+const WAY: (&str, &str) = ("user", "never");
 
 #[test]
 fn a_truncated_file_ends_with_an_alert() {
-    let site = Site::new();
-    let path = site.add_pattern("f", LARGE);
-    let server = site.serve_from_user_space(&[]);
-    let mut client = site.connect_slow_reader(&server);
-    let head = begin(&mut client, "/f");
-    assert!(head.contains(&format!("Content-Length: {LARGE}\r\n")), "{head}");
-    File::options().write(true).open(&path).expect("it opens").set_len(1000).expect("it is truncated");
-    let ending = client.read_to_end().expect("what was sent opens");
-    assert!((ending.data.len() as u64) < LARGE);
-    pattern::assert_starts(&ending.data, 0);
-    ending.assert_alert(AlertDescription::INTERNAL_ERROR);
-    drop(client);
-    let line = access_line(&server, 1);
-    let aborted = line.get("aborted");
-    assert!(aborted.contains(&format!("while bytes up to {LARGE} were promised")), "{aborted}");
-    assert_eq!(line.get("bytes"), ending.data.len().to_string());
-    wait_for_message(&server, "answered with the alert internal_error");
-    // What comes next is the file as it is.
-    let got = http::get(&mut site.connect(&server), "/f").expect("an answer");
-    pattern::assert_equal(&got.body, 0..1000);
+    changing_file::truncated(NEVER, WAY);
 }
 
 #[test]
 fn a_grown_file_gives_what_was_announced() {
-    let site = Site::new();
-    let path = site.add_pattern("f", LARGE);
-    let server = site.serve_from_user_space(&[]);
-    let mut client = site.connect_slow_reader(&server);
-    begin(&mut client, "/f");
-    File::options().append(true).open(&path).and_then(|mut file| file.write_all(&[0xee; 99_999])).expect("it grows");
-    client.send(get("/f").as_bytes()).expect("it leaves");
-    pattern::assert_equal(&client.read(LARGE as usize).expect("it goes on"), 0..LARGE);
-    // The connection is in step, and the next response has all of it.
-    let got = http::read_response(&mut client, "GET").expect("an answer");
-    assert_eq!(got.body.len() as u64, LARGE + 99_999);
-    pattern::assert_equal(&got.body[..LARGE as usize], 0..LARGE);
-    assert!(got.body[LARGE as usize..].iter().all(|&byte| byte == 0xee));
+    changing_file::grown(NEVER, WAY);
 }
 
 #[test]
 fn a_replaced_file_is_sent_as_it_was() {
-    let site = Site::new();
-    let path = site.add_pattern("f", LARGE);
-    let server = site.serve_from_user_space(&[]);
-    let mut client = site.connect_slow_reader(&server);
-    begin(&mut client, "/f");
-    let other = site.add("other", vec![0xee; LARGE as usize]);
-    fs::rename(other, &path).expect("it is replaced");
-    client.send(get("/f").as_bytes()).expect("it leaves");
-    pattern::assert_equal(&client.read(LARGE as usize).expect("it goes on"), 0..LARGE);
-    let got = http::read_response(&mut client, "GET").expect("an answer");
-    assert!(got.body.len() as u64 == LARGE && got.body.iter().all(|&byte| byte == 0xee), "the new file, all of it");
+    changing_file::replaced(NEVER, WAY);
 }
 
 #[test]
 fn a_removed_file_is_sent_and_then_gone() {
-    let site = Site::new();
-    let path = site.add_pattern("f", LARGE);
-    let server = site.serve_from_user_space(&[]);
-    let mut client = site.connect_slow_reader(&server);
-    begin(&mut client, "/f");
-    fs::remove_file(path).expect("it is removed");
-    pattern::assert_equal(&client.read(LARGE as usize).expect("it goes on"), 0..LARGE);
-    assert_eq!(http::get(&mut client, "/f").expect("an answer").status, 404);
+    changing_file::removed(NEVER, WAY);
 }

@@ -1,6 +1,8 @@
 //! The shipped binary with a certificate and a root of its own, and what it logs.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod changing_file;
+pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod multipart;
 
@@ -66,6 +68,14 @@ impl Site {
     pub(crate) fn add_pattern(&self, name: &str, len: u64) -> PathBuf {
         let path = self.root().join(name);
         pattern::file(&path, len);
+        make_old(&path);
+        path
+    }
+
+    /// Makes a file with the content of [`content`].
+    pub(crate) fn add_large(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.root().join(name);
+        content::write(&path, len);
         make_old(&path);
         path
     }
