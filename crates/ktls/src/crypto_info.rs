@@ -42,11 +42,12 @@ impl CryptoInfo {
     /// Two records under one key with one explicit nonce give away the XOR of their plaintexts and the authentication
     /// key. So `iv[4..]` and all numbers that follow it must differ from every explicit nonce already used under this
     /// key by the library that did the handshake. Libraries choose theirs in different ways: a plain counter that equals the
-    /// sequence number (OpenSSL starts it at a random value), or a random value XOR the sequence number (rustls). For
-    /// the latter, the value that extraction returns is the nonce of record 0, the Finished message: passing it on
-    /// unchanged repeats it. There `iv[4] = (iv[4] ^ 0x80) & !0x40` is safe: the nonces `E ^ seq` already used keep the
-    /// top bit of `E`, the kernel's have the other, and the cleared bit below it keeps 2^62 increments from
-    /// carrying into it.
+    /// key by the library that did the handshake. Libraries choose theirs in different ways: a plain counter that equals the
+    /// sequence number (OpenSSL starts it at a random value), or a random value E XOR the sequence number (rustls). For
+    /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
+    /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
+    /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). With the feature `rustls`,
+    /// `CryptoInfo::from_rustls` sees to it.
     pub fn tls12(key: AeadKey, iv: [u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls12, key, iv, sequence)
     }

@@ -18,6 +18,8 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
     }
     match operation {
         Operation::SetUlp => attaching(errno),
+        // No system call, so no errno.
+        Operation::Secrets => (Kind::Unsupported, "the kernel does not know this version or AEAD: stay in user space"),
         Operation::SetTx | Operation::SetRx => first_keys(errno),
         Operation::KeyUpdate if errno == Errno::BUSY => (Kind::Unsupported, NO_REKEY),
         Operation::Rekey | Operation::RekeyRx => next_keys(errno),

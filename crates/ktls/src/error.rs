@@ -40,6 +40,8 @@ pub enum Kind {
 pub enum Operation {
     /// `setsockopt(TCP_ULP, "tls")`. The socket is as it was.
     SetUlp,
+    /// Converting another library's secrets. The socket was not touched.
+    Secrets,
     /// `setsockopt(TLS_TX)` during handover. The protocol layer is attached, but without keys: the socket still sends plainly.
     SetTx,
     /// `send(2)` or `sendmsg(2)` of data.
@@ -111,6 +113,12 @@ impl Error {
         Self { operation, kind: Kind::Misuse, errno: None, advice }
     }
 
+    /// What this crate knows the kernel to lack.
+    #[cfg(feature = "rustls")]
+    pub(crate) const fn unsupported(operation: Operation, advice: &'static str) -> Self {
+        Self { operation, kind: Kind::Unsupported, errno: None, advice }
+    }
+
     pub(crate) const fn new(operation: Operation, kind: Kind, errno: Errno, advice: &'static str) -> Self {
         Self { operation, kind, errno: Some(errno), advice }
     }
@@ -126,6 +134,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SetUlp => "setsockopt(TCP_ULP, \"tls\")",
+            Self::Secrets => "converting secrets",
             Self::SetTx => "setsockopt(TLS_TX)",
             Self::Send => "send",
             Self::SendFile => "sendfile",

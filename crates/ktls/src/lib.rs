@@ -13,14 +13,19 @@
 //! 6. [`stat::TlsStat`] reads the kernel's counters, and [`diag`] says of any socket how it uses kernel TLS.
 //!
 //! Every [`Error`] says who is at fault, which step failed, and what to do.
+//! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets.
+//!
 //! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
 //!
 //! Source: `Documentation/networking/tls.rst`, `include/uapi/linux/tls.h` and `net/tls` of the Linux kernel.
 
 pub mod diag;
 pub mod handover;
+pub mod nonce;
 pub mod probe;
 pub mod stat;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
 mod cipher;
 mod crypto_info;
@@ -30,6 +35,8 @@ mod host;
 mod ledger;
 mod record;
 mod rx;
+#[cfg(feature = "rustls")]
+mod secrets;
 mod sys;
 mod tx;
 

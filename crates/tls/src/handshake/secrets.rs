@@ -3,7 +3,7 @@
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
-use sealion_ktls::Version;
+use sealion_ktls::{Version, nonce};
 
 use super::HandshakeInfo;
 use crate::error::HandshakeError;
@@ -11,10 +11,8 @@ use crate::record::{Aead, TrafficKeys};
 
 /// Converts the secrets of one direction.
 ///
-/// For TLS 1.2 GCM the explicit nonce starts a series of its own. rustls numbered the records of the
-/// handshake `E xor n`, and `E` is what it hands out; continuing from `E` would repeat the nonce of
-/// its Finished (observed on the wire). Our series starts 2^63 away from `E` and counts up, so it
-/// meets `E xor n` with a small `n` only after about 2^63 records.
+/// For TLS 1.2 GCM the explicit nonce starts a series of its own, because continuing from what rustls hands out
+/// would repeat the nonce of its Finished (observed on the wire): see [`nonce::apart_from_rustls`].
 ///
 /// # Errors
 /// [`HandshakeError::Tls`] when rustls agreed on an AEAD that this crate does not know.
@@ -25,11 +23,12 @@ pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Res
         ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
         _ => return Err(HandshakeError::Tls("an AEAD this record layer does not know".into())),
     };
-    let mut iv: [u8; 12] =
+    let iv: [u8; 12] =
         iv.as_ref().try_into().map_err(|_| HandshakeError::Tls("an IV that is not 12 bytes long".into()))?;
-    if version == Version::Tls12 && aead != Aead::Chacha20Poly1305 {
-        iv[4] ^= 0x80;
-    }
+    let iv = match (version, aead) {
+        (Version::Tls12, Aead::Aes128Gcm | Aead::Aes256Gcm) => nonce::apart_from_rustls(iv),
+        (Version::Tls12, Aead::Chacha20Poly1305) | (Version::Tls13, _) => iv,
+    };
     Ok(TrafficKeys::new(version, aead, key.as_ref(), iv))
 }
 

@@ -11,7 +11,7 @@ pub use open::{OpenError, Opened, Opener};
 pub use seal::{SealError, Sealer};
 
 use aws_lc_rs::aead;
-use sealion_ktls::{AeadKey, Cipher, CryptoInfo, RecordType, Version};
+use sealion_ktls::{AeadKey, Cipher, CryptoInfo, RecordType, Version, nonce};
 use zeroize::Zeroizing;
 
 /// Bytes of a record's header: type, version, length (RFC 8446 §5.1).
@@ -139,7 +139,7 @@ impl TrafficKeys {
             Version::Tls12 => {
                 let mut iv = self.iv;
                 if Nonces::of(self) == Nonces::Explicit {
-                    iv[4..].copy_from_slice(&explicit_nonce(&self.iv, sequence));
+                    iv[4..].copy_from_slice(&nonce::explicit(&self.iv, sequence));
                 }
                 CryptoInfo::tls12(key, iv, sequence)
             }
@@ -219,12 +219,6 @@ fn implicit_nonce(iv: &[u8; 12], sequence: u64) -> [u8; 12] {
         *byte ^= seq;
     }
     nonce
-}
-
-fn explicit_nonce(iv: &[u8; 12], sequence: u64) -> [u8; 8] {
-    let mut base = [0; 8];
-    base.copy_from_slice(&iv[4..]);
-    u64::from_be_bytes(base).wrapping_add(sequence).to_be_bytes()
 }
 
 /// The additional data of a TLS 1.2 record (RFC 5246 §6.2.3.3).

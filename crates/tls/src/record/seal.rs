@@ -1,12 +1,9 @@
 //! Sealing records in place.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use sealion_ktls::Version;
+use sealion_ktls::{Version, nonce};
 
-use super::{
-    ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, explicit_nonce,
-    implicit_nonce,
-};
+use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
 
 /// Seals the records of one direction under one key, each under the next sequence number.
 ///
@@ -90,7 +87,7 @@ impl Sealer {
         let nonce = match self.layout.nonces {
             Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
             Nonces::Explicit => {
-                let explicit = explicit_nonce(&self.iv, self.sequence);
+                let explicit = nonce::explicit(&self.iv, self.sequence);
                 record[HEADER_LEN..prefix].copy_from_slice(&explicit);
                 let mut nonce = self.iv;
                 nonce[4..].copy_from_slice(&explicit);
