@@ -1,6 +1,6 @@
 //! Which sealed bytes have not reached TCP yet.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -62,6 +62,18 @@ impl Ledger {
     }
 }
 
+/// Bytes that the peer has acknowledged over the life of a TCP connection, with or without kernel TLS (`TCP_INFO`,
+/// Linux 4.1).
+///
+/// It tells a slow peer from a stalled one: a socket becomes writable again only when a third of its buffer is free
+/// (`sk_stream_is_writeable`, include/net/sock.h), which takes a slow peer minutes.
+///
+/// # Errors
+/// [`Kind::Misuse`](crate::Kind::Misuse) for what is no TCP socket.
+pub fn acknowledged(fd: impl AsFd) -> Result<u64, Error> {
+    sockopt::bytes_acked(fd.as_fd()).map_err(tcp_state)
+}
+
 fn tcp_state(errno: Errno) -> Error {
     Error::from_errno(Operation::TcpState, errno)
 }
@@ -69,6 +81,23 @@ fn tcp_state(errno: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_peer_acknowledged_is_counted() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let before = acknowledged(&near).unwrap();
+        near.write_all(&[0; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        // Its answer carries the acknowledgement.
+        far.write_all(b"x").unwrap();
+        near.read_exact(&mut [0]).unwrap();
+        assert_eq!(acknowledged(&near).unwrap() - before, 1000);
+        let pipe = rustix::pipe::pipe().unwrap();
+        assert_eq!(acknowledged(&pipe.0).unwrap_err().errno(), Some(Errno::NOTSOCK.raw_os_error()));
+    }
 
     #[test]
     fn expected_bytes_span_a_rekey() {

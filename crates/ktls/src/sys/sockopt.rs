@@ -92,7 +92,8 @@ pub(crate) fn tcp_taken(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     }
 }
 
-fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+/// Bytes that the peer has acknowledged over the life of the connection (`tcpi_bytes_acked`).
+pub(crate) fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     // struct tcp_info, include/uapi/linux/tcp.h: 8 one-byte fields, 24 of u32, pacing_rate and max_pacing_rate u64.
     const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
     let mut info = [0; BYTES_ACKED + 8];

@@ -70,6 +70,8 @@ pub struct TlsStream {
     key_update_due: bool,
     /// Runs while TCP takes nothing; whoever gives it something stops it.
     timer: Option<Pin<Box<Sleep>>>,
+    /// What the peer had acknowledged when the timer was set.
+    acknowledged: u64,
     closing_since: Option<Instant>,
     payload_sent: u64,
 }
@@ -128,6 +130,7 @@ impl TlsStream {
             sending: Sending::Open,
             key_update_due: false,
             timer: None,
+            acknowledged: 0,
             closing_since: None,
             payload_sent: 0,
         })
@@ -214,9 +217,25 @@ impl TlsStream {
             return Poll::Ready(ready.map_err(Error::Io));
         }
         let stall = self.config.limits.stall;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
-        ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Err(Error::Stalled(stall)))
+        // Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled,
+        // shows in its acknowledgements alone.
+        let acknowledged = || sealion_ktls::acknowledged(&self.io).unwrap_or(0);
+        let timer = match &mut self.timer {
+            Some(timer) => timer,
+            none => {
+                self.acknowledged = acknowledged();
+                none.insert(Box::pin(sleep(stall)))
+            }
+        };
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            let now = acknowledged();
+            if now <= self.acknowledged {
+                return Poll::Ready(Err(Error::Stalled(stall)));
+            }
+            self.acknowledged = now;
+            timer.as_mut().reset(Instant::now() + stall);
+        }
     }
 
     /// Repeats an operation of the kernel's record layer until the socket takes it.
