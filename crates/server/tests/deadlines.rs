@@ -4,11 +4,12 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use sealion_testkit::{Event, PATIENCE, Suite, http, pattern};
 use sealion_tls::AlertDescription;
 use support::{LARGE, Site, access_line, access_lines, begin, exchange, get, parse_responses, read_until_cut};
-use support::{curl, wait_for_message};
+use support::{content, curl, wait_for_message};
 
 /// Receives until the server closes, in whichever way.
 fn drain(mut io: TcpStream) -> Vec<u8> {
@@ -86,6 +87,26 @@ fn a_reader_that_stalls_is_cut() {
         }
         Err(inside_a_record) => assert!(inside_a_record.to_string().contains("ends inside a record")),
     }
+}
+
+/// Slow, but always taking something: that is no stall, even where it takes longer than the limit until the server's
+/// socket is writable again.
+#[test]
+fn a_slow_reader_is_not_cut() {
+    let site = Site::new();
+    site.add_large("large", LARGE);
+    let server = site.serve_from_user_space(&["--stall-timeout", "2s"]);
+    let mut client = site.connect_slow_reader(&server);
+    begin(&mut client, "/large");
+    let mut at = 0;
+    for _ in 0..60 {
+        let part = client.read(16 << 10).expect("it goes on");
+        content::assert_equal(&part, at..at + part.len() as u64);
+        at += part.len() as u64;
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    content::assert_equal(&client.read((LARGE - at) as usize).expect("it goes on"), at..LARGE);
+    assert_eq!(access_line(&server, 1).find("aborted"), None);
 }
 
 #[test]
