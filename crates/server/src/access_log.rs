@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use sealion_tls::{HandshakeInfo, Path, Version};
@@ -19,6 +18,10 @@ use crate::send_policy::Why;
 
 /// Lines that may wait for the writer. GUESS: a tenth of a second of a busy machine, under 2 MB.
 const QUEUE: usize = 8192;
+
+/// How long the last lines may take. GUESS: a file or a log collector takes them in milliseconds; a pipe that nobody
+/// reads takes them never, and must not keep the server from ending.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Where lines go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +124,8 @@ pub struct AccessLog {
 /// The end that outlives the workers.
 #[derive(Debug)]
 pub struct Writer {
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected when the last line is written; `None` without a destination.
+    ended: Option<Receiver<()>>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -134,7 +138,7 @@ impl AccessLog {
         let out: Box<dyn Write + Send> = match destination {
             Destination::Off => {
                 let dropped = Arc::default();
-                return Ok((Self { queue: None, dropped: Arc::clone(&dropped) }, Writer { thread: None, dropped }));
+                return Ok((Self { queue: None, dropped: Arc::clone(&dropped) }, Writer { ended: None, dropped }));
             }
             Destination::Stdout => Box::new(io::stdout()),
             Destination::File(path) => {
@@ -144,10 +148,12 @@ impl AccessLog {
         let (queue, lines) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&dropped);
-        let thread = std::thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || write_lines(&lines, BufWriter::new(out), &counter))?;
-        Ok((Self { queue: Some(queue), dropped: Arc::clone(&dropped) }, Writer { thread: Some(thread), dropped }))
+        let (end, ended) = channel::<()>();
+        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+            write_lines(&lines, BufWriter::new(out), &counter);
+            drop(end);
+        })?;
+        Ok((Self { queue: Some(queue), dropped: Arc::clone(&dropped) }, Writer { ended: Some(ended), dropped }))
     }
 
     /// Writes a line, or counts it as dropped.
@@ -166,10 +172,12 @@ impl AccessLog {
 }
 
 impl Writer {
-    /// Waits until every line is written, once all [`AccessLog`]s are gone.
+    /// Waits until every line is written, once all [`AccessLog`]s are gone; not for ever.
     pub fn finish(self) {
-        if let Some(thread) = self.thread {
-            let _ = thread.join();
+        if let Some(ended) = self.ended
+            && ended.recv_timeout(LAST_LINES) == Err(RecvTimeoutError::Timeout)
+        {
+            tracing::warn!("the access log lost its last lines: its destination takes nothing");
         }
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 {

@@ -128,11 +128,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     if cut > 0 {
         tracing::warn!("{cut} connections were cut: their responses took longer than --grace");
     }
-    // The writer ends when the last sender, in `shared`, is gone.
-    if let Some(shared) = Arc::into_inner(shared) {
-        drop(shared);
-        log_writer.finish();
-    }
+    // The writer ends with the last sender, which is in `shared`; a self-check may hold that a moment longer.
+    drop(shared);
+    log_writer.finish();
     Ok(())
 }
 

@@ -2,9 +2,10 @@
 
 mod support;
 
-use sealion_testkit::server::Signal;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http};
-use support::{LARGE, LogLine, Site, access_line, access_lines, begin, exchange};
+use support::{LARGE, LogLine, Site, access_line, access_lines, begin, exchange, wait_for_message};
 
 const FIELDS: [&str; 12] =
     ["time", "peer", "method", "target", "status", "bytes", "ms", "tls", "suite", "resumed", "path", "why"];
@@ -110,6 +111,30 @@ fn a_file_is_appended_to_and_whole_at_the_end() {
         assert_eq!(text.lines().count(), run * 100);
         assert!(text.lines().all(|line| LogLine::parse(line).names() == FIELDS));
     }
+}
+
+/// Standard output is a pipe that nobody reads, as behind a pager: responses go on, and so does the end.
+#[test]
+fn a_destination_that_takes_nothing_holds_up_nothing() {
+    let site = Site::new();
+    site.add("f", "content");
+    let fifo = site.outside().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a FIFO");
+    let _never_read = std::fs::File::options().read(true).write(true).open(&fifo).expect("it opens");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "log=$1; shift; exec \"$@\" >\"$log\"", "sh"]).arg(&fifo).arg(support::PROGRAM);
+    command.args(site.arguments(&["--ktls", "never"]));
+    let mut server = Server::spawn(command);
+    let mut client = site.connect(&server);
+    // More than a pipe and the writer's buffer hold.
+    for _ in 0..1000 {
+        http::get(&mut client, "/f").expect("an answer");
+    }
+    server.signal(Signal::TERM);
+    client.read_to_end().expect("the server closes").assert_orderly();
+    drop(client);
+    assert_eq!(server.wait().code(), Some(0));
+    wait_for_message(&server, "the access log lost its last lines");
 }
 
 #[test]
