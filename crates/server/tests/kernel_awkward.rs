@@ -256,6 +256,29 @@ fn a_storm_of_key_updates_is_answered_once_and_a_longer_one_not_at_all() {
     wait_for_message(&server, "too many key updates in a row; answered with the alert unexpected_message");
 }
 
+/// A key that may seal few records: the kernel gets new ones in time where it can take them, and the connection
+/// otherwise stays where keys can be changed.
+#[test]
+fn a_worn_key_is_changed_in_the_middle_of_a_response() {
+    let (site, server) = serve(&["--max-records-per-key", "100"]);
+    let counters = Counters::now();
+    let mut client = site.connect(&server);
+    for _ in 0..2 {
+        let got = http::get(&mut client, "/large").expect("an answer");
+        content::assert_equal(&got.body, 0..LARGE);
+    }
+    let changes = 2 * LARGE / 16_384 / 100;
+    assert!(client.key_updates() as u64 >= changes, "{} changes", client.key_updates());
+    let ways: Vec<_> = access_lines(&server, 2).iter().map(|line| line.get("why").to_owned()).collect();
+    if kernel_rekeys() {
+        assert_eq!(ways, ["moved", "moved-before"]);
+        assert_eq!((counters.tx_sw_since(), counters.tx_rekeys_since()), (1, client.key_updates() as i64));
+    } else {
+        assert_eq!(ways, ["key-worn", "key-worn"]);
+        assert_eq!(counters.tx_sw_since(), 0);
+    }
+}
+
 #[test]
 fn a_tampered_record_is_answered_with_an_alert_from_the_kernel() {
     let (site, server) = serve(&[]);
