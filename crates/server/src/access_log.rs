@@ -63,8 +63,8 @@ pub struct Entry<'a> {
     pub tls: &'a HandshakeInfo,
     /// Who sealed the response.
     pub path: Path,
-    /// Why.
-    pub why: Why,
+    /// Why; `None` when the connection was lost before the path was chosen.
+    pub why: Option<Why>,
     /// What cut the response short.
     pub aborted: Option<&'a dyn std::fmt::Display>,
 }
@@ -92,7 +92,7 @@ impl Entry<'_> {
             self.tls.suite,
             if self.tls.resumed { "yes" } else { "no" },
             self.path.as_str(),
-            self.why.as_str(),
+            self.why.map_or("-", Why::as_str),
         );
         if let Some(aborted) = self.aborted {
             line.push_str(" aborted=\"");
@@ -227,7 +227,7 @@ mod tests {
             duration: Duration::from_micros(1234),
             tls: &tls,
             path: Path::Kernel,
-            why: Why::Moved,
+            why: Some(Why::Moved),
             aborted: Some(&"line\nbreak"),
         };
         assert_eq!(

@@ -98,7 +98,7 @@ pub struct DoctorArgs {
 pub struct LimitArgs {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
     // memory at 5 to 300 kB a connection.
-    /// Connections at a time; more wait in the kernel's queue [default: 10000, or what the limit on open files allows]
+    /// Connections at a time; more wait until one ends [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
 

@@ -210,8 +210,7 @@ fn ranges_come_after_preconditions() {
         assert_eq!((answer.status(), answer.field("Content-Range")), (*status, *content_range), "{fields:?}");
         assert_eq!(answer.body, *body, "{fields:?}");
     }
-    assert_eq!(site.ask("GET /empty", &["Range: bytes=0-"]).field("Content-Range"), Some("bytes */0"));
-    assert_eq!(site.ask("GET /empty", &["Range: bytes=-1"]).status(), 200);
+    assert_eq!(site.ask("GET /empty", &["Range: bytes=0-"]).status(), 200);
 }
 
 #[test]

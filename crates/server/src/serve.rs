@@ -27,8 +27,11 @@ use crate::resolve::Root;
 use crate::send_policy::KtlsMode;
 use crate::worker;
 
-/// Descriptors beside connections and their files: listeners, epoll, logs, the root. GUESS, generous.
+/// Descriptors beside connections, their files and the workers' own: logs, the root, the canary. GUESS, generous.
 const OTHER_DESCRIPTORS: u64 = 128;
+
+/// Descriptors of a worker beside its listeners: epoll, wake-up, signals. GUESS, generous.
+const WORKER_DESCRIPTORS: u64 = 8;
 
 /// Most connections unless the operator says otherwise; see `--max-connections`.
 const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
@@ -43,7 +46,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         Some(workers) => workers.into(),
         None => thread::available_parallelism().map_or(1, usize::from),
     };
-    let max_connections = max_connections(args.limits.max_connections)?;
+    let addresses: usize = args.listen.iter().map(|listen| listen.addresses.len()).sum();
+    let others = OTHER_DESCRIPTORS + workers as u64 * (WORKER_DESCRIPTORS + addresses as u64);
+    let max_connections = max_connections(args.limits.max_connections, others)?;
 
     let probe = probe::probe();
     if args.ktls == KtlsMode::Always && !probe.any_tx() {
@@ -162,16 +167,16 @@ fn connection_limits(args: &LimitArgs, kernel_rekeys: bool) -> Limits {
 }
 
 /// The number of connections that can be served, with the limit on open files raised to what it may be.
-fn max_connections(wanted: Option<u32>) -> Result<usize, String> {
+fn max_connections(wanted: Option<u32>, others: u64) -> Result<usize, String> {
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(u64::MAX);
     // A connection and the file it sends.
-    let possible = allowed.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    let possible = allowed.saturating_sub(others) / 2;
     let connections = match wanted {
         Some(wanted) if u64::from(wanted) > possible => {
             return Err(format!(
                 "--max-connections {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
-                u64::from(wanted) * 2 + OTHER_DESCRIPTORS
+                u64::from(wanted) * 2 + others
             ));
         }
         Some(wanted) => wanted.into(),
@@ -180,7 +185,7 @@ fn max_connections(wanted: Option<u32>) -> Result<usize, String> {
     if connections == 0 {
         return Err(format!("only {allowed} open files are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=)"));
     }
-    let needed = connections * 2 + OTHER_DESCRIPTORS;
+    let needed = connections * 2 + others;
     if limit.current.is_some_and(|current| current < needed) {
         let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised)

@@ -15,10 +15,10 @@ pub(crate) async fn send(
     head: &[u8],
     body: &Body,
     shared: &Shared,
-    why: &mut Why,
+    why: &mut Option<Why>,
 ) -> Result<(), Error> {
     let upcoming = head.len() as u64 + body.len();
-    *why = choose_path(stream, upcoming, shared).await?;
+    *why = Some(choose_path(stream, upcoming, shared).await?);
     match body {
         Body::Empty => stream.send(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,

@@ -24,7 +24,6 @@ use crate::connection::{Phase, Shared};
 use crate::handler;
 use crate::resolve::http_date;
 use crate::response::{Response, Status};
-use crate::send_policy::Why;
 use crate::transport;
 use crate::worker::draining;
 
@@ -183,7 +182,7 @@ impl Exchange {
         self.head.clear();
         with_date(|date| write_head(&mut self.head, response, *connection, date));
         let before = stream.payload_sent();
-        let mut why = Why::Never;
+        let mut why = None;
         let sent = transport::send(stream, &self.head, &response.body, shared, &mut why).await;
         if shared.access_log.is_on() {
             let payload = stream.payload_sent() - before;
