@@ -4,10 +4,10 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, netlink};
 
 use crate::{Cipher, Error, Operation, Version};
 
@@ -92,57 +92,33 @@ pub enum By {
 
 /// Sends a request and reads replies until they end.
 fn ask(request: &[u8]) -> Result<Vec<Socket>, Error> {
-    let failed = |errno| Error::from_errno(Operation::Diagnose, errno);
-    let netlink: OwnedFd = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )
-    .map_err(failed)?;
-    retry_on_intr(|| rustix::net::send(&netlink, request, SendFlags::empty())).map_err(failed)?;
     let mut found = Vec::new();
-    // The kernel sizes a dump's datagrams after the reader's buffer, up to 32 KiB (netlink(7)).
-    let mut buffer = vec![0; 1 << 15];
-    loop {
-        let (len, _) =
-            retry_on_intr(|| rustix::net::recv(&netlink, &mut buffer, RecvFlags::empty())).map_err(failed)?;
-        match wire::replies(&buffer[..len], &mut found) {
-            wire::Next::More => {}
-            wire::Next::End => return Ok(found),
-            wire::Next::Failed(errno) => return Err(failed(Errno::from_raw_os_error(errno))),
-        }
-    }
+    crate::netlink::ask(netlink::SOCK_DIAG, request, |kind, body| found.extend(wire::socket(kind, body)))
+        .map_err(|errno| Error::from_errno(Operation::Diagnose, errno))?;
+    Ok(found)
 }
 
-/// The messages of `linux/netlink.h`, `linux/sock_diag.h` and `linux/inet_diag.h`. Pure: bytes in, values out.
+/// Reads one datagram of answers.
+pub(crate) fn parse(datagram: &[u8]) -> Vec<Socket> {
+    let mut found = Vec::new();
+    crate::netlink::read(datagram, |kind, body| found.extend(wire::socket(kind, body)));
+    found
+}
+
+/// The messages of `linux/sock_diag.h` and `linux/inet_diag.h`. Pure: bytes in, values out.
 mod wire {
     use super::{By, Cipher, IpAddr, Ipv4Addr, Ipv6Addr, Socket, SocketAddr, Tls, Version};
+    use crate::netlink::{NLM_F_DUMP, NLM_F_REQUEST, attributes, find, message, u16_at, u32_at};
 
-    const NLMSG_ERROR: u16 = 2;
-    const NLMSG_DONE: u16 = 3;
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
-    const NLM_F_REQUEST: u16 = 1;
-    const NLM_F_MULTI: u16 = 2;
-    const NLM_F_DUMP: u16 = 0x300;
-    const NLA_TYPE_MASK: u16 = 0x3FFF;
     const IPPROTO_TCP: u8 = 6;
     const AF_INET: u8 = 2;
     /// 1 << (INET_DIAG_INFO − 1): the kernel adds what protocol layers tell only where `tcp_info` is asked for.
     const EXT_INFO: u8 = 1 << 1;
     const INET_DIAG_ULP_INFO: u16 = 19;
     const INET_ULP_INFO_TLS: u16 = 2;
-    /// struct nlmsghdr.
-    const HEADER: usize = 16;
     /// struct inet_diag_msg.
     const DIAG_MSG: usize = 72;
-
-    /// What to do after a datagram.
-    pub(super) enum Next {
-        More,
-        End,
-        Failed(i32),
-    }
 
     /// A request for one connection, or for all of a family.
     pub(super) fn request(family: u8, one: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
@@ -162,39 +138,16 @@ mod wire {
         }
         // INET_DIAG_NOCOOKIE.
         id[40..].fill(0xFF);
-        let flags = if one.is_some() { NLM_F_REQUEST } else { NLM_F_REQUEST | NLM_F_DUMP };
+        let flags = if one.is_some() { NLM_F_REQUEST } else { NLM_F_DUMP };
         let body = [&[family, IPPROTO_TCP, EXT_INFO, 0][..], &u32::MAX.to_ne_bytes(), &id].concat();
-        let len = (HEADER + body.len()) as u32;
-        [&len.to_ne_bytes()[..], &SOCK_DIAG_BY_FAMILY.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], &body].concat()
+        message(SOCK_DIAG_BY_FAMILY, flags, &body)
     }
 
-    /// Reads one datagram's messages. What is cut short or unknown is skipped.
-    pub(super) fn replies(mut datagram: &[u8], found: &mut Vec<Socket>) -> Next {
-        let mut next = Next::More;
-        while let (Some(len), Some(kind), Some(flags)) = (u32_at(datagram, 0), u16_at(datagram, 4), u16_at(datagram, 6))
-        {
-            let len = len as usize;
-            let Some(body) = datagram.get(HEADER..len) else { break };
-            match kind {
-                // A dump that fails half-way says so at its end (af_netlink.c, netlink_dump).
-                NLMSG_DONE | NLMSG_ERROR => {
-                    let code = u32_at(body, 0).unwrap_or(0).cast_signed();
-                    return if code >= 0 { Next::End } else { Next::Failed(code.wrapping_neg()) };
-                }
-                SOCK_DIAG_BY_FAMILY => {
-                    found.extend(socket(body));
-                    if flags & NLM_F_MULTI == 0 {
-                        next = Next::End;
-                    }
-                }
-                _ => {}
-            }
-            datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
+    /// The socket that a message tells of.
+    pub(super) fn socket(kind: u16, body: &[u8]) -> Option<Socket> {
+        if kind != SOCK_DIAG_BY_FAMILY {
+            return None;
         }
-        next
-    }
-
-    fn socket(body: &[u8]) -> Option<Socket> {
         let family = *body.first()?;
         let port = |at| Some(u16::from_be_bytes([*body.get(at)?, *body.get(at + 1)?]));
         let address = |at: usize| -> Option<IpAddr> {
@@ -206,10 +159,8 @@ mod wire {
                 Ipv6Addr::from(octets).into()
             })
         };
-        let tls = attributes(body.get(DIAG_MSG..)?)
-            .find(|&(kind, _)| kind == INET_DIAG_ULP_INFO)
-            .and_then(|(_, ulp)| attributes(ulp).find(|&(kind, _)| kind == INET_ULP_INFO_TLS))
-            .map(|(_, info)| tls(info));
+        let tls =
+            find(body.get(DIAG_MSG..)?, INET_DIAG_ULP_INFO).and_then(|layer| find(layer, INET_ULP_INFO_TLS)).map(tls);
         Some(Socket {
             local: SocketAddr::new(address(8)?, port(4)?),
             remote: SocketAddr::new(address(24)?, port(6)?),
@@ -246,40 +197,12 @@ mod wire {
         }
     }
 
-    /// struct nlattr: length, type, value, padding to 4 bytes.
-    fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-        std::iter::from_fn(move || {
-            let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
-            let value = bytes.get(4..len)?;
-            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-            Some((kind & NLA_TYPE_MASK, value))
-        })
-    }
-
-    fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-        Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-    }
-
-    fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-        Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-    }
-
     #[cfg(test)]
     mod tests {
         use super::*;
-
-        fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-            let len = 4 + value.len();
-            let mut bytes = [&(len as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
-            bytes.resize(len.next_multiple_of(4), 0);
-            bytes
-        }
-
-        fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-            let len = (HEADER + body.len()) as u32;
-            let head = [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8]].concat();
-            [head, body.to_vec()].concat()
-        }
+        use crate::diag::parse;
+        use crate::netlink::attribute;
+        use crate::netlink::tests::{break_every_byte, done, part};
 
         fn body() -> Vec<u8> {
             let mut body = vec![0; DIAG_MSG];
@@ -305,16 +228,16 @@ mod wire {
 
         #[test]
         fn a_dump_is_read_to_its_end() {
-            let mut found = Vec::new();
-            let part = [
-                message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body()),
-                message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body()[..DIAG_MSG]),
-            ]
-            .concat();
-            assert!(matches!(replies(&part, &mut found), Next::More));
-            assert!(matches!(replies(&message(NLMSG_DONE, NLM_F_MULTI, &[0; 4]), &mut found), Next::End));
-            let failed = message(NLMSG_DONE, NLM_F_MULTI, &(-2i32).to_ne_bytes());
-            assert!(matches!(replies(&failed, &mut found), Next::Failed(2)));
+            let found = parse(
+                &[
+                    part(SOCK_DIAG_BY_FAMILY, &body()),
+                    part(SOCK_DIAG_BY_FAMILY + 1, &body()),
+                    part(SOCK_DIAG_BY_FAMILY, &body()[..DIAG_MSG]),
+                    done(0),
+                    part(SOCK_DIAG_BY_FAMILY, &body()),
+                ]
+                .concat(),
+            );
             let tls = Tls {
                 version: Some(Version::Tls13),
                 cipher: Some(Cipher::Aes128Gcm),
@@ -335,28 +258,10 @@ mod wire {
         }
 
         #[test]
-        fn an_error_and_a_single_answer_end_it() {
-            let mut found = Vec::new();
-            let error = message(NLMSG_ERROR, 0, &(-2_i32).to_ne_bytes());
-            assert!(matches!(replies(&error, &mut found), Next::Failed(2)));
-            assert!(matches!(replies(&message(SOCK_DIAG_BY_FAMILY, 0, &body()), &mut found), Next::End));
-            assert_eq!(found.len(), 1);
-        }
-
-        /// Whatever is cut off, and whatever length is claimed, reading ends without a panic.
-        #[test]
         fn broken_messages_are_skipped() {
-            let whole = message(SOCK_DIAG_BY_FAMILY, NLM_F_MULTI, &body());
-            for cut in 0..whole.len() {
-                replies(&whole[..cut], &mut Vec::new());
-            }
-            for at in 0..whole.len() {
-                for byte in [0, 1, 3, 0x7F, 0xFF] {
-                    let mut broken = whole.clone();
-                    broken[at] = byte;
-                    replies(&broken, &mut Vec::new());
-                }
-            }
+            break_every_byte(&part(SOCK_DIAG_BY_FAMILY, &body()), |datagram| {
+                parse(datagram);
+            });
         }
 
         #[test]
@@ -364,7 +269,7 @@ mod wire {
             let pair = ("127.0.0.1:1".parse().expect("address"), "127.0.0.1:2".parse().expect("address"));
             for one in [None, Some(pair)] {
                 let request = request(AF_INET, one);
-                assert_eq!(request.len(), HEADER + 56);
+                assert_eq!(request.len(), 16 + 56);
                 assert_eq!(u32_at(&request, 0), Some(request.len() as u32));
             }
         }

@@ -40,6 +40,13 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
             "no /proc/net/tls_stat: the TLS module is not loaded (`modprobe tls` on the host), or /proc is not mounted",
         ),
         Operation::ReadStat => (Kind::Io, "/proc/net/tls_stat cannot be read"),
+        Operation::Nics => match errno {
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT => {
+                (Kind::Unsupported, "a kernel with CONFIG_ETHTOOL_NETLINK (Linux 5.6) would tell: ask ethtool -k")
+            }
+            Errno::PERM | Errno::ACCESS => (Kind::Unsupported, "a sandbox forbids netlink sockets"),
+            _ => (Kind::Io, "the kernel does not tell the network cards' features: ask ethtool -k"),
+        },
         Operation::Diagnose => match errno {
             // A socket that we hold and that is connected is found, so it is the module that is not.
             Errno::NOENT => (

@@ -72,6 +72,8 @@ pub enum Operation {
     MaxPayload,
     /// Asking the kernel's socket diagnosis, sock_diag(7).
     Diagnose,
+    /// Asking for the network cards' features, ethtool netlink.
+    Nics,
     /// `getsockopt(TLS_TX)` or `getsockopt(TLS_RX)`, for the sequence number.
     Sequence,
     /// `SIOCOUTQ` or `TCP_INFO`, for what TCP holds.
@@ -150,6 +152,7 @@ impl fmt::Display for Operation {
             Self::ExpectNoPad => "setsockopt(TLS_RX_EXPECT_NO_PAD)",
             Self::MaxPayload => "setsockopt(TLS_TX_MAX_PAYLOAD_LEN)",
             Self::Diagnose => "sock_diag",
+            Self::Nics => "ethtool netlink",
             Self::Sequence => "getsockopt of the sequence number",
             Self::TcpState => "reading TCP's state",
             Self::Loopback => "connecting over loopback",

@@ -10,7 +10,8 @@
 //! 3. [`handover::tx`] gives the sending half to the kernel and returns [`Tx`].
 //! 4. [`Tx`] sends data, files and control records, renews keys and says what has not reached TCP yet.
 //! 5. [`handover::rx`] gives the receiving half too, where that is wanted, and [`Rx`] returns records with their type.
-//! 6. [`stat::TlsStat`] reads the kernel's counters, and [`diag`] says of any socket how it uses kernel TLS.
+//! 6. [`stat::TlsStat`] reads the kernel's counters, [`diag`] says of any socket how it uses kernel TLS, and
+//!    [`nic`] which network cards could do it.
 //!
 //! Every [`Error`] says who is at fault, which step failed, and what to do.
 //! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets.
@@ -21,6 +22,7 @@
 
 pub mod diag;
 pub mod handover;
+pub mod nic;
 pub mod nonce;
 pub mod probe;
 pub mod stat;
@@ -33,6 +35,7 @@ mod errno;
 mod error;
 mod host;
 mod ledger;
+mod netlink;
 mod record;
 mod rx;
 #[cfg(feature = "rustls")]
@@ -47,3 +50,22 @@ pub use ledger::acknowledged;
 pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, Spliced};
 pub use tx::Tx;
+
+/// What reads bytes of the kernel, for fuzz targets. Not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Control messages.
+    pub fn record_type_in(control: &[u8]) -> Option<u8> {
+        crate::sys::msg::record_type_in(control)
+    }
+
+    /// A datagram of socket diagnosis.
+    pub fn sockets_in(datagram: &[u8]) -> Vec<crate::diag::Socket> {
+        crate::diag::parse(datagram)
+    }
+
+    /// A datagram of ethtool's features.
+    pub fn nics_in(datagram: &[u8]) -> Vec<crate::nic::Nic> {
+        crate::nic::parse(datagram)
+    }
+}

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::io::Errno;
 use sealion_ktls::diag::{self, By};
+use sealion_ktls::nic::{self, Feature};
 use sealion_ktls::{Cipher, Kind, Operation, Version, handover};
 use support::{Receiving, Sending, info, pair, suites};
 
@@ -88,4 +89,18 @@ fn a_missing_module_is_told() {
         );
     }
     assert!(diag::of(&near).is_ok(), "the module is back");
+}
+
+/// Every interface is told of, and loopback has no cipher.
+#[test]
+fn network_interfaces_are_told() {
+    let nics = nic::nics().expect("ethtool netlink");
+    let mut names: Vec<&str> = nics.iter().map(|nic| nic.name.as_str()).collect();
+    let table = std::fs::read_to_string("/proc/net/dev").expect("/proc/net/dev");
+    let mut expected: Vec<&str> = table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    names.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    let lo = nics.iter().find(|nic| nic.name == "lo").expect("lo");
+    assert_eq!((lo.tx, lo.rx, lo.record), (Feature::Absent, Feature::Absent, Feature::Absent));
 }

@@ -85,24 +85,68 @@ pub(crate) fn recv_record(fd: BorrowedFd<'_>, into: &mut [u8]) -> Result<Receive
         // unshared, and to `control`, both alive across the call; the kernel writes within their lengths and keeps no pointer.
         unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, 0) }
     })?;
-    let mut record_type = None;
-    // SAFETY: the kernel has left whole control messages within `msg_controllen` bytes of `control`. CMSG_FIRSTHDR and CMSG_NXTHDR
-    // return such headers or null, and CMSG_DATA of one that holds a byte is within `control`.
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&raw const msg);
-        while !header.is_null() {
-            let (level, kind) = ((*header).cmsg_level, (*header).cmsg_type);
-            let has_data = (*header).cmsg_len as usize >= libc::CMSG_LEN(1) as usize;
-            if (level, kind) == (uapi::SOL_TLS, uapi::TLS_GET_RECORD_TYPE) && has_data {
-                record_type = Some(ptr::read(libc::CMSG_DATA(header)));
-            }
-            header = libc::CMSG_NXTHDR(&raw const msg, header);
-        }
-    }
+    let filled = (msg.msg_controllen as usize).min(mem::size_of::<Control>());
+    // SAFETY: every byte of `control` was initialised above, and any value is valid for a byte.
+    let record_type = record_type_in(unsafe { &control.bytes[..filled] });
     Ok(Received {
         len,
         record_type,
         end_of_record: msg.msg_flags & libc::MSG_EOR != 0,
         control_truncated: msg.msg_flags & libc::MSG_CTRUNC != 0,
     })
+}
+
+/// The record type among control messages, cmsg(3), as the kernel lays them out: length (of a `long`), level, type, data, padding to a `long`.
+pub(crate) fn record_type_in(mut control: &[u8]) -> Option<u8> {
+    const LONG: usize = mem::size_of::<usize>();
+    const HEADER: usize = LONG + 4 + 4;
+    let mut found = None;
+    while let Some((header, _)) = control.split_first_chunk::<HEADER>() {
+        let (len, rest) = header.split_first_chunk::<LONG>()?;
+        let (level, rest) = rest.split_first_chunk()?;
+        let (kind, _) = rest.split_first_chunk()?;
+        let len = usize::from_ne_bytes(*len);
+        let data = control.get(HEADER..len)?;
+        if (i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind)) == (uapi::SOL_TLS, uapi::TLS_GET_RECORD_TYPE) {
+            found = data.first().copied().or(found);
+        }
+        control = control.get(len.next_multiple_of(LONG)..).unwrap_or_default();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
+        let len = mem::size_of::<usize>() + 8 + data.len();
+        let mut bytes = [&len.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes(), data].concat();
+        bytes.resize(len.next_multiple_of(mem::size_of::<usize>()), 0);
+        bytes
+    }
+
+    #[test]
+    fn the_type_is_found_among_others() {
+        let tls = message(uapi::SOL_TLS, uapi::TLS_GET_RECORD_TYPE, &[22]);
+        let time = message(libc::SOL_SOCKET, libc::SCM_TIMESTAMP, &[9; 16]);
+        assert_eq!(record_type_in(&tls), Some(22));
+        assert_eq!(record_type_in(&[time.clone(), tls.clone()].concat()), Some(22));
+        assert_eq!(record_type_in(&[tls, time.clone()].concat()), Some(22));
+        assert_eq!(record_type_in(&time), None);
+        assert_eq!(record_type_in(&[]), None);
+        assert_eq!(record_type_in(&message(uapi::SOL_TLS, uapi::TLS_GET_RECORD_TYPE, &[])), None);
+        assert_eq!(record_type_in(&message(uapi::SOL_TLS, uapi::TLS_SET_RECORD_TYPE, &[22])), None);
+    }
+
+    #[test]
+    fn broken_messages_end_it() {
+        let whole = message(uapi::SOL_TLS, uapi::TLS_GET_RECORD_TYPE, &[22]);
+        crate::netlink::tests::break_every_byte(&whole, |control| {
+            record_type_in(control);
+        });
+        let mut endless = whole;
+        endless[..mem::size_of::<usize>()].fill(0xFF);
+        assert_eq!(record_type_in(&endless), None);
+    }
 }

@@ -1,4 +1,5 @@
 //! rustls at either end, limited to one version and cipher, with a certificate made anew.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::Arc;
 
