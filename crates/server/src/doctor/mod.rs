@@ -4,6 +4,7 @@
 
 mod crypto;
 mod kernel;
+mod nic;
 mod openssl;
 mod paths;
 mod settings;
@@ -89,6 +90,7 @@ impl Report {
         findings.extend(paths::rekey(&probe));
         findings.extend(crypto::drivers());
         findings.extend(settings::all());
+        findings.extend(nic::all());
         findings.push(openssl::on_this_machine());
         Self { ktls_will_be_used: usable, findings }
     }
