@@ -31,7 +31,7 @@ pub struct Shared {
     /// What the operator chose.
     pub ktls: KtlsMode,
     /// What the kernel offers.
-    pub kernel: KernelOffer,
+    pub kernel: Arc<KernelOffer>,
     /// Where lines go.
     pub access_log: AccessLog,
     /// Bounds on what a client can take.

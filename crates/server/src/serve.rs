@@ -55,7 +55,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         let why = explain(&probe).unwrap_or_else(|| probe.to_string());
         return Err(format!("--ktls always: this kernel has no kernel TLS. {why}"));
     }
-    let kernel = KernelOffer::new(probe);
+    let kernel = Arc::new(KernelOffer::new(probe));
     if args.ktls != KtlsMode::Never {
         kernel.self_check();
     }
@@ -109,7 +109,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     });
     let threads = worker::start(listeners.sets, &shared)?;
     if let Some(pause) = args.self_check_every.filter(|_| args.ktls != KtlsMode::Never) {
-        start_self_checks(Arc::downgrade(&shared), pause)?;
+        start_self_checks(Arc::downgrade(&shared.kernel), pause)?;
     }
 
     runtime.block_on(async {
@@ -139,13 +139,13 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Repeats the self-check for as long as the server runs.
-fn start_self_checks(shared: Weak<Shared>, pause: Duration) -> Result<(), String> {
+/// Repeats the self-check for as long as the server runs. It holds nothing of the server that its end waits for.
+fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), String> {
     let repeat = move || {
         loop {
             thread::sleep(pause);
-            match shared.upgrade() {
-                Some(shared) => shared.kernel.self_check(),
+            match kernel.upgrade() {
+                Some(kernel) => kernel.self_check(),
                 None => return,
             }
         }

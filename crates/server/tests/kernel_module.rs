@@ -5,38 +5,13 @@
 mod support;
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
+use sealion_testkit::http;
 use sealion_testkit::ktls::Counters;
-use sealion_testkit::{PATIENCE, http};
-use support::{Site, access_line, content, messages, tool, wait_for_message};
+use support::module::Unloaded;
+use support::{Site, access_line, content, messages, wait_for_message};
 
 const LEN: u64 = 200_001;
-
-/// The machine without the module, for as long as this lives.
-struct Unloaded;
-
-impl Unloaded {
-    /// Unloads it as soon as no connection uses it any more.
-    fn now() -> Self {
-        let started = Instant::now();
-        loop {
-            let output = Command::new("rmmod").arg("tls").output().expect("rmmod is needed");
-            if output.status.success() {
-                return Self;
-            }
-            let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(started.elapsed() < PATIENCE, "the module stays: {why}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Unloaded {
-    fn drop(&mut self) {
-        tool("insmod", ["/lib/modules-sealion/tls.ko"]);
-    }
-}
 
 #[test]
 fn responses_go_on_without_the_module_and_the_log_says_so_once() {

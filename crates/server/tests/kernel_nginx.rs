@@ -5,79 +5,16 @@
 
 mod support;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
+use sealion_testkit::Suite;
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::server::Server;
-use sealion_testkit::{PATIENCE, Suite};
+use support::nginx::Nginx;
 use support::{Site, content, curl, multipart};
 
 const SIZES: [u64; 9] = [0, 1, 1000, 16_383, 16_384, 16_385, 65_536, 65_537, (1 << 20) + 7];
-
-struct Nginx {
-    process: Child,
-    address: SocketAddr,
-}
-
-impl Nginx {
-    fn serve(site: &Site) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
-        let configuration = site.outside().join("nginx.conf");
-        let directory = site.outside().display().to_string();
-        let text = format!(
-            "daemon off;
-user root;
-worker_processes 1;
-pid {directory}/nginx.pid;
-error_log {directory}/nginx.log;
-events {{}}
-http {{
-  include /etc/nginx/mime.types;
-  default_type application/octet-stream;
-  access_log off;
-  sendfile on;
-  server {{
-    listen {address} ssl;
-    ssl_certificate {cert};
-    ssl_certificate_key {key};
-    ssl_protocols TLSv1.2 TLSv1.3;
-    ssl_conf_command Options KTLS;
-    root {root};
-  }}
-}}
-",
-            cert = site.pki.certificate_file().display(),
-            key = site.pki.key_file().display(),
-            root = site.root().display(),
-        );
-        std::fs::write(&configuration, text).expect("the configuration is written");
-        let mut command = Command::new("nginx");
-        command.arg("-c").arg(&configuration).stdout(Stdio::null()).stderr(Stdio::inherit());
-        let nginx = Self { process: command.spawn().expect("nginx is needed"), address };
-        let started = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(started.elapsed() < PATIENCE, "nginx does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        nginx
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // Its own signal for a fast end; its workers would outlive a kill.
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.process),
-            rustix::process::Signal::TERM,
-        );
-        let _ = self.process.wait();
-    }
-}
 
 /// Both servers on one root.
 struct Pair {

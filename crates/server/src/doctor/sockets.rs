@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs;
+use std::io;
 
+use rustix::io::Errno;
 use sealion_ktls::diag::{self, By, Socket};
 use serde::Serialize;
 
@@ -32,7 +34,7 @@ impl Table {
         let sockets = diag::sockets().map_err(|e| e.to_string())?;
         let (of, chosen): (String, Vec<Socket>) = match (pid, port) {
             (Some(pid), _) => {
-                let inodes = inodes_of(pid)?;
+                let inodes = inodes_of_tree(pid)?;
                 (format!("process {pid}"), sockets.into_iter().filter(|s| inodes.contains(&s.inode)).collect())
             }
             (None, Some(port)) => {
@@ -73,17 +75,52 @@ fn by(by: By) -> &'static str {
     }
 }
 
+/// The sockets of a process and of its descendants: the pid file of a server with workers names the master, which holds
+/// no connection.
+fn inodes_of_tree(pid: u32) -> Result<HashSet<u32>, String> {
+    let mut inodes = inodes_of(pid)
+        .map_err(|e| if is_gone(&e) { format!("there is no process {pid}") } else { format!("/proc/{pid}/fd: {e}") })?;
+    let parents = parents();
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(&parent) = family.get(at) {
+        family.extend(parents.iter().filter(|&&(_, of)| of == parent).map(|&(child, _)| child));
+        at += 1;
+    }
+    // A child that has ended meanwhile has no sockets.
+    inodes.extend(family[1..].iter().filter_map(|&child| inodes_of(child).ok()).flatten());
+    Ok(inodes)
+}
+
+/// ENOENT, or ESRCH of a process that ends just then.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
 /// proc(5): `/proc/PID/fd/N` points to `socket:[INODE]`.
-fn inodes_of(pid: u32) -> Result<HashSet<u32>, String> {
-    let directory = format!("/proc/{pid}/fd");
-    let entries =
-        fs::read_dir(&directory).map_err(|e| format!("{directory}: {e}: is there such a process, and is it yours?"))?;
-    Ok(entries
+fn inodes_of(pid: u32) -> io::Result<HashSet<u32>> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?
         .filter_map(|entry| {
             let target = fs::read_link(entry.ok()?.path()).ok()?;
             target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
         })
         .collect())
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            Some((pid, parent_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))
+        })
+        .collect()
+}
+
+/// The fourth field of proc_pid_stat(5). The second is a name in parentheses, which may hold spaces and parentheses.
+fn parent_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 impl fmt::Display for Table {
@@ -110,5 +147,17 @@ impl fmt::Display for Table {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_does_not_hide_the_parent() {
+        assert_eq!(parent_of("17 (nginx) S 16 16 16 0 -1"), Some(16));
+        assert_eq!(parent_of("17 (a) S 3 b) S 16 16 16 0 -1"), Some(16));
+        assert_eq!(parent_of("17 (nginx"), None);
     }
 }

@@ -4,7 +4,10 @@
 pub(crate) mod changing_file;
 pub(crate) mod content;
 pub(crate) mod curl;
+pub(crate) mod doctor;
+pub(crate) mod module;
 pub(crate) mod multipart;
+pub(crate) mod nginx;
 
 use std::ffi::OsString;
 use std::fs;
