@@ -94,6 +94,9 @@ fn first_keys(errno: Errno) -> (Kind, &'static str) {
             (Kind::Unsupported, "the kernel does not know this version with this cipher: stay in user space")
         }
         Errno::BUSY => (Kind::Misuse, "the socket already has keys in this direction: hand over once"),
+        Errno::PERM | Errno::ACCESS => {
+            (Kind::Unsupported, "a sandbox forbids TLS_TX or TLS_RX: allow setsockopt, or stay in user space")
+        }
         Errno::NOPROTOOPT => (Kind::Misuse, NOT_HANDED_OVER),
         _ => (Kind::Io, "the kernel refused the keys: stay in user space"),
     }
@@ -178,6 +181,7 @@ mod tests {
             (Operation::SetTx, Errno::NOENT, Kind::Unsupported),
             (Operation::SetRx, Errno::INVAL, Kind::Unsupported),
             (Operation::SetTx, Errno::BUSY, Kind::Misuse),
+            (Operation::SetTx, Errno::PERM, Kind::Unsupported),
             (Operation::KeyUpdate, Errno::BUSY, Kind::Unsupported),
             (Operation::KeyUpdate, Errno::AGAIN, Kind::WouldBlock),
             (Operation::KeyUpdate, Errno::PIPE, Kind::Peer),
