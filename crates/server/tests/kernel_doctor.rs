@@ -85,12 +85,14 @@ impl Drop for Setting {
 
 #[test]
 fn a_setting_that_hurts_is_told_with_its_remedy() {
-    let hurting = Setting::change("/proc/sys/net/ipv4/tcp_notsent_lowat", "16384");
+    // On 6.1 a transfer with less than a record of room does not end (docs/kernel.md), a canary's neither.
+    let bytes = if guest_series().as_deref() == Some("6.1") { "65000" } else { "16384" };
+    let hurting = Setting::change("/proc/sys/net/ipv4/tcp_notsent_lowat", bytes);
     let doctor = Doctor::of_this_machine();
     let warning = lowat(&doctor);
     assert_eq!(
         (warning.state.as_str(), warning.found.as_str()),
-        ("warning", "net.ipv4.tcp_notsent_lowat is 16384 bytes")
+        ("warning", &*format!("net.ipv4.tcp_notsent_lowat is {bytes} bytes"))
     );
     assert_eq!(doctor.code, 0, "slow, but whole: {}", doctor.text);
     assert!(doctor.findings("seals").iter().all(|f| f.state == "good"), "{}", doctor.text);

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand;
 use rustix::fs::MemfdFlags;
@@ -107,7 +107,11 @@ fn send(tx: &mut Tx, near: &TcpStream, sent: &[u8], file: &File) -> Result<(), C
     }
     tx.send_record(near, RecordType::HANDSHAKE, b"canary")?;
     tx.close_notify(near)?;
+    let started = Instant::now();
     while tx.unsent(near)? > 0 {
+        if started.elapsed() > PATIENCE {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
     near.shutdown(std::net::Shutdown::Write)?;
