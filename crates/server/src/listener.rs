@@ -87,8 +87,10 @@ fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
     if share {
         socket.set_reuse_port(true)?;
     }
-    // Accepted sockets inherit it: a response leaves whole, so there is nothing to wait for.
+    // Accepted sockets inherit both. A response leaves whole, so there is nothing to wait for; and a machine-wide limit on
+    // unsent bytes below a TLS record stalls the kernel path, on Linux 6.1 for ever (docs/kernel.md).
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(u32::MAX)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)

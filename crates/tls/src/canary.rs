@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::rand;
 use rustix::fs::MemfdFlags;
 use sealion_ktls::{More, RecordType, Tx, Version, handover};
+use socket2::SockRef;
 
 use crate::record::{Aead, ContentType, OpenError, Opener, TrafficKeys};
 
@@ -154,6 +155,8 @@ fn loopback() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
+    // A machine-wide limit below a record stalls the kernel path (docs/kernel.md); a server lifts it on its sockets too.
+    SockRef::from(&near).set_tcp_notsent_lowat(u32::MAX)?;
     near.set_write_timeout(Some(PATIENCE))?;
     far.set_read_timeout(Some(PATIENCE))?;
     Ok((near, far))

@@ -25,7 +25,7 @@ fn notsent_lowat(text: &str) -> Option<Finding> {
         return Some(Finding::new("settings", State::Good, "tcp_notsent_lowat leaves room for records", ""));
     }
     let found = format!("net.ipv4.tcp_notsent_lowat is {bytes} bytes");
-    let means = "less than a few TLS records: sendfile waits for the network after each, and throughput collapses";
+    let means = "less than a few TLS records: with kernel TLS sendfile waits after each, or for ever on Linux 6.1. Sealion lifts it on its own sockets; other servers suffer";
     Some(Finding::new("settings", State::Warning, found, means).remedy("sysctl -w net.ipv4.tcp_notsent_lowat=131072"))
 }
 
