@@ -374,6 +374,36 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
+/// Each read of the server finds the rest of one request and the beginning of the next, so that its buffer is never empty.
+#[test]
+fn endless_pipelining_takes_no_more_memory() {
+    let site = Site::new();
+    site.add("a", "a");
+    let server = site.serve_from_user_space(&["--access-log", "off"]);
+    let mut client = site.connect(&server);
+    let request = http::head("GET", "/a", &[("X-Padding", &"x".repeat(8000))]).into_bytes();
+    let (beginning, rest) = request.split_at(100);
+    let piece = [rest, beginning].concat();
+    client.send(beginning).expect("it leaves");
+    let mut send = |requests: usize| {
+        for _ in 0..requests {
+            client.send(&piece).expect("it leaves");
+            assert_eq!(http::read_response(&mut client, "GET").expect("a response each").body, b"a");
+        }
+    };
+    send(100);
+    let before = resident_pages(server.pid());
+    send(4000);
+    let grown = resident_pages(server.pid()).saturating_sub(before) * 4096;
+    assert!(grown < 8 << 20, "32 MB of requests, and {grown} bytes more in memory");
+}
+
+/// proc(5): the second number of statm.
+fn resident_pages(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("it runs");
+    statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number")
+}
+
 #[test]
 fn requests_arrive_in_any_pieces() {
     let site = Site::new();

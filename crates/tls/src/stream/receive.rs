@@ -107,6 +107,8 @@ impl TlsStream {
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
                 State::Failed => return Poll::Ready(Err(Error::Unfinished)),
             }
+            // A client that pipelines may never leave the buffer empty: what was consumed goes now.
+            self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
             let before = self.receiver.plaintext.len();
             let received = ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
             if let Err(error) = received {
