@@ -71,18 +71,18 @@ impl Storm {
 /// How a socket waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    InPoll,
-    InSend,
+    Poll,
+    Send,
     /// With SO_SNDTIMEO an interrupted call gives EINTR; without, the kernel restarts it.
-    InSendFor(Duration),
+    SendFor(Duration),
 }
 
 /// Before 6.12 (6.1.176 was seen to do it) the kernel may break a record off when a signal comes during a blocking send,
 /// and end the connection with its internal errno 512; a program that waits in poll is safe on all.
 fn waits() -> Vec<Waits> {
-    let mut waits = vec![Waits::InPoll];
+    let mut waits = vec![Waits::Poll];
     if kernel_at_least(6, 12) {
-        waits.extend([Waits::InSend, Waits::InSendFor(LONG)]);
+        waits.extend([Waits::Send, Waits::SendFor(LONG)]);
     }
     waits
 }
@@ -94,9 +94,9 @@ fn signals_lose_nothing_that_is_sent() {
             let mut c = Sending::new(version, cipher, 0);
             c.narrow();
             let mut sent = c.fill(More::No);
-            c.near.set_nonblocking(waits == Waits::InPoll).expect("blocking");
+            c.near.set_nonblocking(waits == Waits::Poll).expect("blocking");
             let mut storm = Storm::over_us();
-            if let Waits::InSendFor(timeout) = waits {
+            if let Waits::SendFor(timeout) = waits {
                 c.near.set_write_timeout(Some(timeout)).expect("SO_SNDTIMEO");
                 // The socket is full, but TCP may still find room at the peer.
                 let interrupted = loop {
