@@ -456,6 +456,48 @@ fn reset_is_the_peers_fault() {
     }
 }
 
+/// KeyUpdate stops splice as any control record does, and is kept. After the next key splice goes on, where the kernel takes one.
+#[test]
+fn splice_stops_at_key_update_and_goes_on_after_rekey() {
+    for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
+        let mut c = Receiving::new(version, cipher, 0);
+        let (mut reader, writer) = std::io::pipe().expect("pipe");
+        let mut buffer = [0; 3];
+        c.far.send(DATA, b"old");
+        c.far.send(HANDSHAKE, &KEY_UPDATE);
+        c.far.rekey(3);
+        c.far.send(DATA, b"new");
+        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
+        reader.read_exact(&mut buffer).expect("read");
+        assert_eq!(&buffer, b"old");
+        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other));
+        assert_eq!(c.recv(64), (HANDSHAKE, KEY_UPDATE.to_vec(), true));
+        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other), "no key");
+
+        // What the kernel itself says: it waits for a key, or it tries the old one.
+        let nonblocking = rustix::pipe::SpliceFlags::NONBLOCK;
+        if kernel_at_least(6, 14) {
+            let kernel = rustix::pipe::splice(&c.near, None, &writer, None, 1000, nonblocking);
+            assert_eq!(kernel, Err(Errno::KEYEXPIRED), "{cipher}");
+        }
+        let renewed = c.rx.rekey(&c.near, &info(version, cipher, 3, 0));
+        if !kernel_at_least(6, 14) {
+            let error = renewed.expect_err("no rekey in this kernel");
+            assert_eq!(
+                (error.operation(), error.kind(), error.errno()),
+                (Operation::RekeyRx, Kind::Unsupported, Some(Errno::BUSY.raw_os_error()))
+            );
+            let kernel = rustix::pipe::splice(&c.near, None, &writer, None, 1000, nonblocking);
+            assert_eq!(kernel, Err(Errno::BADMSG), "{cipher}: the old key does not open it");
+            continue;
+        }
+        renewed.expect("rekey");
+        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
+        reader.read_exact(&mut buffer).expect("read");
+        assert_eq!(&buffer, b"new");
+    }
+}
+
 /// A Tx or Rx is used with another socket.
 #[test]
 fn wrong_descriptors_are_misuse() {
