@@ -13,7 +13,7 @@ use crate::workspace::Cache;
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
 /// Programs that guest tests call by name: their own path in the guest is the one they have here.
-const IN_GUEST: &[&str] = &["curl", "openssl", "strace", "ip", "ss"];
+const IN_GUEST: &[&str] = &["curl", "openssl", "gnutls-cli", "gnutls-serv", "strace", "ip", "ss"];
 
 /// A program and the Debian package that has it.
 pub(crate) type Tool = (&'static str, &'static str);
@@ -24,6 +24,7 @@ pub(crate) const FOR_GUESTS: &[Tool] = &[
     ("busybox", "busybox-static"),
     ("curl", "curl"),
     ("openssl", "openssl"),
+    ("gnutls-cli", "gnutls-bin"),
     ("strace", "strace"),
     ("ip", "iproute2"),
     ("xz", "xz-utils"),

@@ -1,10 +1,10 @@
-//! OpenSSL's tools at the other end, in user space and with kernel TLS of their own.
+//! The tools of OpenSSL and of GnuTLS at the other end, in user space and with kernel TLS of their own.
 
 mod support;
 #[path = "support/tls.rs"]
 mod tls;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Stdio};
@@ -160,19 +160,48 @@ where
     }
 }
 
-/// One of OpenSSL's tools; killed on drop.
-struct Tool(Child);
+/// One of the tools and what it prints; killed on drop.
+struct Tool(Child, BufReader<PipeReader>);
 
 impl Tool {
-    /// `ktls`: allowed to use kernel TLS, which OpenSSL 3.0 learns from its configuration only.
+    /// OpenSSL's. `ktls`: allowed to use kernel TLS, which OpenSSL 3.0 learns from its configuration only.
     fn start(ktls: bool, arguments: &[&str]) -> Self {
         let configuration = "/tmp/kernel_interop.cnf";
         let options = if ktls { "KTLS" } else { "-KTLS" };
         let text = format!("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nOptions = {options}\n");
         std::fs::write(configuration, text).expect("a file");
+        let (output, writer) = std::io::pipe().expect("a pipe");
         let mut command = Command::new("openssl");
-        command.env("OPENSSL_CONF", configuration).current_dir("/tmp").args(arguments);
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("openssl"))
+        command.env("OPENSSL_CONF", configuration).args(arguments).stdout(writer).stderr(Stdio::null());
+        Self::spawn(command, output)
+    }
+
+    /// GnuTLS', for one version and cipher, allowed to use kernel TLS. What it prints to standard error is seen too, for there it says that
+    /// it listens.
+    fn gnutls(program: &str, (version, cipher): (Version, Cipher), arguments: &[&str]) -> Self {
+        let configuration = "/tmp/kernel_interop.gnutls";
+        std::fs::write(configuration, "[global]\nktls = true\n").expect("a file");
+        let version = match version {
+            Version::Tls12 => "1.2",
+            Version::Tls13 => "1.3",
+        };
+        let cipher = match cipher {
+            Cipher::Aes128Gcm => "AES-128-GCM",
+            Cipher::Aes256Gcm => "AES-256-GCM",
+            Cipher::Chacha20Poly1305 => "CHACHA20-POLY1305",
+            other => panic!("not tried: {other}"),
+        };
+        let priority = format!("--priority=NORMAL:-VERS-ALL:+VERS-TLS{version}:-CIPHER-ALL:+{cipher}");
+        let (output, writer) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new(program);
+        command.env("GNUTLS_SYSTEM_PRIORITY_FILE", configuration).arg(priority).args(arguments);
+        command.stdout(writer.try_clone().expect("a descriptor")).stderr(writer);
+        Self::spawn(command, output)
+    }
+
+    fn spawn(mut command: Command, output: PipeReader) -> Self {
+        let child = command.current_dir("/tmp").stdin(Stdio::piped()).spawn().expect("spawn");
+        Self(child, BufReader::new(output))
     }
 
     /// One write is one command, or data.
@@ -183,11 +212,15 @@ impl Tool {
 
     /// Reads its output up to a line that begins so, and returns the rest of that line.
     fn prints(&mut self, wanted: &str) -> String {
-        let output = self.0.stdout.as_mut().expect("piped");
-        BufReader::with_capacity(1, output)
-            .lines()
-            .find_map(|line| Some(line.expect("a line").strip_prefix(wanted)?.to_owned()))
-            .unwrap_or_else(|| panic!("openssl did not print {wanted:?}"))
+        let mut seen = Vec::new();
+        for line in self.1.by_ref().lines() {
+            let line = line.expect("a line");
+            if let Some(rest) = line.strip_prefix(wanted) {
+                return rest.to_owned();
+            }
+            seen.push(line);
+        }
+        panic!("{wanted:?} was not printed, but {seen:#?}")
     }
 }
 
@@ -286,5 +319,61 @@ fn s_server_sendfile() {
         let head = answer.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
         assert!(answer[head..] == body, "{version} {cipher}: {} bytes", answer.len() - head);
         assert_eq!(rose(&before, "TlsTxSw"), 2, "{version} {cipher}: openssl sends by the kernel too");
+    }
+}
+
+/// gnutls-cli against our server. Debian's GnuTLS seals by itself, although it is allowed to use the kernel.
+#[test]
+fn gnutls_cli_talks() {
+    // Several records, on one line.
+    let line = "x".repeat(100_000);
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        std::fs::write("/tmp/kernel_interop.crt", &tls.pem.0).expect("a file");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+        let port = listener.local_addr().expect("address").port().to_string();
+        let before = TlsStat::read().expect("counters");
+        let arguments = ["--x509cafile=kernel_interop.crt", "--verify-hostname=localhost", "-p", &port, "127.0.0.1"];
+        let mut client = Tool::gnutls("gnutls-cli", (version, cipher), &arguments);
+        let (stream, _) = listener.accept().expect("accept");
+        let mut server = Connection::serve(stream, &tls);
+        client.types("hello\n");
+        assert_eq!(server.recv(), data("hello\n"), "{version} {cipher}");
+        server.send(format!("{line}\n").as_bytes());
+        assert!(client.prints("xx") == line[2..], "{version} {cipher}");
+        assert_eq!(rose(&before, "TlsTxSw"), 1, "{version} {cipher}: ours alone");
+    }
+}
+
+/// `gnutls-serv --http` against our client; it seals by itself too.
+#[test]
+fn gnutls_serv_talks() {
+    let body = pattern(1_000_003);
+    std::fs::write("/tmp/kernel_interop.file", &body).expect("a file");
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        std::fs::write("/tmp/kernel_interop.crt", &tls.pem.0).expect("a file");
+        std::fs::write("/tmp/kernel_interop.key", &tls.pem.1).expect("a file");
+        // It does not say which port it was given, so it is told one that was free.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+        let port = free.local_addr().expect("address").port();
+        drop(free);
+        let before = TlsStat::read().expect("counters");
+        let arguments = [
+            "--x509certfile=kernel_interop.crt",
+            "--x509keyfile=kernel_interop.key",
+            "--disable-client-cert",
+            "--http",
+            "--httpdata=kernel_interop.file",
+            &format!("--port={port}"),
+        ];
+        let mut server = Tool::gnutls("gnutls-serv", (version, cipher), &arguments);
+        server.prints("HTTP Server listening on IPv4");
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connect");
+        let mut client = Connection::connect(stream, &tls);
+        client.send(b"GET / HTTP/1.0\r\n\r\n");
+        let answer = client.recv_to_end();
+        assert!(answer.ends_with(&[b"\r\n\r\n", &body[..]].concat()), "{version} {cipher}: {} bytes", answer.len());
+        assert_eq!(rose(&before, "TlsTxSw"), 1, "{version} {cipher}: ours alone");
     }
 }
