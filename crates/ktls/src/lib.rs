@@ -19,6 +19,64 @@
 //! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
 //!
 //! Source: `Documentation/networking/tls.rst`, `include/uapi/linux/tls.h` and `net/tls` of the Linux kernel.
+//!
+//! # A connection from handshake to end
+//!
+//! One response, on a blocking socket, with TLS 1.3 and AES-128-GCM. `key`, `iv` and `sequence` are what the TLS library extracts for the
+//! sending direction.
+//!
+//! ```no_run
+//! # fn respond(
+//! #     stream: &std::net::TcpStream,
+//! #     (key, iv, sequence): (&[u8], [u8; 12], u64),
+//! #     file: &std::fs::File,
+//! #     len: u64,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! use sealion_ktls::{AeadKey, Cipher, CryptoInfo, More, handover};
+//!
+//! // The number of the next record counts all that the handshake sealed under this key, tickets too: one too low repeats a nonce.
+//! // With the feature `rustls`, `CryptoInfo::from_rustls` does this, and sees to the nonces of TLS 1.2.
+//! let key = AeadKey::from_bytes(Cipher::Aes128Gcm, key).ok_or("a key of another length")?;
+//! let info = CryptoInfo::tls13(key, iv, sequence);
+//!
+//! // What user space sealed must be written by now: the kernel's first record follows the last byte in the socket. From here on a
+//! // plain write would be sealed too, and counted by nobody, so only `tx` writes.
+//! let mut tx = handover::tx(stream, &info)?;
+//!
+//! // `More` keeps the record open, so that the head shares it with the file. A send may take less than all.
+//! let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n");
+//! let mut rest = head.as_bytes();
+//! while !rest.is_empty() {
+//!     let sent = tx.send(stream, rest, More::Yes)?;
+//!     rest = &rest[sent..];
+//! }
+//!
+//! // From the page cache into records. 0 before the end means that the file shrank: no close_notify then, so that the peer sees the
+//! // response cut.
+//! let mut offset = 0;
+//! while offset < len {
+//!     let count = usize::try_from(len - offset).unwrap_or(usize::MAX);
+//!     if tx.send_file(stream, file, &mut offset, count)? == 0 {
+//!         return Err("the file shrank".into());
+//!     }
+//! }
+//!
+//! // Seals what is open, which is the head alone where the file is empty, and tells the peer that nothing is missing.
+//! tx.close_notify(stream)?;
+//!
+//! // Sent is not yet in TCP: the kernel may hold the end of a record, which shutdown and close would lose.
+//! while tx.unsent(stream)? > 0 {
+//!     std::thread::sleep(std::time::Duration::from_millis(2));
+//! }
+//!
+//! // Now TCP owns every byte. FIN, then reading to the end: a close with unread bytes in the socket would reset the connection.
+//! stream.shutdown(std::net::Shutdown::Write)?;
+//! std::io::copy(&mut &*stream, &mut std::io::sink())?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/sendfile.rs` is the same behind a handshake of rustls.
 
 pub mod diag;
 pub mod handover;
