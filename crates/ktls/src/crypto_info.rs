@@ -42,7 +42,6 @@ impl CryptoInfo {
     /// Two records under one key with one explicit nonce give away the XOR of their plaintexts and the authentication
     /// key. So `iv[4..]` and all numbers that follow it must differ from every explicit nonce already used under this
     /// key by the library that did the handshake. Libraries choose theirs in different ways: a plain counter that equals the
-    /// key by the library that did the handshake. Libraries choose theirs in different ways: a plain counter that equals the
     /// sequence number (OpenSSL starts it at a random value), or a random value E XOR the sequence number (rustls). For
     /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
     /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
