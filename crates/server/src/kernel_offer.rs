@@ -1,14 +1,13 @@
 //! What the kernel offers: probed and tested at the start, suspended for a while when it refuses later, and left alone
 //! where it was seen to seal wrongly.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sealion_ktls::probe::Probe;
 use sealion_ktls::{Kind, Operation};
 use sealion_tls::record::Aead;
-use sealion_tls::{HandshakeInfo, Version, canary};
+use sealion_tls::{Version, canary};
 
 use crate::send_policy::Offer;
 
@@ -20,7 +19,9 @@ const SUSPENSION: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct KernelOffer {
     probe: Probe,
-    suspended_until: Mutex<Option<Instant>>,
+    started: Instant,
+    /// Milliseconds after `started` until which the kernel is left alone. Read before every response, hence no lock.
+    suspended_until: AtomicU64,
     /// A bit for each version and AEAD that was sealed wrongly.
     quarantined: AtomicU8,
 }
@@ -28,7 +29,7 @@ pub struct KernelOffer {
 impl KernelOffer {
     /// From what probing found. Nothing is in quarantine yet.
     pub fn new(probe: Probe) -> Self {
-        Self { probe, suspended_until: Mutex::new(None), quarantined: AtomicU8::new(0) }
+        Self { probe, started: Instant::now(), suspended_until: AtomicU64::new(0), quarantined: AtomicU8::new(0) }
     }
 
     /// What probing found.
@@ -36,22 +37,27 @@ impl KernelOffer {
         &self.probe
     }
 
-    /// Whether the kernel could take a connection like this one.
-    pub fn for_connection(&self, info: &HandshakeInfo) -> Offer {
+    /// Whether the kernel could take a connection of this version and AEAD.
+    pub fn for_connection(&self, version: Version, aead: Aead) -> Offer {
         if !self.probe.any_tx() {
             return Offer::Absent;
         }
-        let Some(aead) = aead_of(info.suite) else { return Offer::NoCipher };
-        if self.probe.tx(info.version, aead.cipher()).is_err() {
+        if self.probe.tx(version, aead.cipher()).is_err() {
             return Offer::NoCipher;
         }
-        if self.quarantined.load(Ordering::Relaxed) & bit(info.version, aead) != 0 {
+        if self.quarantined.load(Ordering::Relaxed) & bit(version, aead) != 0 {
             return Offer::Quarantined;
         }
-        match *self.suspended_until.lock().unwrap_or_else(|e| e.into_inner()) {
-            Some(until) if Instant::now() < until => Offer::Suspended,
+        match self.suspended_until.load(Ordering::Relaxed) {
+            0 => Offer::Ready,
+            until if self.now() < until => Offer::Suspended,
             _ => Offer::Ready,
         }
+    }
+
+    /// Milliseconds since the start.
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// Sends a canary through the kernel for each version and AEAD it offers, and quarantines what comes out wrong, or
@@ -86,10 +92,9 @@ impl KernelOffer {
         if error.operation() != Operation::SetUlp || error.kind() != Kind::Unsupported {
             return;
         }
-        let mut until = self.suspended_until.lock().unwrap_or_else(|e| e.into_inner());
-        let already = until.is_some_and(|until| Instant::now() < until);
-        *until = Some(Instant::now() + SUSPENSION);
-        if !already {
+        let now = self.now();
+        let before = self.suspended_until.swap(now + SUSPENSION.as_millis() as u64, Ordering::Relaxed);
+        if before <= now {
             tracing::warn!(
                 "{error}. It was there at the start. All responses are sealed in user space; the kernel is asked again in {} s",
                 SUSPENSION.as_secs()
@@ -108,28 +113,9 @@ fn bit(version: Version, aead: Aead) -> u8 {
     1 << at
 }
 
-fn aead_of(suite: &str) -> Option<Aead> {
-    [("AES_128_GCM", Aead::Aes128Gcm), ("AES_256_GCM", Aead::Aes256Gcm), ("CHACHA20_POLY1305", Aead::Chacha20Poly1305)]
-        .into_iter()
-        .find_map(|(part, aead)| suite.contains(part).then_some(aead))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_suite_has_its_aead() {
-        for (suite, aead) in [
-            ("TLS_AES_128_GCM_SHA256", Aead::Aes128Gcm),
-            ("TLS_AES_256_GCM_SHA384", Aead::Aes256Gcm),
-            ("TLS_CHACHA20_POLY1305_SHA256", Aead::Chacha20Poly1305),
-            ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Aead::Aes128Gcm),
-            ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Aead::Chacha20Poly1305),
-        ] {
-            assert_eq!(aead_of(suite), Some(aead));
-        }
-    }
 
     #[test]
     fn each_combination_has_a_bit_of_its_own() {

@@ -39,7 +39,11 @@ pub(crate) async fn send(
 }
 
 async fn choose_path(stream: &mut TlsStream, upcoming: u64, shared: &Shared) -> Result<Why, Error> {
-    let situation = Situation { path: stream.path(), upcoming, kernel: shared.kernel.for_connection(stream.info()) };
+    let situation = Situation {
+        path: stream.path(),
+        upcoming,
+        kernel: shared.kernel.for_connection(stream.info().version, stream.aead()),
+    };
     match decide(shared.ktls, situation) {
         Decision::Stay(why) => Ok(why),
         Decision::Move => match stream.move_to_kernel(upcoming).await {

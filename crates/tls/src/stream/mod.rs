@@ -24,7 +24,7 @@ use crate::error::{Error, HandshakeError};
 use crate::handshake::config::ServerConfig;
 use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
-use crate::record::{ContentType, Opener, Sealer, TrafficKeys};
+use crate::record::{Aead, ContentType, Opener, Sealer, TrafficKeys};
 use receive::Receiver;
 
 /// Who seals what is sent.
@@ -60,6 +60,7 @@ pub struct TlsStream {
     io: TcpStream,
     config: Arc<ServerConfig>,
     info: HandshakeInfo,
+    aead: Aead,
     schedule: KeySchedule,
     sender: Sender,
     opener: Opener,
@@ -120,6 +121,7 @@ impl TlsStream {
         let (rx_keys, rx_sequence) = done.rx;
         Ok(Self {
             io,
+            aead: keys.aead(),
             sender: Sender::User { sealer: Sealer::new(&keys, tx_sequence, config.limits.records_per_key), keys },
             opener: Opener::new(&rx_keys, rx_sequence),
             receiver: Receiver::new(done.incoming),
@@ -139,6 +141,11 @@ impl TlsStream {
     /// What the handshake agreed on.
     pub fn info(&self) -> &HandshakeInfo {
         &self.info
+    }
+
+    /// The AEAD of the suite, with which both directions are sealed.
+    pub fn aead(&self) -> Aead {
+        self.aead
     }
 
     /// Who seals what is sent now.
