@@ -1,0 +1,15 @@
+//! A benchmark lab for TLS file servers: it loads them, measures what they cost, proves which path they took, and
+//! repeats published studies against this project's server and any other.
+//!
+//! ```text
+//! study ─► cells ─► run ─► arm (a server, started or given) ─► load ─► Outcome ┐
+//!                     └──► measure (by pid), proof (kernel counters) ───────────┴► Row ─► raw.csv ─► statistics ─► report
+//! ```
+//!
+//! A study declares cells; a run measures each cell on each arm, interleaved, and appends a [`row::Row`] for each
+//! measurement; a report is made from the rows alone, now or later.
+
+#![deny(unsafe_code)]
+
+pub mod load;
+pub mod row;

@@ -1,0 +1,3 @@
+//! `sealion-lab`.
+
+fn main() {}

@@ -1,0 +1,96 @@
+//! A measurement as it is kept: one line of `raw.csv`. A report needs nothing else but `run.json` beside it.
+
+use serde::{Deserialize, Serialize};
+
+/// One measurement of one cell on one arm. Times are ns unless said otherwise; what was not measured is empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The study, e.g. `size-by-calls`.
+    pub study: String,
+    /// The cell, e.g. `size=65536 calls=10`: equal for all arms and rounds.
+    pub cell: String,
+    /// The arm's name: `user`, `kernel`, `auto`, `nginx`, `nginx-ktls`, `nic`, or a URL.
+    pub arm: String,
+    /// Round of the interleaving, from 0.
+    pub round: u32,
+    /// Seconds since 1970 when it began.
+    pub started: f64,
+    /// Why it does not count; empty if it does.
+    pub void: String,
+
+    /// Body bytes of the file asked for.
+    pub size: u64,
+    /// Requests on a connection; empty: unlimited.
+    pub calls: Option<u64>,
+    /// Connections at a time.
+    pub connections: u64,
+    /// Client threads.
+    pub threads: u64,
+    /// Requests per second in an open loop; empty: closed loop.
+    pub rate: Option<f64>,
+    /// Whether sessions were resumed.
+    pub resume: bool,
+    /// `verify`, `decrypt` or `drain`.
+    pub read: String,
+    /// Cap on body bytes read.
+    pub body_cap: Option<u64>,
+    /// Version and suite agreed on.
+    pub suite: String,
+
+    /// Wall time.
+    pub elapsed: u64,
+    /// Requests answered rightly.
+    pub requests: u64,
+    /// Their body bytes.
+    pub body_bytes: u64,
+    /// Handshakes done.
+    pub handshakes: u64,
+    /// Handshakes that resumed.
+    pub resumed: u64,
+    /// Failures but time-outs.
+    pub errors: u64,
+    /// Requests over the time limit.
+    pub timeouts: u64,
+    /// The first failure in words.
+    pub first_error: String,
+    /// Latency histograms: HDR V2 deflate, base64. From (intended) start to last byte.
+    pub latency: String,
+    /// TCP connect.
+    pub connect: String,
+    /// TLS handshake.
+    pub handshake: String,
+    /// To the first record of the response.
+    pub first_byte: String,
+
+    /// Run time of the server's threads (schedstat), kernel work on their behalf included.
+    pub server_cpu: Option<u64>,
+    /// User part by /proc/PID/stat, in its ticks.
+    pub server_user: Option<u64>,
+    /// System part.
+    pub server_system: Option<u64>,
+    /// Voluntary context switches of the server.
+    pub server_switches: Option<u64>,
+    /// Involuntary ones.
+    pub server_preemptions: Option<u64>,
+    /// Proportional set size of the server's processes at the end, bytes.
+    pub server_memory: Option<u64>,
+    /// Busy time of each core, softirq and irq included, `;` between.
+    pub cores_busy: String,
+    /// Softirq time of each core.
+    pub cores_softirq: String,
+    /// CPU of the client's threads.
+    pub client_cpu: u64,
+    /// Instructions of the server in an emulated guest that counts them (schedstat there).
+    pub server_instructions: Option<u64>,
+    /// Median time of `TCP_ULP`, `TLS_TX`, `TLS_RX` on this machine, `;` between, where the arm moves.
+    pub setup: String,
+
+    /// Rise of TlsTxSw + TlsTxDevice during the measurement; empty: no kernel TLS here.
+    pub tls_tx_opened: Option<u64>,
+    /// Rise of TlsTxDevice alone.
+    pub tls_tx_device: Option<u64>,
+    /// Sockets of the server seen with a kernel sender (sock_diag), when asked.
+    pub kernel_sockets: Option<u64>,
+    /// SHA-256 of the body was the file's.
+    pub body_verified: bool,
+}
