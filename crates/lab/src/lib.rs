@@ -11,5 +11,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod histogram;
 pub mod load;
 pub mod row;
+pub mod run_info;

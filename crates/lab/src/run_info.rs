@@ -1,0 +1,150 @@
+//! What a run was made with: `run.json`, beside `raw.csv`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// The run as a whole. A field that is empty was not recorded, and the report says so.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The study asked for, or `all`.
+    pub study: String,
+    /// The lab's own command line, as typed.
+    pub command: String,
+    /// Seconds since 1970 when it began.
+    pub started: f64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Release and version of the kernel, as `uname -rv` prints them.
+    pub kernel: String,
+    /// Set if it ran in a guest: kernel, emulator, and whether time there counts instructions.
+    #[serde(default)]
+    pub guest: Option<Guest>,
+    /// The kernel's driver of each AEAD, from `/proc/crypto`.
+    #[serde(default)]
+    pub aead_drivers: Vec<AeadDriver>,
+    /// Programs and libraries with their versions: sealion, nginx, OpenSSL, aws-lc, the lab.
+    #[serde(default)]
+    pub versions: Vec<Version>,
+    /// Arms of the run, absent ones included.
+    #[serde(default)]
+    pub arms: Vec<ArmInfo>,
+    /// Cores the servers were pinned to; empty: not pinned.
+    #[serde(default)]
+    pub server_cores: Vec<usize>,
+    /// Cores the clients were pinned to; empty: not pinned.
+    #[serde(default)]
+    pub client_cores: Vec<usize>,
+    /// What preflight warned of, a sentence each.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What limits the figures, a sentence each: loopback, virtual machine, shared cores.
+    #[serde(default)]
+    pub limits: Vec<String>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor, from `/proc/cpuinfo`.
+    pub processor: String,
+    /// Cores online.
+    pub cores: usize,
+    /// Memory in bytes.
+    #[serde(default)]
+    pub memory: u64,
+    /// What virtualises it, e.g. `kvm`; empty: nothing that shows.
+    #[serde(default)]
+    pub hypervisor: String,
+    /// Governor of the processor's clock; empty: none that shows.
+    #[serde(default)]
+    pub governor: String,
+}
+
+/// A guest kernel that the run was made in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// The emulator and its version, e.g. `QEMU 7.2 TCG`.
+    pub emulator: String,
+    /// Guest time advances 1 ns for an instruction: CPU times are instructions and clocks mean nothing.
+    pub counts_instructions: bool,
+}
+
+/// The driver that the kernel picks for an AEAD.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AeadDriver {
+    /// The kernel's name, e.g. `gcm(aes)`.
+    pub name: String,
+    /// The driver, e.g. `generic-gcm-vaes-avx10_512`.
+    pub driver: String,
+}
+
+/// A program or library.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Its name.
+    pub name: String,
+    /// Its version, and what tells builds apart.
+    pub version: String,
+}
+
+/// An arm of the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmInfo {
+    /// As in [`crate::row::Row::arm`].
+    pub name: String,
+    /// The server's command line; empty for a server that was already running.
+    #[serde(default)]
+    pub command: String,
+    /// What of its configuration matters, e.g. nginx's file.
+    #[serde(default)]
+    pub configuration: String,
+    /// Why it did not take part; empty if it did.
+    #[serde(default)]
+    pub absent: String,
+}
+
+impl RunInfo {
+    /// Name of the file in a run's directory.
+    pub const FILE: &str = "run.json";
+
+    /// Reads `run.json` in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// The file is missing, is not JSON, or lacks a field that has always been there; says which, and where.
+    pub fn read(directory: &Path) -> Result<Self> {
+        let path = directory.join(Self::FILE);
+        let text = fs::read_to_string(&path).with_context(|| {
+            format!(
+                "cannot read {}: is {} a directory that `sealion-lab run` made?",
+                path.display(),
+                directory.display()
+            )
+        })?;
+        serde_json::from_str(&text).with_context(|| {
+            format!(
+                "{} is not what this version of the lab writes; make the run again, or mend the file",
+                path.display()
+            )
+        })
+    }
+
+    /// Writes `run.json` into `directory`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let path = directory.join(Self::FILE);
+        let text = serde_json::to_string_pretty(self)?;
+        fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Whether CPU times of this run are instruction counts.
+    pub fn counts_instructions(&self) -> bool {
+        self.guest.as_ref().is_some_and(|guest| guest.counts_instructions)
+    }
+}
