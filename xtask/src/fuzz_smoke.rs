@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::MetadataCommand;
 use clap::Args;
+use sealion_guest::follow::{Followed, Next};
+use sealion_guest::tools;
 
-use crate::follow::{Followed, Next};
-use crate::{tools, workspace};
+use crate::workspace;
 
 /// Run every fuzz target for a few seconds
 ///
@@ -28,6 +29,9 @@ pub(crate) struct FuzzSmoke {
 /// GUESS: long enough for some 10^5 inputs of a parser, short enough to run on every change.
 pub(crate) const SECONDS: u64 = 4;
 
+/// What fuzz targets need: libFuzzer is C++.
+const FOR_FUZZING: &[tools::Tool] = &[("c++", "g++")];
+
 /// The flags that cargo-fuzz passes for libFuzzer's coverage.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -36,7 +40,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 impl FuzzSmoke {
     /// Runs the targets and returns each with whether it held.
     pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
-        tools::ensure(tools::FOR_FUZZING)?;
+        tools::ensure(FOR_FUZZING)?;
         let targets = built(&self.targets)?;
         let mut results = Vec::new();
         for (name, program) in targets {
@@ -143,7 +147,7 @@ fn runs(line: &str) -> Option<u64> {
 
 fn host_triple() -> Result<String> {
     let version =
-        workspace::output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+        sealion_guest::output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).context("rustc -vV names no host")
 }
 

@@ -3,24 +3,12 @@
 //!
 //! The same binary is `/init` inside the guest: it knows that by being process 1.
 
-mod apt;
 mod binaries;
-mod cpio;
-mod follow;
 mod fuzz_smoke;
 mod guest;
-mod init;
-mod initramfs;
-mod kernels;
-mod libraries;
 mod libtest;
 mod licences;
-mod machine;
-mod modules;
-mod protocol;
-mod sources;
 mod test;
-mod tools;
 mod workspace;
 
 use std::process::ExitCode;
@@ -44,9 +32,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    if std::process::id() == 1 {
-        init::run();
-    }
+    sealion_guest::init_if_process_one();
     let result = match Xtask::parse().task {
         Task::Test(test) => test.run(),
         Task::Guest(guest) => guest.run(),

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use sealion_guest::follow::{Followed, Next};
+use sealion_guest::{Machine, Series};
 
 use crate::binaries::{self, Built, Selection, TestBinary};
-use crate::follow::{Followed, Next};
 use crate::fuzz_smoke::{self, FuzzSmoke};
-use crate::guest::{self, Load};
-use crate::kernels::Series;
+use crate::guest;
 use crate::libtest::{Tally, Watch};
 use crate::licences::Licences;
-use crate::machine::Machine;
-use crate::{tools, workspace};
+use crate::workspace;
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, fuzz targets, licences
 ///
@@ -51,7 +50,7 @@ impl Test {
         let wanted = |step| self.only.is_empty() || self.only.contains(&step);
         let mut report = Report::default();
         if wanted(Step::Guest) {
-            report.check("tools", || tools::ensure(tools::FOR_GUESTS));
+            report.check("tools", guest::ensure_tools);
         }
         if wanted(Step::Format) {
             report.check("format", format);
@@ -141,11 +140,11 @@ impl Report {
 
     fn run_guests(&mut self, kernels: &[Series], built: &Built) -> Result<()> {
         ensure!(!built.tests.is_empty(), "there is no guest test to run");
-        let guests = guest::run_on(kernels, &Load::tests(built, &[]), &Machine::default())?;
+        let guests = sealion_guest::run_on(kernels, &guest::tests(built, &[])?, &Machine::default())?;
         for (series, outcome) in guests {
             for (test, job) in built.tests.iter().zip(outcome.jobs) {
                 let name = format!("{} {} on {}", test.package, test.target, series.name());
-                self.add(&name, job.tally);
+                self.add(&name, guest::tally(&job));
             }
             if let Some(trouble) = outcome.trouble {
                 println!("guest {}: {trouble}", series.name());

@@ -1,4 +1,4 @@
-//! What xtask on the host and xtask as the guest's `/init` say to each other: a plan at a fixed path, marks among the
+//! What a program on the host and the same program as the guest's `/init` say to each other: a plan at a fixed path, marks among the
 //! output.
 
 use std::path::PathBuf;
@@ -18,6 +18,9 @@ pub(crate) const TOOLS_PATH: &str = "/tools";
 /// tears a line.
 pub(crate) const OUTPUT_PORT: &str = "/dev/ttyS1";
 
+/// The third serial port carries the archive of files that are brought back.
+pub(crate) const ARCHIVE_PORT: &str = "/dev/ttyS2";
+
 /// Begins a mark. ASCII's record separator; a program's output does not hold it.
 const SEPARATOR: char = '\u{1e}';
 
@@ -27,15 +30,38 @@ pub(crate) struct Plan {
     /// Set for every job.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) jobs: Vec<Job>,
+    /// Whose files go to the archive port after the last job.
+    pub(crate) bring_back: Option<PathBuf>,
 }
 
 /// One program to run as root.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) directory: PathBuf,
-    pub(crate) environment: Vec<(String, String)>,
+pub struct Job {
+    /// Its path in the guest.
+    pub program: PathBuf,
+    /// Arguments after the name.
+    pub arguments: Vec<String>,
+    /// The working directory; it must exist in the guest.
+    pub directory: PathBuf,
+    /// Variables besides those of [`Load::environment`](crate::Load::environment).
+    pub environment: Vec<(String, String)>,
+}
+
+impl Job {
+    /// A command for the shell.
+    pub fn shell(command: &str) -> Self {
+        Self::program("/bin/sh", ["-c", command])
+    }
+
+    /// A program with arguments, in root's home.
+    pub fn program<A: Into<String>>(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            directory: "/root".into(),
+            environment: Vec::new(),
+        }
+    }
 }
 
 /// A line of the output port that is not output.

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{sources, workspace};
+use crate::{cache, sources};
 
 /// An apt whose state, cache and sources live in a directory of ours.
 pub(crate) struct Apt {
@@ -27,7 +27,7 @@ impl Apt {
         let lines: String = suites.iter().map(|suite| archive.line_for(suite)).collect();
         std::fs::write(root.join("sources.list"), lines)?;
         let apt = Self { root };
-        workspace::output(
+        cache::output(
             apt.command("apt-get")
                 // Without this a suite that cannot be fetched or verified is only a warning.
                 .args(["-o", "APT::Update::Error-Mode=any", "update"]),
@@ -44,7 +44,7 @@ impl Apt {
     /// The packages whose names match `pattern` (a regular expression), each with its newest version, oldest version
     /// first.
     pub(crate) fn search(&self, pattern: &str) -> Result<Vec<(String, String)>> {
-        let found = workspace::output(self.command("apt-cache").args(["search", "--names-only", pattern]))?;
+        let found = cache::output(self.command("apt-cache").args(["search", "--names-only", pattern]))?;
         let mut packages = Vec::new();
         for name in found.lines().filter_map(|line| line.split_whitespace().next()) {
             let version =
@@ -74,7 +74,7 @@ impl Apt {
     pub(crate) fn missing_for(&self, name: &str) -> Result<Vec<String>> {
         // The system's own status says what is here already.
         let plan =
-            workspace::output(self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
+            cache::output(self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
                 "--simulate",
                 "--no-install-recommends",
                 "install",
@@ -92,15 +92,15 @@ impl Apt {
     /// installed.
     pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let downloads = tempfile::tempdir_in(&self.root)?;
-        workspace::output(self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages))?;
+        cache::output(self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages))?;
         for entry in std::fs::read_dir(downloads.path())? {
-            workspace::output(Command::new("dpkg-deb").arg("--extract").arg(entry?.path()).arg(into))?;
+            cache::output(Command::new("dpkg-deb").arg("--extract").arg(entry?.path()).arg(into))?;
         }
         Ok(())
     }
 
     fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
-        let record = workspace::output(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
+        let record = cache::output(self.command("apt-cache").args(["show", "--no-all-versions", package]))?;
         Ok(record.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": ")).map(str::to_owned))
     }
 

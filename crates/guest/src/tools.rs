@@ -1,4 +1,4 @@
-//! Programs of this machine: those that boot a guest, and those that tests use inside.
+//! Programs of this machine that boot guests or go into them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,36 +6,24 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::apt::Apt;
+use crate::cache::Cache;
 use crate::initramfs::Initramfs;
-use crate::workspace::Cache;
 
 /// The emulator.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
-/// Programs that guest tests call by name: their own path in the guest is the one they have here.
-const IN_GUEST: &[&str] = &["curl", "openssl", "gnutls-cli", "gnutls-serv", "strace", "ip", "ss"];
-
 /// A program and the Debian package that has it.
-pub(crate) type Tool = (&'static str, &'static str);
+pub type Tool = (&'static str, &'static str);
 
 /// What guests need.
-pub(crate) const FOR_GUESTS: &[Tool] = &[
-    (QEMU, "qemu-system-x86"),
-    ("busybox", "busybox-static"),
-    ("curl", "curl"),
-    ("openssl", "openssl"),
-    ("gnutls-cli", "gnutls-bin"),
-    ("strace", "strace"),
-    ("ip", "iproute2"),
-    ("xz", "xz-utils"),
-    ("setpriv", "util-linux"),
-];
-
-/// What fuzz targets need: libFuzzer is C++.
-pub(crate) const FOR_FUZZING: &[Tool] = &[("c++", "g++")];
+pub const FOR_GUESTS: &[Tool] =
+    &[(QEMU, "qemu-system-x86"), ("busybox", "busybox-static"), ("xz", "xz-utils"), ("setpriv", "util-linux")];
 
 /// Makes sure that the programs are there: root installs what is missing, anyone else is told the command.
-pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {
+///
+/// # Errors
+/// When something is missing and cannot be installed.
+pub fn ensure(tools: &[Tool]) -> Result<()> {
     let missing: Vec<&str> =
         tools.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     if missing.is_empty() {
@@ -45,9 +33,9 @@ pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("programs are missing; install them with: sudo apt-get install --no-install-recommends {packages}");
     }
-    eprintln!("xtask: installing {packages}");
+    eprintln!("guest: installing {packages}");
     for arguments in [&["update"][..], &[&["install", "--yes", "--no-install-recommends"][..], &missing].concat()] {
-        crate::workspace::output(
+        crate::cache::output(
             Command::new("apt-get")
                 // Someone else may be installing right now; seconds.
                 .args(["--quiet", "-o", "DPkg::Lock::Timeout=300"])
@@ -62,7 +50,7 @@ pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     cache
         .directory("nginx", |into| {
-            eprintln!("xtask: downloading nginx from this machine's Debian mirror");
+            eprintln!("guest: downloading nginx from this machine's Debian mirror");
             let apt = Apt::update(cache.root.join("apt/nginx"), &["bookworm"])?;
             let mut packages = apt.missing_for("nginx")?;
             if packages.is_empty() {
@@ -73,15 +61,12 @@ pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
         .context("cannot get nginx")
 }
 
-/// Adds busybox, the programs that tests use, nginx, and the configuration they expect.
+/// Adds busybox, nginx, and the configuration that programs expect.
 pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
     let busybox = found("busybox")?;
     root.program(&busybox)?;
     root.file_at(Path::new(crate::protocol::TOOLS_PATH).join("busybox"), &busybox);
     root.symlink("/bin/sh", "/tools/busybox");
-    for name in IN_GUEST {
-        root.program(&found(name)?)?;
-    }
     root.tree(Path::new("/etc/ssl/openssl.cnf"))?;
     root.tree(Path::new("/usr/lib/ssl/openssl.cnf"))?;
 
@@ -110,7 +95,7 @@ www-data:x:33:
 nogroup:x:65534:
 ";
 
-fn found(program: &str) -> Result<PathBuf> {
+pub(crate) fn found(program: &str) -> Result<PathBuf> {
     find(program).with_context(|| format!("{program} is not installed"))
 }
 

@@ -1,7 +1,12 @@
-//! The archive the kernel unpacks as its first root file system: cpio "newc",
+//! The archive the kernel unpacks as its first root file system, and in which files come back: cpio "newc",
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
 
 /// Writes one archive to `out`. Parents must come before their children.
 pub(crate) struct Archive<W> {
@@ -42,7 +47,7 @@ impl<W: Write> Archive<W> {
 
     /// Ends the archive and gives the writer back.
     pub(crate) fn finish(mut self) -> io::Result<W> {
-        self.entry(b"TRAILER!!!", 0, 0, &[], (0, 0))?;
+        self.entry(TRAILER, 0, 0, &[], (0, 0))?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -54,7 +59,7 @@ impl<W: Write> Archive<W> {
         // Fields: ino, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor, namesize,
         // checksum.
         let fields = [inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
-        let mut header = String::from("070701");
+        let mut header = String::from_utf8_lossy(MAGIC).into_owned();
         for field in fields {
             header.push_str(&format!("{field:08x}"));
         }
@@ -77,9 +82,70 @@ impl<W: Write> Archive<W> {
     }
 }
 
+/// The regular files of a whole archive, with their paths.
+pub(crate) fn files(archive: &[u8]) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    let mut at = 0;
+    loop {
+        let header = archive.get(at..at + HEADER).context("it ends without a trailer")?;
+        ensure!(header.starts_with(MAGIC), "no entry at byte {at}");
+        let field = |index: usize| -> Result<usize> {
+            let digits = std::str::from_utf8(&header[6 + 8 * index..][..8])?;
+            Ok(u32::from_str_radix(digits, 16)? as usize)
+        };
+        let (mode, size, name_size) = (field(1)?, field(6)?, field(11)?);
+        let name = archive.get(at + HEADER..at + HEADER + name_size).context("it ends within a name")?;
+        let name = name.strip_suffix(b"\0").context("a name without end")?;
+        if name == TRAILER {
+            return Ok(files);
+        }
+        let data = (at + HEADER + name_size).next_multiple_of(4);
+        let content = archive.get(data..data + size).context("it ends within a file")?;
+        if mode & 0o170_000 == 0o100_000 {
+            let path = Path::new(OsStr::from_bytes(name));
+            let inside = path.components().all(|component| matches!(component, Component::Normal(_)));
+            ensure!(inside, "{} leads out of the archive", path.display());
+            files.push((path.to_owned(), content.to_vec()));
+        }
+        at = (data + size).next_multiple_of(4);
+    }
+}
+
+const MAGIC: &[u8] = b"070701";
+
+/// The magic and 13 fields of 8 digits.
+const HEADER: usize = 6 + 13 * 8;
+
+/// The name of the entry after the last.
+const TRAILER: &[u8] = b"TRAILER!!!";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_come_out_as_they_went_in() {
+        let mut archive = Archive::new(Vec::new());
+        archive.add(b"a", 0o755, &Node::Directory).unwrap();
+        archive.add(b"a/odd", 0o644, &Node::File(b"12345")).unwrap();
+        archive.add(b"empty", 0o644, &Node::File(b"")).unwrap();
+        let bytes = archive.finish().unwrap();
+        let expected = [("a/odd".into(), b"12345".to_vec()), ("empty".into(), Vec::new())];
+        assert_eq!(files(&bytes).unwrap(), expected);
+        for end in 0..bytes.len() - 1 {
+            // The padding after the trailer may be missing.
+            assert!(files(&bytes[..end]).is_err() || end >= bytes.len() - 3, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_out_is_refused() {
+        for name in [&b"../x"[..], b"/x", b"a/../../x"] {
+            let mut archive = Archive::new(Vec::new());
+            archive.add(name, 0o644, &Node::File(b"x")).unwrap();
+            assert!(files(&archive.finish().unwrap()).is_err());
+        }
+    }
 
     #[test]
     fn entries_have_the_bytes_the_format_says() {

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 /// A running child whose standard output we read. Dropping it kills it.
-pub(crate) struct Followed {
+pub struct Followed {
     child: Child,
     lines: Receiver<String>,
     deadline: Instant,
 }
 
 /// What comes next from a child.
-pub(crate) enum Next {
+pub enum Next {
     /// A line, without its line end.
     Line(String),
     /// The output is closed.
@@ -26,14 +26,14 @@ pub(crate) enum Next {
 
 impl Followed {
     /// Starts `command`, which has `limit` to end. Its standard error goes where ours does.
-    pub(crate) fn start(command: &mut Command, limit: Duration) -> Result<Self> {
+    pub fn start(command: &mut Command, limit: Duration) -> Result<Self> {
         let mut child = spawn(command.stdout(Stdio::piped()))?;
         let output = child.stdout.take().expect("stdout is piped");
         Ok(Self { child, lines: read_lines(output), deadline: Instant::now() + limit })
     }
 
     /// Starts `command` like [`Followed::start`], following its standard error as well.
-    pub(crate) fn start_with_errors(command: &mut Command, limit: Duration) -> Result<Self> {
+    pub fn start_with_errors(command: &mut Command, limit: Duration) -> Result<Self> {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let child = spawn(command.stdout(writer.try_clone()?).stderr(writer))?;
         // The command holds the writing end, and while it does there is no end of output.
@@ -42,7 +42,7 @@ impl Followed {
     }
 
     /// Waits for what comes next.
-    pub(crate) fn next(&self) -> Next {
+    pub fn next(&self) -> Next {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
             Ok(line) => Next::Line(line),
@@ -52,7 +52,7 @@ impl Followed {
     }
 
     /// Waits for the exit code; call it after [`Next::End`].
-    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+    pub fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().context("lost a child process")
     }
 }

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::apt::Apt;
+use crate::cache::Cache;
 use crate::modules;
-use crate::workspace::Cache;
 
-/// A kernel series that tests run on.
+/// A series of Debian's kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Series {
+pub enum Series {
     /// Debian 12
     #[value(name = "6.1")]
     V6_1,
@@ -25,7 +25,7 @@ pub(crate) enum Series {
 
 impl Series {
     /// The number as people say it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::V6_1 => "6.1",
             Self::V6_12 => "6.12",
@@ -71,7 +71,7 @@ impl Kernel {
 
 fn fetch(cache: &Cache, series: Series, into: &Path) -> Result<()> {
     let name = series.name();
-    eprintln!("xtask: downloading kernel {name} from this machine's Debian mirror");
+    eprintln!("guest: downloading kernel {name} from this machine's Debian mirror");
     let apt = Apt::update(cache.root.join(format!("apt/{name}")), series.suites())?;
     let pattern = format!(r"^linux-image-{}\..*-cloud-amd64$", name.replace('.', r"\."));
     let Some((package, version)) = apt.search(&pattern)?.pop() else {

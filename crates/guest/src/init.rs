@@ -1,7 +1,8 @@
 //! Process 1 of the guest: mounts, loads modules, runs the plan's jobs one after another, powers off.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::Write;
+use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,7 +16,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use rustix::system::{RebootCommand, finit_module, reboot};
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 
-use crate::protocol::{Job, MODULES_PATH, Mark, OUTPUT_PORT, PLAN_PATH, Plan, TOOLS_PATH};
+use crate::cpio::{Archive, Node};
+use crate::protocol::{ARCHIVE_PORT, Job, MODULES_PATH, Mark, OUTPUT_PORT, PLAN_PATH, Plan, TOOLS_PATH};
 
 /// Sets the guest up, runs everything, and powers off. Whatever goes wrong is a message on the console and no
 /// `Finished` mark, which the host takes for a crash.
@@ -88,16 +90,7 @@ fn load_modules() -> Result<()> {
 fn run_plan() -> Result<()> {
     let plan = std::fs::read(PLAN_PATH).context("cannot read the plan")?;
     let plan: Plan = serde_json::from_slice(&plan).context("the plan is damaged")?;
-    let mut port = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
-        .open(OUTPUT_PORT)
-        .with_context(|| format!("cannot open {OUTPUT_PORT}"))?;
-    // Bytes leave as they are: no carriage returns, no echo.
-    let mut settings = tcgetattr(&port).context("the output port is no terminal")?;
-    settings.make_raw();
-    tcsetattr(&port, OptionalActions::Now, &settings).context("cannot set the output port raw")?;
+    let mut port = open_port(OUTPUT_PORT)?;
     for (index, job) in plan.jobs.iter().enumerate() {
         writeln!(port, "{}", Mark::Started(index).line())?;
         let code = match run_job(job, &plan.environment, &port) {
@@ -109,8 +102,47 @@ fn run_plan() -> Result<()> {
         };
         writeln!(port, "{}", Mark::Ended(index, code).line())?;
     }
+    if let Some(directory) = &plan.bring_back {
+        bring_back(directory).with_context(|| format!("cannot bring {} back", directory.display()))?;
+    }
     writeln!(port, "{}", Mark::Finished.line())?;
     tcdrain(&port).context("cannot drain the output port")?;
+    Ok(())
+}
+
+/// Opens a serial port on which bytes leave as they are: no carriage returns, no echo.
+fn open_port(path: &str) -> Result<File> {
+    let port = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(path)
+        .with_context(|| format!("cannot open {path}"))?;
+    let mut settings = tcgetattr(&port).with_context(|| format!("{path} is no terminal"))?;
+    settings.make_raw();
+    tcsetattr(&port, OptionalActions::Now, &settings).with_context(|| format!("cannot set {path} raw"))?;
+    Ok(port)
+}
+
+/// Sends every regular file below `directory` to the host.
+fn bring_back(directory: &Path) -> Result<()> {
+    let port = open_port(ARCHIVE_PORT)?;
+    let mut archive = Archive::new(BufWriter::new(&port));
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in std::fs::read_dir(&next).with_context(|| format!("cannot read {}", next.display()))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                pending.push(entry.path());
+            } else if entry.file_type()?.is_file() {
+                let path = entry.path();
+                let name = path.strip_prefix(directory).expect("an entry lies below its directory");
+                archive.add(name.as_os_str().as_bytes(), 0o644, &Node::File(&std::fs::read(&path)?))?;
+            }
+        }
+    }
+    archive.finish()?;
+    tcdrain(&port).context("cannot drain the archive port")?;
     Ok(())
 }
 

@@ -2,53 +2,56 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::follow::{Followed, Next};
 use crate::kernels::Kernel;
-use crate::libtest::{Tally, Watch};
+use crate::load::Load;
 use crate::protocol::Mark;
-use crate::tools;
+use crate::{cpio, tools};
 
 /// The emulated machine.
-#[derive(Args, Clone)]
-pub(crate) struct Machine {
+#[derive(Debug, Clone, Args)]
+pub struct Machine {
     /// Count instructions: guest time advances 1 ns an instruction, so that CPU times are equal from run to run
     #[arg(long)]
-    icount: bool,
+    pub icount: bool,
     /// Give up after this many seconds
     #[arg(long, default_value_t = TIMEOUT, value_name = "SECONDS")]
-    timeout: u64,
+    pub timeout: u64,
     /// Memory in MiB; files live in it too
     #[arg(long, default_value_t = MEMORY, value_name = "MIB")]
-    memory: u32,
+    pub memory: u32,
 }
 
 /// How one boot went.
-#[derive(Default)]
-pub(crate) struct Outcome {
+#[derive(Debug, Default)]
+pub struct Outcome {
     /// The jobs that ended, in order.
-    pub(crate) jobs: Vec<JobEnd>,
-    /// Why there are not more.
-    pub(crate) trouble: Option<Trouble>,
+    pub jobs: Vec<JobEnd>,
+    /// What the jobs left in [`Load::bring_back`], by paths relative to it.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Why there is not more.
+    pub trouble: Option<Trouble>,
 }
 
 /// How one job ended.
-pub(crate) struct JobEnd {
+#[derive(Debug)]
+pub struct JobEnd {
     /// The exit code, 128 + n for signal n.
-    pub(crate) code: i32,
-    /// Its test cases, if it is a test binary.
-    pub(crate) tally: Tally,
+    pub code: i32,
+    /// Standard output and standard error, as they came.
+    pub output: String,
 }
 
 /// Why a guest did not reach its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// It stopped without saying that it had finished.
     Crashed,
     /// It was killed at the time limit.
@@ -71,14 +74,14 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Boots `kernel` with the root file system `archive`, shows the output of its `jobs` with the kernel's name before
-    /// each line, and leaves the kernel's own messages in the file `console`.
-    pub(crate) fn boot(&self, kernel: &Kernel, archive: &Path, console: &Path, jobs: usize) -> Result<Outcome> {
+    /// Boots `kernel` with the root file system `initramfs.cpio` of `directory`, shows the output of the jobs with the
+    /// kernel's name before each line, and leaves the kernel's own messages in `console.log`.
+    pub(crate) fn boot(&self, kernel: &Kernel, directory: &Path, load: &Load) -> Result<Outcome> {
         let name = kernel.series.name();
         let limit = Duration::from_secs(self.timeout);
-        let guest = Followed::start(&mut self.qemu(kernel, archive, console), limit)?;
+        let guest = Followed::start(&mut self.qemu(kernel, directory), limit)?;
         let mut outcome = Outcome::default();
-        let mut watch = Watch::default();
+        let mut output = String::new();
         loop {
             let line = match guest.next() {
                 Next::Line(line) => line,
@@ -91,19 +94,22 @@ impl Machine {
                     return Ok(outcome);
                 }
             };
-            let (output, mark) = Mark::split(&line);
-            if let Some(output) = output {
-                watch.line(output);
-                println!("[{name}] {output}");
+            let (line, mark) = Mark::split(&line);
+            if let Some(line) = line {
+                println!("[{name}] {line}");
+                output.push_str(line);
+                output.push('\n');
             }
             match mark {
-                Some(Mark::Started(_)) => watch = Watch::default(),
-                Some(Mark::Ended(_, code)) => {
-                    let tally = std::mem::take(&mut watch).verdict(code == 0);
-                    outcome.jobs.push(JobEnd { code, tally });
-                }
+                Some(Mark::Started(_)) => output.clear(),
+                Some(Mark::Ended(_, code)) => outcome.jobs.push(JobEnd { code, output: std::mem::take(&mut output) }),
                 Some(Mark::Finished) => {
+                    let jobs = load.jobs.len();
                     ensure!(outcome.jobs.len() == jobs, "the guest ran {} of {jobs} jobs", outcome.jobs.len());
+                    let archive = std::fs::read(directory.join(ARCHIVE)).context("cannot read what the guest sent")?;
+                    if load.bring_back.is_some() {
+                        outcome.files = cpio::files(&archive).context("what the guest sent is no whole archive")?;
+                    }
                     return Ok(outcome);
                 }
                 None => {}
@@ -111,8 +117,8 @@ impl Machine {
         }
     }
 
-    fn qemu(&self, kernel: &Kernel, archive: &Path, console: &Path) -> Command {
-        // setpriv(1): no guest outlives a killed xtask.
+    fn qemu(&self, kernel: &Kernel, directory: &Path) -> Command {
+        // setpriv(1): no guest outlives who booted it.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", tools::QEMU]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -122,16 +128,23 @@ impl Machine {
             command.args(["-icount", "shift=0,sleep=off"]);
         }
         command.arg("-kernel").arg(kernel.image());
-        command.arg("-initrd").arg(archive);
+        command.arg("-initrd").arg(directory.join("initramfs.cpio"));
         command.args(["-append", COMMAND_LINE]);
-        // The first serial port is the kernel's alone, the second carries output and marks.
-        let mut serial = OsString::from("file:");
-        serial.push(console);
-        command.arg("-serial").arg(serial);
+        // The first serial port is the kernel's alone, the second carries output and marks, the third files.
+        let file = |name: &str| {
+            let mut serial = OsString::from("file:");
+            serial.push(directory.join(name));
+            serial
+        };
+        command.arg("-serial").arg(file("console.log"));
         command.args(["-serial", "stdio"]);
+        command.arg("-serial").arg(file(ARCHIVE));
         command
     }
 }
+
+/// What the guest brought back, as it came.
+const ARCHIVE: &str = "brought-back.cpio";
 
 /// Everything that QEMU can emulate but cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under QEMU
 /// 7.2? With it 6 of 8 runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment is a

@@ -1,0 +1,53 @@
+//! Boots Debian's kernels under QEMU without KVM, with files and programs of this machine, runs commands there as root,
+//! and gives back their output, their exit codes and the files they wrote.
+//!
+//! ```text
+//! Load ─► Initramfs (programs, libraries, modules, a plan) ─► Machine (QEMU) ─► init: this very binary as process 1 ─► jobs
+//!                    marks among the lines of the second serial port, files as an archive on the third ◄──────────────┘
+//! ```
+//!
+//! A program that boots guests is also their `/init`: it calls [`init_if_process_one`] first thing in `main`.
+//!
+//! ```no_run
+//! use sealion_guest::{Job, Load, Machine, Series};
+//!
+//! fn main() -> anyhow::Result<()> {
+//!     sealion_guest::init_if_process_one();
+//!     let load = Load { jobs: vec![Job::shell("uname -r")], ..Load::default() };
+//!     for (series, outcome) in sealion_guest::run_on(&[Series::V6_1], &load, &Machine::default())? {
+//!         println!("{}: {}", series.name(), outcome.jobs[0].output);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+#![deny(unsafe_code)]
+
+mod apt;
+mod cache;
+mod cpio;
+pub mod follow;
+mod init;
+mod initramfs;
+mod kernels;
+mod libraries;
+mod load;
+mod machine;
+mod modules;
+mod protocol;
+mod sources;
+pub mod tools;
+
+pub use cache::output;
+pub use kernels::Series;
+pub use load::{Load, run_on};
+pub use machine::{JobEnd, Machine, Outcome, Trouble};
+pub use protocol::Job;
+
+/// In a guest, where this program is process 1: runs what the host has planned, powers off, and does not return.
+/// Anywhere else: does nothing. Call it before anything else in `main`.
+pub fn init_if_process_one() {
+    if std::process::id() == 1 {
+        init::run();
+    }
+}
