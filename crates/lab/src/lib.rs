@@ -7,11 +7,13 @@
 //! ```
 //!
 //! A study declares cells; a run measures each cell on each arm, interleaved, and appends a [`row::Row`] for each
-//! measurement; a report is made from the rows alone, now or later.
+//! measurement; a report is made from the rows and [`run_info::RunInfo`] alone, now or later.
 
 #![deny(unsafe_code)]
 
 pub mod histogram;
 pub mod load;
 pub mod row;
+pub mod run;
 pub mod run_info;
+pub mod study;

@@ -1,3 +1,7 @@
 //! `sealion-lab`.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

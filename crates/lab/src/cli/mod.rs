@@ -1,0 +1,42 @@
+//! The command line.
+
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Loads TLS file servers, measures what they cost and proves which path they took.
+#[derive(Debug, Parser)]
+#[command(name = "sealion-lab", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a study against our server and its peers, and make a report
+    Run(Box<run::RunArgs>),
+}
+
+pub(crate) fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::main(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("sealion-lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

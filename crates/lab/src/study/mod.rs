@@ -1,0 +1,247 @@
+//! Studies: which cells are measured, how long, how often, and on which arms. Declarations only.
+
+mod container;
+mod crossover;
+mod netdev;
+mod nginx_article;
+mod size_by_calls;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::load::{Extent, Read, Suite};
+
+/// A published study, or one of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StudyName {
+    /// One connection, one file of 1 GB from the page cache, TLS 1.3 AES-256-GCM (NGINX article, 2021)
+    NginxArticle,
+    /// File size × requests per connection, 4 threads and 4 connections (2023)
+    SizeByCalls,
+    /// 2 connections, 1 KB to 1 GB, requests per connection, CPU, return on investment, set-up cost (netdev talk, 2022)
+    Netdev,
+    /// 500 and 1500 clients on 10 MB, 1 MB and 512 KB, bodies cut at 10 KB (container test, 2023)
+    Container,
+    /// The size from which the kernel path is cheaper, by suite and requests per connection
+    Crossover,
+}
+
+impl StudyName {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::NginxArticle, Self::SizeByCalls, Self::Netdev, Self::Container, Self::Crossover];
+
+    /// As on the command line and in `raw.csv`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NginxArticle => "nginx-article",
+            Self::SizeByCalls => "size-by-calls",
+            Self::Netdev => "netdev",
+            Self::Container => "container",
+            Self::Crossover => "crossover",
+        }
+    }
+
+    /// What it measures at this scale.
+    pub fn study(self, scale: Scale) -> Study {
+        match self {
+            Self::NginxArticle => nginx_article::study(scale),
+            Self::SizeByCalls => size_by_calls::study(scale),
+            Self::Netdev => netdev::study(scale),
+            Self::Container => container::study(scale),
+            Self::Crossover => crossover::study(scale),
+        }
+    }
+}
+
+/// How much of a study is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Seconds, to see that it works; its figures mean nothing.
+    Smoke,
+    /// A minute or so.
+    Quick,
+    /// In between.
+    Default,
+    /// As published.
+    Full,
+}
+
+/// What a study measures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// Which it is.
+    pub name: StudyName,
+    /// Its cells, each measured on every arm in every round.
+    pub cells: Vec<Cell>,
+    /// Measurements of a cell on an arm.
+    pub rounds: u32,
+    /// Arms that it is about; more may be measured.
+    pub arms: Vec<String>,
+    /// Whether the cost of the hand-over's system calls belongs to it.
+    pub setup_cost: bool,
+}
+
+/// One set of conditions, equal for all arms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Body bytes of the file asked for.
+    pub size: u64,
+    /// Requests on a connection; `None`: unlimited.
+    pub calls: Option<u64>,
+    /// Connections open at a time.
+    pub connections: usize,
+    /// Client threads.
+    pub threads: usize,
+    /// Requests per second in an open loop; `None`: closed loop.
+    pub rate: Option<f64>,
+    /// Whether sessions are resumed.
+    pub resume: bool,
+    /// What the client does with bodies.
+    pub read: Read,
+    /// Body bytes after which the connection is dropped.
+    pub body_cap: Option<u64>,
+    /// The only suite that the client offers.
+    pub suite: Suite,
+    /// When the load ends.
+    pub extent: Extent,
+    /// Time that a request may take.
+    pub timeout: Duration,
+}
+
+impl Cell {
+    /// A closed loop of new handshakes whose client costs little.
+    fn closed(size: u64, calls: Option<u64>, connections: usize, extent: Extent) -> Self {
+        Self {
+            size,
+            calls,
+            connections,
+            threads: 1,
+            rate: None,
+            resume: false,
+            read: Read::Drain,
+            body_cap: None,
+            suite: Suite::Aes128Gcm,
+            extent,
+            timeout: TIMEOUT,
+        }
+    }
+
+    /// Equal for all arms and rounds, and different for all cells of a study.
+    pub fn name(&self) -> String {
+        let calls = self.calls.map_or("unlimited".to_owned(), |calls| calls.to_string());
+        let mut name = format!(
+            "size={} calls={calls} connections={} suite={}",
+            self.size,
+            self.connections,
+            suite_name(self.suite)
+        );
+        if let Some(rate) = self.rate {
+            name += &format!(" rate={rate}");
+        }
+        if self.resume {
+            name += " resume";
+        }
+        name
+    }
+
+    /// How long one measurement takes, about.
+    pub fn estimate(&self) -> Duration {
+        match self.extent {
+            Extent::Time(time) => time,
+            // GUESS: 1 GB/s and 1 ms a request.
+            Extent::Requests(requests) => Duration::from_nanos(self.size * requests) + Duration::from_millis(requests),
+        }
+    }
+}
+
+/// As in a cell's name and on the command line.
+pub fn suite_name(suite: Suite) -> String {
+    serde_json::to_value(suite).ok().and_then(|value| value.as_str().map(str::to_owned)).expect("a suite is a word")
+}
+
+/// GUESS: longer than any response takes on a machine that works.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const KB: u64 = 1 << 10;
+const MB: u64 = 1 << 20;
+const GB: u64 = 1 << 30;
+
+/// The arms that most studies compare.
+fn both_servers() -> Vec<String> {
+    ["user", "kernel", "auto", "nginx", "nginx-ktls", "nic"].map(str::to_owned).into()
+}
+
+fn seconds(seconds: f64) -> Extent {
+    Extent::Time(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const SCALES: [Scale; 4] = [Scale::Smoke, Scale::Quick, Scale::Default, Scale::Full];
+
+    #[test]
+    fn names_are_unique_and_as_on_the_command_line() {
+        for study in StudyName::ALL {
+            assert_eq!(study.to_possible_value().expect("none is hidden").get_name(), study.name());
+            for scale in SCALES {
+                let cells = study.study(scale).cells;
+                let names: HashSet<String> = cells.iter().map(Cell::name).collect();
+                assert_eq!(names.len(), cells.len(), "{} {scale:?}", study.name());
+                assert!(!cells.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn the_published_conditions_are_kept() {
+        let article = StudyName::NginxArticle.study(Scale::Full);
+        assert!(article.rounds >= 10);
+        assert_eq!(article.cells.len(), 1);
+        let cell = &article.cells[0];
+        assert_eq!((cell.size, cell.connections, cell.suite), (GB, 1, Suite::Aes256Gcm));
+
+        let by_calls = StudyName::SizeByCalls.study(Scale::Full);
+        for size in [KB, 8 * KB, 64 * KB, 128 * KB, MB, 8 * MB, 64 * MB] {
+            for calls in [Some(1), Some(10), Some(20)] {
+                let cell = by_calls.cells.iter().find(|c| (c.size, c.calls) == (size, calls)).expect("a cell");
+                assert_eq!((cell.threads, cell.connections, cell.extent), (4, 4, seconds(10.0)));
+            }
+        }
+
+        let netdev = StudyName::Netdev.study(Scale::Full);
+        assert!(netdev.setup_cost && netdev.rounds == 3);
+        assert!(netdev.cells.iter().all(|c| c.connections == 2 && c.extent == seconds(25.0)));
+        let sizes: HashSet<u64> = netdev.cells.iter().map(|c| c.size).collect();
+        assert!(sizes.contains(&KB) && sizes.contains(&GB));
+
+        let container = StudyName::Container.study(Scale::Full);
+        let cells: Vec<_> = container.cells.iter().map(|c| (c.size, c.connections, c.body_cap)).collect();
+        assert_eq!(cells, [(10 * MB, 500, Some(10_000)), (MB, 500, Some(10_000)), (512 * KB, 1500, Some(10_000))]);
+        assert!(container.cells.iter().all(|c| c.extent == seconds(30.0)));
+
+        let crossover = StudyName::Crossover.study(Scale::Full);
+        let suites: HashSet<Suite> = crossover.cells.iter().map(|c| c.suite).collect();
+        assert_eq!(suites.len(), 5);
+    }
+
+    #[test]
+    fn a_larger_scale_takes_longer() {
+        for study in StudyName::ALL {
+            let times = SCALES.map(|scale| {
+                let study = study.study(scale);
+                study.cells.iter().map(Cell::estimate).sum::<Duration>() * study.rounds
+            });
+            assert!(times.is_sorted(), "{}: {times:?}", study.name());
+            assert!(times[0] < Duration::from_secs(1), "{}: {:?}", study.name(), times[0]);
+            assert!(times[1] < Duration::from_secs(16), "{}: {:?}", study.name(), times[1]);
+        }
+    }
+}
