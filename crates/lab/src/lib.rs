@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 pub mod histogram;
+pub mod instructions;
 pub mod load;
 pub mod row;
 pub mod run;

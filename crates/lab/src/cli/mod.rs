@@ -1,5 +1,6 @@
 //! The command line.
 
+mod instructions;
 mod run;
 
 use std::process::ExitCode;
@@ -18,11 +19,14 @@ struct Cli {
 enum Command {
     /// Run a study against our server and its peers, and make a report
     Run(Box<run::RunArgs>),
+    /// Count instructions per request in emulated guests, which repeat where times do not
+    Instructions(Box<instructions::InstructionsArgs>),
 }
 
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(&args),
+        Command::Instructions(args) => instructions::main(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion-lab: {error:#}");

@@ -1,0 +1,105 @@
+//! `sealion-lab instructions`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use sealion_guest::Series;
+use sealion_lab::instructions::{self, Arm, Cell, Client, Plan};
+use sealion_lab::load::Suite;
+
+/// What `sealion-lab instructions` can be told.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InstructionsArgs {
+    /// Kernels; they run at once, a core each
+    #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
+    kernel: Vec<Series>,
+    /// Servers and their ways of sending
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["user", "kernel", "nginx", "nginx-ktls"])]
+    arms: Vec<Arm>,
+    /// Body sizes
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1k", "16k", "64k", "1m"])]
+    sizes: Vec<u64>,
+    /// The suite that all agree on
+    #[arg(long, value_parser = suite, default_value = "aes-128-gcm")]
+    suite: Suite,
+    /// nginx's open_file_cache
+    #[arg(long, default_value = "on", value_parser = switch, action = clap::ArgAction::Set)]
+    open_file_cache: bool,
+    /// Who asks
+    #[arg(long, value_enum, default_value = "wrk")]
+    client: Client,
+    /// Our server's program [default: sealion beside this program]
+    #[arg(long)]
+    sealion: Option<PathBuf>,
+    /// Keep the raw counts in this directory
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// In the guest: count the plan in this directory
+    #[arg(long, hide = true)]
+    inside: Option<PathBuf>,
+}
+
+pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
+    if let Some(work) = &args.inside {
+        let plan = serde_json::from_slice(&std::fs::read(work.join("plan.json"))?)?;
+        instructions::measure(&plan, work, Path::new("/out"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sealion = match &args.sealion {
+        Some(path) => std::path::absolute(path)?,
+        None => std::env::current_exe()?.with_file_name("sealion"),
+    };
+    let plan = Plan {
+        arms: args.arms.clone(),
+        cells: args.sizes.iter().map(|&size| Cell { size, calls: None, resume: false }).collect(),
+        suite: args.suite,
+        open_file_cache: args.open_file_cache,
+        client: args.client,
+        sealion,
+    };
+    let counted = instructions::run(&plan, &args.kernel)?;
+    let mut void = false;
+    for kernel in &counted {
+        println!("\nkernel {}, instructions per request, {:?}", kernel.series.name(), plan.suite);
+        print!("{}", instructions::table(&kernel.rows));
+        for row in kernel.rows.iter().filter(|row| !row.void.is_empty()) {
+            println!("void: {} on {}: {}", row.cell, row.arm, row.void);
+            void = true;
+        }
+        if let Some(out) = &args.out {
+            let directory = out.join(kernel.series.name());
+            std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+            std::fs::write(directory.join("raw.csv"), &kernel.raw)?;
+        }
+    }
+    Ok(if void { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.to_ascii_lowercase() {
+        text if text.ends_with('k') => (text[..text.len() - 1].to_owned(), 1 << 10),
+        text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 1 << 20),
+        text => (text, 1),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size: 512, 16k or 1m"))?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text} is too large"))
+}
+
+fn suite(text: &str) -> Result<Suite, String> {
+    match text {
+        "aes-128-gcm" => Ok(Suite::Aes128Gcm),
+        "aes-256-gcm" => Ok(Suite::Aes256Gcm),
+        "chacha20-poly1305" => Ok(Suite::Chacha20Poly1305),
+        _ => Err(format!("{text} is none of aes-128-gcm, aes-256-gcm, chacha20-poly1305")),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{text} is neither on nor off")),
+    }
+}

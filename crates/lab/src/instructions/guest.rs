@@ -1,0 +1,77 @@
+//! The host's side: a guest with the lab in it.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use sealion_guest::{Job, Load, Machine, Series, tools};
+
+use super::{Arm, Client, Plan};
+use crate::row::Row;
+
+/// What was counted on one kernel.
+#[derive(Debug)]
+pub struct Counted {
+    /// The kernel.
+    pub series: Series,
+    /// A row for each arm and cell.
+    pub rows: Vec<Row>,
+    /// `raw.csv` as the guest wrote it.
+    pub raw: Vec<u8>,
+}
+
+/// Counts `plan` on each kernel, all at once. This program must be `sealion-lab` (it is the guest's `/init`).
+///
+/// # Errors
+/// A program is missing, a guest crashes twice, or what runs in it fails; its output has been shown.
+pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
+    let mut programs = Vec::new();
+    if plan.client == Client::Wrk {
+        tools::ensure(&[("wrk", "wrk")])?;
+        programs.push("wrk".to_owned());
+    }
+    let mut include = Vec::new();
+    if plan.arms.iter().any(|arm| matches!(arm, Arm::User | Arm::Kernel | Arm::Auto)) {
+        ensure!(
+            plan.sealion.is_file(),
+            "{} is not there: build it with cargo build --release, or name it with --sealion",
+            plan.sealion.display()
+        );
+        include.push(plan.sealion.clone());
+    }
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    let load = Load {
+        jobs: vec![Job::program("/init", ["instructions", "--inside", WORK])],
+        programs,
+        include,
+        files: vec![
+            (PathBuf::from(WORK).join("cert.pem"), certificate.cert.pem().into()),
+            (PathBuf::from(WORK).join("key.pem"), certificate.signing_key.serialize_pem().into()),
+            (PathBuf::from(WORK).join("plan.json"), serde_json::to_vec(plan)?),
+        ],
+        directories: vec![OUT.into()],
+        bring_back: Some(OUT.into()),
+        ..Load::default()
+    };
+    let machine = Machine { icount: true, timeout: LIMIT, ..Machine::default() };
+    let mut counted = Vec::new();
+    for (series, outcome) in sealion_guest::run_on(kernels, &load, &machine)? {
+        if let Some(trouble) = outcome.trouble {
+            bail!("kernel {}: {trouble}", series.name());
+        }
+        ensure!(outcome.jobs.iter().all(|job| job.code == 0), "kernel {}: the count failed, see above", series.name());
+        let raw = outcome.files.into_iter().find(|(path, _)| path.as_os_str() == "raw.csv");
+        let (_, raw) = raw.with_context(|| format!("kernel {} brought no raw.csv back", series.name()))?;
+        let rows: Result<Vec<Row>, _> = csv::Reader::from_reader(raw.as_slice()).deserialize().collect();
+        counted.push(Counted { series, rows: rows.context("raw.csv from the guest is damaged")?, raw });
+    }
+    Ok(counted)
+}
+
+/// Certificate, key, plan and files in the guest.
+const WORK: &str = "/work";
+
+/// What the guest brings back.
+const OUT: &str = "/out";
+
+/// GUESS: seconds; ten times the longest count.
+const LIMIT: u64 = 3600;

@@ -1,0 +1,58 @@
+//! Counts as a table for people.
+
+use std::fmt::Write;
+
+use crate::row::Row;
+
+/// Thousands of instructions per request, a line for each cell and a column for each arm, then the ratios that matter.
+pub fn table(rows: &[Row]) -> String {
+    let mut arms: Vec<&str> = Vec::new();
+    let mut cells: Vec<&str> = Vec::new();
+    for row in rows {
+        if !arms.contains(&row.arm.as_str()) {
+            arms.push(&row.arm);
+        }
+        if !cells.contains(&row.cell.as_str()) {
+            cells.push(&row.cell);
+        }
+    }
+    let ratios: Vec<_> =
+        RATIOS.iter().filter(|(of, to)| arms.contains(of) && to.iter().any(|arm| arms.contains(arm))).collect();
+    let mut text = format!("{:<16}", "");
+    for arm in &arms {
+        let _ = write!(text, "{arm:>12}");
+    }
+    for (of, to) in &ratios {
+        let _ = write!(text, "  {of}/{}", to[0]);
+    }
+    text.push('\n');
+    for cell in cells {
+        let cost = |arm: &str| rows.iter().find(|row| row.cell == cell && row.arm == arm).and_then(per_request);
+        let _ = write!(text, "{cell:<16}");
+        for arm in &arms {
+            match cost(arm) {
+                Some(cost) => _ = write!(text, "{:>11.2}k", cost / 1e3),
+                None => _ = write!(text, "{:>12}", "void"),
+            }
+        }
+        for (of, to) in &ratios {
+            let width = of.len() + to[0].len() + 3;
+            let least = to.iter().filter_map(|arm| cost(arm)).reduce(f64::min);
+            match cost(of).zip(least) {
+                Some((of, to)) => _ = write!(text, "{:>width$.3}", of / to),
+                None => _ = write!(text, "{:>width$}", "–"),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Instructions per request; `None` for a void row.
+pub(super) fn per_request(row: &Row) -> Option<f64> {
+    (row.void.is_empty() && row.requests > 0).then_some(row.server_instructions? as f64 / row.requests as f64)
+}
+
+/// An arm against the least of others; the first names the column.
+const RATIOS: &[(&str, &[&str])] =
+    &[("user", &["nginx"]), ("kernel", &["nginx-ktls"]), ("kernel", &["user"]), ("auto", &["best", "user", "kernel"])];
