@@ -1,6 +1,7 @@
 //! The command line.
 
 mod instructions;
+mod load;
 mod run;
 
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Load a server and say what its clients saw; exit code 1 if anything failed
+    Load(Box<load::LoadArgs>),
     /// Run a study against our server and its peers, and make a report
     Run(Box<run::RunArgs>),
     /// Count instructions per request in emulated guests, which repeat where times do not
@@ -25,6 +28,7 @@ enum Command {
 
 pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Load(args) => load::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Instructions(args) => instructions::main(&args),
     };

@@ -1,7 +1,19 @@
 //! Load: what clients do, and what they saw.
 
+mod connection;
+mod failure;
+mod handshake;
 mod outcome;
 mod plan;
+mod receiving;
+mod response_head;
+mod run;
+mod schedule;
+mod socket;
+mod tally;
+mod tls_client;
+mod worker;
 
 pub use outcome::{Failures, Outcome};
 pub use plan::{Arrival, Extent, LoadPlan, Read, Suite};
+pub use run::{Progress, run, run_watched};

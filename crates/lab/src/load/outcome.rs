@@ -19,13 +19,14 @@ pub struct Outcome {
     pub resumed: u64,
     /// What went wrong.
     pub failures: Failures,
-    /// From a request's start (intended start in an open loop) to its last byte, ns.
+    /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection starts
+    /// with the connect. Requests that failed are not in it.
     pub latency: Histogram<u64>,
     /// TCP connect, ns.
     pub connect: Histogram<u64>,
     /// TLS handshake, ns.
     pub handshake: Histogram<u64>,
-    /// From a request's last byte sent to the first record of the response, ns.
+    /// From a request's last byte sent to the first data of the response, ns.
     pub first_byte: Histogram<u64>,
     /// CPU that the client's threads spent, ns.
     pub client_cpu: u64,
@@ -50,6 +51,8 @@ pub struct Failures {
     pub body: u64,
     /// Connections lost under a request for another reason.
     pub io: u64,
+    /// Requests of an open loop that were due before the end, and for which no connection was free until then.
+    pub unsent: u64,
     /// The first of them in words.
     pub first: Option<String>,
 }
@@ -57,6 +60,6 @@ pub struct Failures {
 impl Failures {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.connect + self.handshake + self.timeout + self.status + self.body + self.io
+        self.connect + self.handshake + self.timeout + self.status + self.body + self.io + self.unsent
     }
 }

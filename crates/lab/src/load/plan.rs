@@ -23,7 +23,8 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Requests on a connection before it is closed and replaced; `None`: unlimited.
     pub calls: Option<u64>,
-    /// Whether connections after the first resume a session of an earlier one.
+    /// Whether connections resume a session of an earlier one, where one is left: the first connections, and those that begin
+    /// while all tickets of TLS 1.3 are in use, make full handshakes.
     pub resume: bool,
     /// Closed or open loop.
     pub arrival: Arrival,
@@ -70,8 +71,12 @@ pub enum Read {
     Verify,
     /// Decrypt and drop.
     Decrypt,
-    /// Walk record headers without decrypting. The record lengths of each response are compared with a first response
-    /// of the same connection, which is decrypted and verified.
+    /// Walk record headers without decrypting.
+    ///
+    /// The first responses of a load are decrypted and hashed whole, until one is. Of a connection's first response the head is
+    /// decrypted and checked. All further content is counted by the lengths of its records, and must come to what head and
+    /// Content-Length make, however it is cut into records. A record that is short enough for an alert or a KeyUpdate is opened.
+    /// The server must send Content-Length and must not pad its records.
     Drain,
 }
 

@@ -76,6 +76,16 @@ impl Opener {
         Self { key: keys.aead_key(), iv: keys.iv, layout: Layout::of(keys), sequence }
     }
 
+    /// Counts a record that is passed over unopened, so that a later one opens. What was in it was never authenticated.
+    pub fn pass_over(&mut self) {
+        self.sequence += 1;
+    }
+
+    /// Bytes of a record around its payload, where TLS 1.3 adds no padding.
+    pub fn added_len(&self) -> usize {
+        self.layout.prefix() + self.layout.suffix()
+    }
+
     /// The length of the first record in `bytes` with its header, or `None` until the header is
     /// there. Refuses what can never become a record, so that a peer cannot make us wait for it.
     ///

@@ -1,0 +1,154 @@
+//! A client's TLS connection: requests out, responses in.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use sealion_tls::AlertDescription;
+use sealion_tls::record::{ContentType, Sealer};
+
+use super::failure::{Failure, Kind};
+use super::handshake::{Established, shake_hands};
+use super::receiving::{Done, Reading, Receiving, Want};
+use super::socket::Socket;
+
+/// What all connections of a thread have in common.
+pub(super) struct Common {
+    pub(super) address: std::net::SocketAddr,
+    pub(super) name: ServerName<'static>,
+    pub(super) config: Arc<ClientConfig>,
+    /// The request, in plain text.
+    pub(super) request: Vec<u8>,
+    pub(super) reading: Reading,
+    /// Where this thread receives; nothing in it outlives a read.
+    pub(super) buffer: RefCell<Vec<u8>>,
+}
+
+/// Bytes of a thread's buffer. GUESS: sixteen records, and less than a core's second-level cache.
+pub(super) const BUFFER: usize = 256 << 10;
+
+pub(super) struct Connection {
+    socket: Socket,
+    sealer: Sealer,
+    receiving: Receiving,
+    outgoing: Vec<u8>,
+}
+
+/// How it came to be.
+pub(super) struct Opening {
+    pub(super) begun: Instant,
+    pub(super) connected: Instant,
+    pub(super) established: Instant,
+    pub(super) resumed: bool,
+    /// Version and suite by their IANA names.
+    pub(super) suite: String,
+}
+
+/// A response, and when.
+pub(super) struct Answer {
+    pub(super) done: Done,
+    pub(super) sent: Instant,
+    pub(super) begun: Instant,
+    pub(super) ended: Instant,
+}
+
+impl Connection {
+    pub(super) async fn open(common: &Common) -> Result<(Self, Opening), Failure> {
+        let begun = Instant::now();
+        let socket = Socket::connect(common.address);
+        let socket =
+            socket.await.map_err(|e| Failure::io(Kind::Connect, &format!("connect to {}", common.address), &e))?;
+        let connected = Instant::now();
+        let shaken = shake_hands(&socket, common.config.clone(), common.name.clone()).await?;
+        let established = Instant::now();
+        let Established { version, suite, resumed, tx, rx, schedule, incoming } = shaken;
+        let suite = format!("TLSv1.{} {}", version as usize + 2, suite.replace("TLS13_", "TLS_"));
+        let connection = Self {
+            socket,
+            sealer: Sealer::new(&tx.0, tx.1, u64::MAX),
+            receiving: Receiving::new(version, (&rx.0, rx.1), schedule, common.reading.clone(), incoming),
+            outgoing: Vec::new(),
+        };
+        Ok((connection, Opening { begun, connected, established, resumed, suite }))
+    }
+
+    /// Whether it can carry no further request.
+    pub(super) fn ended(&self) -> bool {
+        self.receiving.ended()
+    }
+
+    pub(super) async fn request(&mut self, common: &Common) -> Result<Answer, Failure> {
+        self.renew_keys();
+        self.seal(ContentType::ApplicationData, &common.request);
+        self.receiving.expect();
+        self.socket.send(&self.outgoing).await.map_err(|e| Failure::io(Kind::Io, "send", &e))?;
+        self.outgoing.clear();
+        let sent = Instant::now();
+        let mut begun = None;
+        loop {
+            let step = self.step(&mut common.buffer.borrow_mut())?;
+            match step {
+                Step::Done(done) => {
+                    let ended = Instant::now();
+                    return Ok(Answer { done, sent, begun: begun.unwrap_or(ended), ended });
+                }
+                Step::More if begun.is_none() && self.receiving.begun() => begun = Some(Instant::now()),
+                Step::More => {}
+                Step::Empty => self.socket.readable().await.map_err(|e| Failure::io(Kind::Io, "receive", &e))?,
+            }
+        }
+    }
+
+    /// Says `close_notify`, if the socket takes it, and closes.
+    pub(super) fn close(mut self) {
+        if !self.receiving.ended() {
+            self.seal(ContentType::Alert, &AlertDescription::CLOSE_NOTIFY.to_wire());
+            self.socket.send_now(&self.outgoing);
+        }
+    }
+
+    /// One read.
+    fn step(&mut self, buffer: &mut [u8]) -> Result<Step, Failure> {
+        let receiving = &mut self.receiving;
+        let at = receiving.carried();
+        let want = receiving.want();
+        let came = match want {
+            Want::Bytes => self.socket.receive(&mut buffer[at..]),
+            Want::Header(bytes) => self.socket.receive(&mut buffer[at..at + bytes]),
+            Want::Discard(bytes) => self.socket.discard(&mut buffer[..bytes]),
+        };
+        let done = match came.map_err(|e| receiving.lost(&e.to_string()))? {
+            None => return Ok(Step::Empty),
+            Some(0) => return Err(receiving.end()),
+            Some(came) if matches!(want, Want::Discard(_)) => receiving.discarded(came)?,
+            Some(came) => receiving.receive(&mut buffer[..at + came])?,
+        };
+        Ok(done.map_or(Step::More, Step::Done))
+    }
+
+    fn renew_keys(&mut self) {
+        if let Some((keys, sequence)) = self.receiving.take_new_keys() {
+            // RFC 8446 §4.6.3: an update that asks for none in return, under the old keys.
+            self.seal(ContentType::Handshake, &[24, 0, 0, 1, 0]);
+            self.sealer = Sealer::new(&keys, sequence, u64::MAX);
+        }
+    }
+
+    fn seal(&mut self, content_type: ContentType, payload: &[u8]) {
+        let at = self.outgoing.len();
+        self.outgoing.resize(at + self.sealer.sealed_len(payload.len()), 0);
+        let record = &mut self.outgoing[at..];
+        let prefix = self.sealer.prefix_len();
+        record[prefix..prefix + payload.len()].copy_from_slice(payload);
+        self.sealer.seal(content_type, record).expect("this key has no limit");
+    }
+}
+
+enum Step {
+    Done(Done),
+    More,
+    /// Nothing is there.
+    Empty,
+}

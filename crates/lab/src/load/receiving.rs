@@ -1,0 +1,424 @@
+//! What comes from the server: records, and one response at a time in them. No socket and no clock.
+
+use std::sync::{Arc, OnceLock};
+
+use aws_lc_rs::digest;
+use rustls::ConnectionTrafficSecrets;
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use sealion_tls::record::{ContentType, HEADER_LEN, Opened, Opener, TrafficKeys};
+use sealion_tls::{AlertDescription, Version};
+
+use super::Read;
+use super::failure::{Failure, Kind};
+use super::response_head::Head;
+
+/// ```text
+/// Idle ─expect─► Head ─┬─► Body ─┬─► Idle
+///   └──────────────────┴─► Walk ─┘
+/// ```
+/// Control records (tickets, KeyUpdate, alerts) are dealt with in every state.
+pub(super) struct Receiving {
+    version: Version,
+    opener: Opener,
+    schedule: KernelConnection<ClientConnectionData>,
+    reading: Reading,
+    state: State,
+    /// The beginning of a record that is not yet there as a whole.
+    carry: Vec<u8>,
+    /// What is still to come of a record that is walked over.
+    skip: usize,
+    /// Content of a whole response on this connection, once one was seen and responses are drained.
+    whole: Option<u64>,
+    /// Keys for our next record, when the server asked for new ones.
+    new_keys: Option<(TrafficKeys, u64)>,
+    /// Whether the server has ended the connection, or said that it will.
+    ended: bool,
+    /// Whether the response is not wanted whole, so that the connection is of no use behind it.
+    cut: bool,
+}
+
+/// How responses are read, the same for all connections of a load.
+#[derive(Clone)]
+pub(super) struct Reading {
+    pub(super) read: Read,
+    /// Bytes of a body after which no more is wanted.
+    pub(super) cap: u64,
+    /// What the first response was.
+    pub(super) reference: Arc<Reference>,
+}
+
+/// The first response of a load; all others must have a body like it.
+#[derive(Default)]
+pub(super) struct Reference {
+    pub(super) body_len: OnceLock<u64>,
+    pub(super) sha256: OnceLock<[u8; 32]>,
+}
+
+enum State {
+    /// No request is open.
+    Idle,
+    Head {
+        bytes: Vec<u8>,
+    },
+    Body {
+        /// Bytes still to come, and so far wanted.
+        left: u64,
+        taken: u64,
+        hash: Option<digest::Context>,
+    },
+    Walk {
+        /// Content, head included, that has come and that is wanted.
+        seen: u64,
+        wanted: u64,
+        /// Body bytes of the response as far as wanted.
+        body: u64,
+    },
+}
+
+/// A response that came as wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Body bytes, as far as they were wanted.
+    pub(super) body: u64,
+}
+
+/// What to ask the socket for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// As much as there is.
+    Bytes,
+    /// A record's header and no more, because its content will be dropped.
+    Header(usize),
+    /// To drop so many bytes.
+    Discard(usize),
+}
+
+/// Longest record that can be an alert or a KeyUpdate, with what padding a server may add: in TLS 1.3 it looks like data, so where
+/// records are walked over, one so short is opened. GUESS: 7 bytes is the longest message; nobody pads it.
+const LONGEST_CONTROL: usize = HEADER_LEN + 64;
+
+/// Least bytes for which a system call that drops them is cheaper than one that copies them with what follows. GUESS.
+const WORTH_DISCARDING: usize = 4096;
+
+/// Most by which the head of a connection's last response differs: it says `Connection: close`, or does not say `keep-alive`.
+const LAST_HEAD_DIFFERS: u64 = 32;
+
+impl Receiving {
+    pub(super) fn new(
+        version: Version,
+        (keys, sequence): (&TrafficKeys, u64),
+        schedule: KernelConnection<ClientConnectionData>,
+        reading: Reading,
+        carry: Vec<u8>,
+    ) -> Self {
+        Self {
+            version,
+            opener: Opener::new(keys, sequence),
+            schedule,
+            reading,
+            state: State::Idle,
+            carry,
+            skip: 0,
+            whole: None,
+            new_keys: None,
+            ended: false,
+            cut: false,
+        }
+    }
+
+    /// A request leaves: a response is due.
+    pub(super) fn expect(&mut self) {
+        self.state = match self.whole {
+            Some(wanted) => {
+                let body = *self.reading.reference.body_len.get().unwrap_or(&0);
+                State::Walk { seen: 0, wanted, body }
+            }
+            None => State::Head { bytes: Vec::new() },
+        };
+    }
+
+    /// Whether anything of the response has come.
+    pub(super) fn begun(&self) -> bool {
+        match &self.state {
+            State::Idle | State::Body { .. } => true,
+            State::Head { bytes } => !bytes.is_empty(),
+            State::Walk { seen, .. } => *seen > 0,
+        }
+    }
+
+    /// Whether the connection can carry no further request.
+    pub(super) fn ended(&self) -> bool {
+        self.ended || self.cut
+    }
+
+    /// Keys under which the next record must be sealed, behind the KeyUpdate that says so.
+    pub(super) fn take_new_keys(&mut self) -> Option<(TrafficKeys, u64)> {
+        self.new_keys.take()
+    }
+
+    pub(super) fn want(&self) -> Want {
+        match self.state {
+            _ if self.skip >= WORTH_DISCARDING => Want::Discard(self.skip),
+            State::Walk { seen, wanted, .. }
+                if self.skip == 0 && self.carry.len() < HEADER_LEN && wanted.saturating_sub(seen) >= 1 << 14 =>
+            {
+                Want::Header(HEADER_LEN - self.carry.len())
+            }
+            _ => Want::Bytes,
+        }
+    }
+
+    /// How many bytes of `buffer` are to be left in front of what is received: [`Self::receive`] puts there what was over.
+    pub(super) fn carried(&self) -> usize {
+        self.carry.len()
+    }
+
+    /// `bytes` were dropped as [`Want::Discard`] asked.
+    pub(super) fn discarded(&mut self, bytes: usize) -> Result<Option<Done>, Failure> {
+        self.skip -= bytes;
+        if self.skip == 0 { self.walked() } else { Ok(None) }
+    }
+
+    /// Takes what was received, behind [`Self::carried`] free bytes.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Done>, Failure> {
+        buffer[..self.carry.len()].copy_from_slice(&self.carry);
+        self.carry.clear();
+        let mut rest = buffer;
+        let mut done = None;
+        loop {
+            if self.cut && done.is_some() {
+                return Ok(done);
+            }
+            if self.skip > 0 {
+                let passed = self.skip.min(rest.len());
+                rest = &mut rest[passed..];
+                self.skip -= passed;
+                if self.skip > 0 {
+                    return Ok(done);
+                }
+                done = done.or(self.walked()?);
+            }
+            let len = match self.opener.record_len(rest).map_err(broken)? {
+                Some(len) if self.is_walked(rest[0], len) => {
+                    self.walk(len);
+                    continue;
+                }
+                Some(len) if len <= rest.len() => len,
+                _ => {
+                    self.carry.extend_from_slice(rest);
+                    return Ok(done);
+                }
+            };
+            let (record, behind) = rest.split_at_mut(len);
+            rest = behind;
+            let opened = self.opener.open(record).map_err(broken)?;
+            done = done.or(self.opened(&opened, record)?);
+        }
+    }
+
+    /// The stream ended.
+    pub(super) fn end(&mut self) -> Failure {
+        self.lost("the server closed the connection")
+    }
+
+    /// What it means that the stream is over, `how` in words.
+    pub(super) fn lost(&mut self, how: &str) -> Failure {
+        self.ended = true;
+        let io = |where_: &str| Failure::new(Kind::Io, format!("{how}{where_}"));
+        let body = |where_: &str| Failure::new(Kind::Body, format!("{how} {where_}"));
+        match &self.state {
+            State::Idle => io(""),
+            State::Walk { seen: 0, .. } => io(" instead of answering"),
+            State::Head { bytes } if bytes.is_empty() => io(" instead of answering"),
+            State::Head { .. } => body("inside the response's head"),
+            State::Body { left, taken, .. } => body(&format!("after {taken} bytes of a body, {left} before its end")),
+            State::Walk { seen, wanted, .. } => {
+                body(&format!("inside or behind the record that brings a response to {seen} bytes, of {wanted}"))
+            }
+        }
+    }
+
+    fn is_walked(&self, outer_type: u8, len: usize) -> bool {
+        matches!(self.state, State::Walk { .. })
+            && outer_type == ContentType::ApplicationData as u8
+            && (len > LONGEST_CONTROL || self.version == Version::Tls12)
+    }
+
+    fn walk(&mut self, len: usize) {
+        self.opener.pass_over();
+        self.skip = len;
+        let added = self.opener.added_len();
+        if let State::Walk { seen, .. } = &mut self.state {
+            *seen += len.saturating_sub(added) as u64;
+        }
+    }
+
+    /// At the end of a record that was walked over, or of data in one that was opened meanwhile.
+    fn walked(&mut self) -> Result<Option<Done>, Failure> {
+        let State::Walk { seen, wanted, body } = self.state else {
+            return Ok(None);
+        };
+        if seen == wanted || (self.cut && seen > wanted) {
+            self.state = State::Idle;
+            return Ok(Some(Done { body }));
+        }
+        if seen > wanted + LAST_HEAD_DIFFERS {
+            return Err(wrong_length(seen, wanted));
+        }
+        Ok(None)
+    }
+
+    fn opened(&mut self, opened: &Opened, record: &[u8]) -> Result<Option<Done>, Failure> {
+        let payload = &record[opened.payload.clone()];
+        match opened.content_type {
+            ContentType::ApplicationData => self.data(payload),
+            ContentType::Handshake => self.handshake_messages(payload).map(|()| None),
+            ContentType::Alert => self.alert(payload),
+            ContentType::ChangeCipherSpec => unreachable!("the opener refuses it"),
+        }
+    }
+
+    fn data(&mut self, payload: &[u8]) -> Result<Option<Done>, Failure> {
+        match &mut self.state {
+            _ if payload.is_empty() => Ok(None),
+            State::Idle => Err(Failure::new(Kind::Body, "data behind the end of a response")),
+            State::Head { bytes } => {
+                bytes.extend_from_slice(payload);
+                let bytes = std::mem::take(bytes);
+                self.head(bytes)
+            }
+            State::Body { .. } => self.body(payload),
+            State::Walk { seen, .. } => {
+                *seen += payload.len() as u64;
+                self.walked()
+            }
+        }
+    }
+
+    fn head(&mut self, bytes: Vec<u8>) -> Result<Option<Done>, Failure> {
+        let Some(head) = Head::parse(&bytes)? else {
+            self.state = State::Head { bytes };
+            return Ok(None);
+        };
+        self.ended |= head.last;
+        let first = *self.reading.reference.body_len.get_or_init(|| head.body_len);
+        if head.body_len != first {
+            let words = format!("Content-Length is {}, and was {first} in the first response", head.body_len);
+            return Err(Failure::new(Kind::Body, words));
+        }
+        let wanted = head.body_len.min(self.reading.cap);
+        self.cut = wanted < head.body_len;
+        let hashes = match self.reading.read {
+            Read::Verify => true,
+            Read::Decrypt => false,
+            Read::Drain => self.reading.reference.sha256.get().is_none(),
+        };
+        let begun = &bytes[head.len..];
+        if self.reading.read == Read::Drain {
+            self.whole = Some(head.len as u64 + head.body_len);
+        }
+        if self.reading.read == Read::Drain && (!hashes || self.cut) {
+            self.state = State::Walk { seen: bytes.len() as u64, wanted: head.len as u64 + wanted, body: wanted };
+            return self.walked();
+        }
+        let hash = (hashes && !self.cut).then(|| digest::Context::new(&digest::SHA256));
+        self.state = State::Body { left: wanted, taken: 0, hash };
+        self.body(begun)
+    }
+
+    fn body(&mut self, payload: &[u8]) -> Result<Option<Done>, Failure> {
+        let State::Body { left, taken, hash } = &mut self.state else {
+            return Ok(None);
+        };
+        let len = (payload.len() as u64).min(*left);
+        let over = payload.len() as u64 - len;
+        if over > 0 && !self.cut {
+            return Err(Failure::new(Kind::Body, format!("{over} bytes behind the body's end")));
+        }
+        if let Some(hash) = hash {
+            hash.update(&payload[..len as usize]);
+        }
+        *left -= len;
+        *taken += len;
+        if *left > 0 {
+            return Ok(None);
+        }
+        let body = *taken;
+        let hash = hash.take();
+        self.state = State::Idle;
+        if let Some(hash) = hash {
+            let hash: [u8; 32] = hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+            if *self.reading.reference.sha256.get_or_init(|| hash) != hash {
+                return Err(Failure::new(Kind::Body, "a body of another content than the first one's"));
+            }
+        }
+        Ok(Some(Done { body }))
+    }
+
+    fn alert(&mut self, payload: &[u8]) -> Result<Option<Done>, Failure> {
+        let &[_, description] = payload else {
+            return Err(Failure::new(Kind::Body, format!("an alert of {} bytes", payload.len())));
+        };
+        let description = AlertDescription(description);
+        self.ended = true;
+        match self.state {
+            State::Idle => Ok(None),
+            // A connection's last response has another head.
+            State::Walk { seen, wanted, body }
+                if description == AlertDescription::CLOSE_NOTIFY && seen.abs_diff(wanted) <= LAST_HEAD_DIFFERS =>
+            {
+                self.state = State::Idle;
+                Ok(Some(Done { body }))
+            }
+            _ if description == AlertDescription::CLOSE_NOTIFY => Err(self.end()),
+            _ => Err(Failure::new(Kind::Io, format!("the server ended the connection: {description}"))),
+        }
+    }
+
+    /// Whole messages only: tickets may share a record.
+    fn handshake_messages(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
+        let refuse = |words: String| Err(Failure::new(Kind::Io, words));
+        while let Some((&[message_type, a, b, c], rest)) = payload.split_first_chunk::<4>() {
+            let Some((body, rest)) = rest.split_at_checked(u32::from_be_bytes([0, a, b, c]) as usize) else {
+                return refuse("a handshake message in two records".into());
+            };
+            payload = rest;
+            match (message_type, body) {
+                (NEW_SESSION_TICKET, _) => {
+                    self.schedule.handle_new_session_ticket(body).map_err(|e| Failure::new(Kind::Io, e))?;
+                }
+                (KEY_UPDATE, &[asks_for_ours @ 0..=1]) => {
+                    let (keys, sequence) = self.renewed(KernelConnection::update_rx_secret)?;
+                    self.opener = Opener::new(&keys, sequence);
+                    if asks_for_ours == 1 {
+                        self.new_keys = Some(self.renewed(KernelConnection::update_tx_secret)?);
+                    }
+                }
+                _ => return refuse(format!("a handshake message of type {message_type}")),
+            }
+        }
+        if payload.is_empty() { Ok(()) } else { refuse("a handshake message without its length".into()) }
+    }
+
+    fn renewed(&mut self, update: Update) -> Result<(TrafficKeys, u64), Failure> {
+        let (sequence, secrets) = update(&mut self.schedule).map_err(|e| Failure::new(Kind::Io, e))?;
+        let keys = sealion_tls::traffic_keys(self.version, &secrets).map_err(|e| Failure::new(Kind::Io, e))?;
+        Ok((keys, sequence))
+    }
+}
+
+/// Makes the next secrets of one direction.
+type Update = fn(&mut KernelConnection<ClientConnectionData>) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
+
+/// RFC 8446 §4.
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+fn broken(error: sealion_tls::record::OpenError) -> Failure {
+    Failure::new(Kind::Body, error)
+}
+
+fn wrong_length(seen: u64, wanted: u64) -> Failure {
+    Failure::new(Kind::Body, format!("a response of {seen} bytes or more, head included, where the first had {wanted}"))
+}

@@ -1,0 +1,77 @@
+//! The head of a response.
+
+use super::failure::{Failure, Kind};
+
+/// What matters of a response's head.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Bytes.
+    pub(super) len: usize,
+    /// Content-Length.
+    pub(super) body_len: u64,
+    /// Whether the server closes behind the response.
+    pub(super) last: bool,
+}
+
+impl Head {
+    /// `None`: not there as a whole.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Failure> {
+        let mut fields = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut fields);
+        let len = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
+            Ok(httparse::Status::Partial) => return Err(Failure::new(Kind::Body, "a response's head without an end")),
+            Err(error) => return Err(Failure::new(Kind::Body, format!("no HTTP/1 response: {error}"))),
+        };
+        match response.code {
+            Some(200) => {}
+            status => {
+                let words = format!("status {} {}", status.unwrap_or(0), response.reason.unwrap_or_default());
+                return Err(Failure::new(Kind::Status, words.trim_end()));
+            }
+        }
+        let mut body_len = None;
+        let mut last = response.version == Some(0);
+        for field in response.headers {
+            if field.name.eq_ignore_ascii_case("content-length") {
+                body_len = std::str::from_utf8(field.value).ok().and_then(|value| value.trim().parse().ok());
+            } else if field.name.eq_ignore_ascii_case("connection") {
+                last = field.value.eq_ignore_ascii_case(b"close");
+            }
+        }
+        let missing = || Failure::new(Kind::Body, "a response without Content-Length: its end cannot be told");
+        Ok(Some(Self { len, body_len: body_len.ok_or_else(missing)?, last }))
+    }
+}
+
+/// Longest head. GUESS: servers send a few hundred bytes.
+const LONGEST_HEAD: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(head: &str) -> Result<Option<Head>, Kind> {
+        Head::parse(head.as_bytes()).map_err(|failure| failure.kind)
+    }
+
+    #[test]
+    fn heads_say_how_long_the_body_is_and_whether_more_follows() {
+        let is = |head: &str, body_len: u64, last: bool| {
+            assert_eq!(parsed(head), Ok(Some(Head { len: head.len(), body_len, last })), "{head}");
+        };
+        is("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", 12, false);
+        is("HTTP/1.1 200 OK\r\nconnection: Close\r\ncontent-length:0\r\n\r\n", 0, true);
+        is("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", 1, false);
+        is("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", 1, true);
+        is("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", 1, false);
+        assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Le"), Ok(None));
+        assert_eq!(parsed("HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n"), Err(Kind::Status));
+        assert_eq!(parsed("HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n\r\n"), Err(Kind::Status));
+        assert_eq!(parsed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Kind::Body));
+        assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), Err(Kind::Body));
+        assert_eq!(parsed("SSH-2.0-x\r\n"), Err(Kind::Body));
+        assert_eq!(parsed(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(LONGEST_HEAD))), Err(Kind::Body));
+    }
+}

@@ -1,0 +1,275 @@
+//! Running a load: threads, their cores and runtimes, and the sum of what they saw.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{ClockId, CpuSet, sched_setaffinity};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::task::{JoinSet, LocalSet};
+
+use super::connection::{BUFFER, Common};
+use super::receiving::{Reading, Reference};
+use super::schedule::{Schedule, Starts};
+use super::tally::Tally;
+use super::worker::{Shared, work};
+use super::{Arrival, LoadPlan, Outcome};
+
+/// A load under way, seen from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    requests: AtomicU64,
+    failures: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// Requests answered so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Failures so far.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Ends the load soon: what is under way is dropped and not counted.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs a load to its end. What the server does wrong is counted in the outcome.
+///
+/// # Errors
+/// When the plan cannot be carried out on this machine: what it asks for makes no sense together, a file with roots cannot be read, too
+/// few files may be open, or a core does not exist.
+pub fn run(plan: &LoadPlan) -> Result<Outcome> {
+    run_watched(plan, &Arc::default())
+}
+
+/// As [`run`], with its progress to be seen, and to be cancelled.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome> {
+    check(plan)?;
+    allow_open_files(plan.connections + plan.threads * FILES_OF_A_THREAD)?;
+    let config = super::tls_client::config(plan)?;
+    let reference = Arc::new(Reference::default());
+    let schedule = Arc::new(Schedule::new(plan));
+    let ready = Barrier::new(plan.threads);
+    let tallies: Vec<Result<Tally>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..plan.threads)
+            .map(|number| {
+                let worker = Thread {
+                    plan,
+                    number,
+                    config: config.clone(),
+                    reference: reference.clone(),
+                    schedule: schedule.clone(),
+                    ready: &ready,
+                    progress: progress.clone(),
+                };
+                scope.spawn(move || worker.run())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client thread panicked")).collect()
+    });
+    let mut sum = Tally::new();
+    for tally in tallies {
+        sum.add(tally?);
+    }
+    if !progress.cancelled.load(Ordering::Relaxed) {
+        sum.failures.unsent = schedule.unsent(sum.started);
+        if sum.failures.unsent > 0 {
+            sum.failures.first.get_or_insert("a request was due and no connection was free".into());
+        }
+    }
+    Ok(Outcome {
+        elapsed: sum.first_start.zip(sum.last_end).map_or(Duration::ZERO, |(start, end)| end - start),
+        requests: sum.requests,
+        body_bytes: sum.body_bytes,
+        handshakes: sum.handshakes,
+        resumed: sum.resumed,
+        failures: sum.failures,
+        latency: sum.latency,
+        connect: sum.connect,
+        handshake: sum.handshake,
+        first_byte: sum.first_byte,
+        client_cpu: sum.cpu,
+        body_sha256: reference.sha256.get().map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
+        suite: sum.suite.unwrap_or_default(),
+    })
+}
+
+/// Most connections at a time.
+const MOST_CONNECTIONS: usize = 2000;
+
+/// Files a thread's runtime and timer hold open, and some to spare for the process itself.
+const FILES_OF_A_THREAD: usize = 16;
+
+fn check(plan: &LoadPlan) -> Result<()> {
+    ensure!(
+        (1..=MOST_CONNECTIONS).contains(&plan.connections),
+        "{} connections: from 1 to {MOST_CONNECTIONS} are possible",
+        plan.connections
+    );
+    ensure!(
+        (1..=plan.connections).contains(&plan.threads),
+        "{} threads for {} connections: each thread needs at least one",
+        plan.threads,
+        plan.connections
+    );
+    ensure!(plan.calls != Some(0), "0 calls on a connection: at least one is needed");
+    ensure!(!plan.timeout.is_zero(), "a time limit of zero leaves no time for any answer");
+    if let Arrival::Open { rate } = plan.arrival {
+        ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} requests per second: it must be above 0");
+    }
+    ensure!(
+        plan.target.starts_with('/') && plan.target.bytes().all(|byte| byte.is_ascii_graphic()),
+        "the request-target {:?} must begin with / and have no blanks",
+        plan.target
+    );
+    ServerName::try_from(plan.server_name.as_str())
+        .with_context(|| format!("{:?} is no name of a server", plan.server_name))?;
+    Ok(())
+}
+
+/// Raises the soft limit of open files if it is too low for `more`.
+fn allow_open_files(more: usize) -> Result<()> {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count);
+    let needed = (open + more) as u64;
+    let limits = getrlimit(Resource::Nofile);
+    if limits.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    if let Some(hard) = limits.maximum
+        && hard < needed
+    {
+        bail!(
+            "this load needs {needed} open files, and this process may have {hard}: raise the limit (ulimit -Hn) or use fewer connections"
+        );
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limits.maximum })
+        .with_context(|| format!("cannot raise the limit of open files to {needed}"))
+}
+
+/// One client thread.
+struct Thread<'a> {
+    plan: &'a LoadPlan,
+    number: usize,
+    config: Arc<ClientConfig>,
+    reference: Arc<Reference>,
+    schedule: Arc<Schedule>,
+    ready: &'a Barrier,
+    progress: Arc<Progress>,
+}
+
+impl Thread<'_> {
+    fn run(self) -> Result<Tally> {
+        let prepared = self.pin().and_then(|()| {
+            // A thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
+            aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")?;
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a client thread")
+        });
+        // Reached by all threads, whether they can work or not.
+        self.ready.wait();
+        let runtime = prepared?;
+        let mut tally = runtime.block_on(LocalSet::new().run_until(self.load()))?;
+        let cpu = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+        tally.cpu = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        Ok(tally)
+    }
+
+    async fn load(self) -> Result<Tally> {
+        let plan = self.plan;
+        let shared = Rc::new(Shared {
+            common: Common {
+                address: plan.address,
+                name: ServerName::try_from(plan.server_name.clone())?,
+                config: self.config.clone(),
+                request: request(plan),
+                reading: Reading {
+                    read: plan.read,
+                    cap: plan.body_cap.unwrap_or(u64::MAX),
+                    reference: self.reference.clone(),
+                },
+                buffer: RefCell::new(vec![0; BUFFER]),
+            },
+            starts: Starts::new(self.schedule.clone()).context("cannot make a timer")?,
+            tally: RefCell::new(Tally::new()),
+            calls: plan.calls,
+            timeout: plan.timeout,
+            progress: self.progress.clone(),
+        });
+        let mut clients = JoinSet::new();
+        for _ in 0..self.connections() {
+            clients.spawn_local(work(shared.clone()));
+        }
+        while let Some(ended) = until_cancelled(&self.progress, clients.join_next()).await {
+            ended.expect("a client panicked").context("cannot wait for sockets")?;
+        }
+        clients.shutdown().await;
+        let mut shared = Rc::into_inner(shared).context("a client outlived its thread")?;
+        let tally = shared.tally.get_mut();
+        tally.started = shared.starts.started();
+        Ok(shared.tally.into_inner())
+    }
+
+    fn pin(&self) -> Result<()> {
+        if self.plan.cores.is_empty() {
+            return Ok(());
+        }
+        let core = self.plan.cores[self.number % self.plan.cores.len()];
+        ensure!(core < CpuSet::MAX_CPU, "there is no core {core}");
+        let mut set = CpuSet::new();
+        set.set(core);
+        sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
+    }
+
+    /// Connections of this thread.
+    fn connections(&self) -> usize {
+        let (each, over) = (self.plan.connections / self.plan.threads, self.plan.connections % self.plan.threads);
+        each + usize::from(self.number < over)
+    }
+}
+
+/// What `next` gives, or `None` when the load is cancelled.
+async fn until_cancelled<T>(progress: &Progress, next: impl Future<Output = Option<T>>) -> Option<T> {
+    let mut next = std::pin::pin!(next);
+    loop {
+        match tokio::time::timeout(BETWEEN_LOOKS, next.as_mut()).await {
+            Ok(next) => return next,
+            Err(_) if progress.cancelled.load(Ordering::Relaxed) => return None,
+            Err(_) => {}
+        }
+    }
+}
+
+/// How often a thread looks whether it is cancelled. GUESS: soon for a person, seldom for a processor.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+fn request(plan: &LoadPlan) -> Vec<u8> {
+    let name = match plan.server_name.parse() {
+        Ok(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
+        _ => plan.server_name.clone(),
+    };
+    let port = plan.address.port();
+    format!("GET {} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n", plan.target).into_bytes()
+}

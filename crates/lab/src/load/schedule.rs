@@ -1,0 +1,164 @@
+//! When the next request begins.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Mutex;
+
+use super::{Arrival, Extent, LoadPlan};
+
+/// Hands out the requests of a load to all its threads.
+pub(super) struct Schedule {
+    /// Requests handed out; in a closed loop that ends by time they need not be numbered.
+    next: AtomicU64,
+    arrival: Arrival,
+    extent: Extent,
+    begun: OnceLock<Instant>,
+}
+
+impl Schedule {
+    pub(super) fn new(plan: &LoadPlan) -> Self {
+        Self { next: AtomicU64::new(0), arrival: plan.arrival, extent: plan.extent, begun: OnceLock::new() }
+    }
+
+    /// How long after the load's start the next request starts, now being `now` after it; `None`: there is no next.
+    fn claim(&self, now: Duration) -> Option<Duration> {
+        if matches!(self.extent, Extent::Time(end) if now >= end) {
+            return None;
+        }
+        let number = match (self.arrival, self.extent) {
+            (Arrival::Closed, Extent::Time(_)) => 0,
+            _ => self.next.fetch_add(1, Ordering::Relaxed),
+        };
+        if matches!(self.extent, Extent::Requests(all) if number >= all) {
+            return None;
+        }
+        let start = match self.arrival {
+            Arrival::Closed => now,
+            Arrival::Open { rate } => Duration::from_secs_f64(number as f64 / rate),
+        };
+        (!matches!(self.extent, Extent::Time(end) if start >= end)).then_some(start)
+    }
+
+    /// Requests that were due, of which `started` were.
+    pub(super) fn unsent(&self, started: u64) -> u64 {
+        match (self.arrival, self.extent) {
+            (Arrival::Open { rate }, Extent::Time(end)) => {
+                ((end.as_secs_f64() * rate).ceil() as u64).saturating_sub(started)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// One thread's view of the schedule. Its free connections wait in turn, the first of them for its request's time.
+pub(super) struct Starts {
+    schedule: Arc<Schedule>,
+    begun: Instant,
+    timer: Mutex<Timer>,
+    started: Cell<u64>,
+}
+
+impl Starts {
+    /// Must be made inside the thread's runtime.
+    pub(super) fn new(schedule: Arc<Schedule>) -> io::Result<Self> {
+        let begun = *schedule.begun.get_or_init(Instant::now);
+        Ok(Self { schedule, begun, timer: Mutex::new(Timer::new()?), started: Cell::new(0) })
+    }
+
+    /// Waits for the next request's time and returns it: in an open loop it may have passed. `None`: the load is over.
+    pub(super) async fn next(&self) -> io::Result<Option<Instant>> {
+        let start = match self.schedule.arrival {
+            Arrival::Closed => self.schedule.claim(self.begun.elapsed()),
+            Arrival::Open { .. } => {
+                let mut timer = self.timer.lock().await;
+                let start = self.schedule.claim(self.begun.elapsed());
+                if let Some(wait) = start.and_then(|start| start.checked_sub(self.begun.elapsed())) {
+                    timer.wait(wait).await?;
+                }
+                start
+            }
+        };
+        if start.is_some() {
+            self.started.set(self.started.get() + 1);
+        }
+        Ok(start.map(|start| self.begun + start))
+    }
+
+    pub(super) fn started(&self) -> u64 {
+        self.started.get()
+    }
+}
+
+/// The kernel's timer, because the runtime's has steps of a millisecond. It is read as a pipe is (timerfd_create(2)).
+struct Timer(Receiver);
+
+impl Timer {
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Receiver::from_owned_fd_unchecked(timer).map(Self)
+    }
+
+    async fn wait(&mut self, time: Duration) -> io::Result<()> {
+        // Zero would disarm it.
+        let time = time.max(Duration::from_nanos(1));
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() },
+        };
+        rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
+        loop {
+            self.0.readable().await?;
+            match self.0.try_read(&mut [0; 8]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other.map(drop),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn schedule(arrival: Arrival, extent: Extent) -> Schedule {
+        Schedule { next: AtomicU64::new(0), arrival, extent, begun: OnceLock::new() }
+    }
+
+    #[test]
+    fn a_closed_loop_starts_at_once_until_its_time_is_over() {
+        let schedule = schedule(Arrival::Closed, Extent::Time(SECOND));
+        assert_eq!(schedule.claim(SECOND / 2), Some(SECOND / 2));
+        assert_eq!(schedule.claim(SECOND), None);
+        assert_eq!(schedule.unsent(0), 0);
+    }
+
+    #[test]
+    fn a_count_is_handed_out_exactly() {
+        for arrival in [Arrival::Closed, Arrival::Open { rate: 10.0 }] {
+            let schedule = schedule(arrival, Extent::Requests(3));
+            let given: Vec<_> = (0..5).map(|_| schedule.claim(SECOND * 100).is_some()).collect();
+            assert_eq!(given, [true, true, true, false, false]);
+        }
+    }
+
+    /// Late or not, the intended start is what counts.
+    #[test]
+    fn an_open_loop_keeps_its_rate_whatever_the_time_is() {
+        let schedule = schedule(Arrival::Open { rate: 4.0 }, Extent::Time(SECOND));
+        assert_eq!(schedule.claim(Duration::ZERO), Some(Duration::ZERO));
+        assert_eq!(schedule.claim(SECOND * 9 / 10), Some(SECOND / 4));
+        assert_eq!(schedule.claim(SECOND * 9 / 10), Some(SECOND / 2));
+        assert_eq!(schedule.claim(SECOND), None, "the time is over");
+        assert_eq!(schedule.unsent(3), 1, "the fourth was due and was not sent");
+        assert_eq!(schedule.unsent(4), 0);
+    }
+}

@@ -1,0 +1,104 @@
+//! What one thread's clients saw.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::Failures;
+use super::connection::{Answer, Opening};
+
+pub(super) struct Tally {
+    pub(super) first_start: Option<Instant>,
+    pub(super) last_end: Option<Instant>,
+    pub(super) requests: u64,
+    pub(super) body_bytes: u64,
+    pub(super) handshakes: u64,
+    pub(super) resumed: u64,
+    pub(super) failures: Failures,
+    pub(super) latency: Histogram<u64>,
+    pub(super) connect: Histogram<u64>,
+    pub(super) handshake: Histogram<u64>,
+    pub(super) first_byte: Histogram<u64>,
+    pub(super) started: u64,
+    pub(super) cpu: u64,
+    pub(super) suite: Option<String>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self {
+            first_start: None,
+            last_end: None,
+            requests: 0,
+            body_bytes: 0,
+            handshakes: 0,
+            resumed: 0,
+            failures: Failures::default(),
+            latency: histogram(),
+            connect: histogram(),
+            handshake: histogram(),
+            first_byte: histogram(),
+            started: 0,
+            cpu: 0,
+            suite: None,
+        }
+    }
+
+    pub(super) fn opened(&mut self, opening: Opening) {
+        self.handshakes += 1;
+        self.resumed += u64::from(opening.resumed);
+        record(&mut self.connect, opening.connected - opening.begun);
+        record(&mut self.handshake, opening.established - opening.connected);
+        self.suite.get_or_insert(opening.suite);
+    }
+
+    /// A request whose intended start was `due`.
+    pub(super) fn answered(&mut self, due: Instant, answer: &Answer) {
+        self.requests += 1;
+        self.body_bytes += answer.done.body;
+        record(&mut self.latency, answer.ended - due);
+        record(&mut self.first_byte, answer.begun - answer.sent);
+    }
+
+    /// A request lasted from `started` to `ended`, whatever became of it.
+    pub(super) fn lasted(&mut self, started: Instant, ended: Instant) {
+        self.first_start = Some(self.first_start.map_or(started, |first| first.min(started)));
+        self.last_end = Some(self.last_end.map_or(ended, |last| last.max(ended)));
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        if let (Some(started), Some(ended)) = (other.first_start, other.last_end) {
+            self.lasted(started, ended);
+        }
+        self.requests += other.requests;
+        self.body_bytes += other.body_bytes;
+        self.handshakes += other.handshakes;
+        self.resumed += other.resumed;
+        self.failures.add(other.failures);
+        for (sum, part) in [
+            (&mut self.latency, &other.latency),
+            (&mut self.connect, &other.connect),
+            (&mut self.handshake, &other.handshake),
+            (&mut self.first_byte, &other.first_byte),
+        ] {
+            sum.add(part).expect("histograms of one range");
+        }
+        self.started += other.started;
+        self.cpu += other.cpu;
+        if self.suite.is_none() {
+            self.suite = other.suite;
+        }
+    }
+}
+
+/// Nanoseconds to three digits, up to [`LONGEST`].
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
+}
+
+/// Most that is told apart; longer times count as this. GUESS: no request is given so long.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record((time.as_nanos() as u64).max(1));
+}

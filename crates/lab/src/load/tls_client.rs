@@ -1,0 +1,158 @@
+//! What the clients offer, whom they trust, and the sessions they keep.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CipherSuite, ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme, SupportedCipherSuite,
+};
+
+use super::{LoadPlan, Suite};
+
+/// The key exchange is X25519 for every server, so that what is compared is the same.
+pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
+    if !plan.suites.is_empty() {
+        provider.cipher_suites = in_order(&plan.suites, &provider.cipher_suites);
+    }
+    let mut versions = Vec::new();
+    for version in rustls::ALL_VERSIONS {
+        if provider.cipher_suites.iter().any(|suite| suite.version() == *version) {
+            versions.push(*version);
+        }
+    }
+    let provider = Arc::new(provider);
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
+    let mut config = match &plan.roots {
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            let cannot = || format!("cannot read certificates from {}", file.display());
+            for certificate in CertificateDer::pem_file_iter(file).with_context(cannot)? {
+                roots.add(certificate.with_context(cannot)?).with_context(cannot)?;
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+        None => {
+            let any = Arc::new(AnyCertificate(provider));
+            builder.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()
+        }
+    };
+    config.enable_secret_extraction = true;
+    config.resumption =
+        if plan.resume { Resumption::store(Arc::new(Sessions::default())) } else { Resumption::disabled() };
+    Ok(Arc::new(config))
+}
+
+fn in_order(wanted: &[Suite], known: &[SupportedCipherSuite]) -> Vec<SupportedCipherSuite> {
+    let of = |suite: &Suite| -> &[CipherSuite] {
+        match suite {
+            Suite::Aes128Gcm => &[CipherSuite::TLS13_AES_128_GCM_SHA256],
+            Suite::Aes256Gcm => &[CipherSuite::TLS13_AES_256_GCM_SHA384],
+            Suite::Chacha20Poly1305 => &[CipherSuite::TLS13_CHACHA20_POLY1305_SHA256],
+            Suite::Tls12Aes128Gcm => &[
+                CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+                CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            ],
+            Suite::Tls12Aes256Gcm => &[
+                CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+                CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            ],
+        }
+    };
+    let ids = wanted.iter().flat_map(of);
+    ids.filter_map(|id| known.iter().find(|suite| suite.suite() == *id).copied()).collect()
+}
+
+/// Sessions of all connections of a load. A ticket of TLS 1.3 is used once (RFC 8446 appendix C.4); where none is left a connection
+/// makes a full handshake, which brings new ones.
+#[derive(Debug, Default)]
+struct Sessions {
+    tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
+    tls12: Mutex<Option<Tls12ClientSessionValue>>,
+    group: Mutex<Option<NamedGroup>>,
+}
+
+/// Most tickets kept. GUESS: a few for each of 2,000 connections; the oldest go first.
+const MOST_TICKETS: usize = 8192;
+
+const HELD: &str = "no holder of the lock panics";
+
+impl ClientSessionStore for Sessions {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        *self.group.lock().expect(HELD) = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        *self.group.lock().expect(HELD)
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        *self.tls12.lock().expect(HELD) = Some(value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.tls12.lock().expect(HELD).clone()
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        *self.tls12.lock().expect(HELD) = None;
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        let mut tickets = self.tickets.lock().expect(HELD);
+        if tickets.len() == MOST_TICKETS {
+            tickets.pop_front();
+        }
+        tickets.push_back(value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.tickets.lock().expect(HELD).pop_front()
+    }
+}
+
+/// Trusts whoever answers; the handshake's signature is checked all the same, so that the work is what a real client does.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

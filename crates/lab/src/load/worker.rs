@@ -1,0 +1,133 @@
+//! A client: one connection after another, one request after another.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::time::Sleep;
+
+use super::connection::{Answer, Common, Connection};
+use super::failure::{Failure, Kind};
+use super::run::Progress;
+use super::schedule::Starts;
+use super::tally::Tally;
+
+/// What a thread's clients share.
+pub(super) struct Shared {
+    pub(super) common: Common,
+    pub(super) starts: Starts,
+    pub(super) tally: RefCell<Tally>,
+    pub(super) calls: Option<u64>,
+    pub(super) timeout: Duration,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Shared {
+    fn answered(&self, due: Instant, started: Instant, answer: &Answer) {
+        let mut tally = self.tally.borrow_mut();
+        tally.answered(due, answer);
+        tally.lasted(started, answer.ended);
+        self.progress.add_request();
+    }
+
+    fn failed(&self, started: Instant, failure: Failure) {
+        let mut tally = self.tally.borrow_mut();
+        tally.failures.count(failure);
+        tally.lasted(started, Instant::now());
+        self.progress.add_failure();
+    }
+}
+
+/// How long a client waits after a connection that was refused, so that a dead port is not a busy loop. GUESS.
+const AFTER_REFUSAL: Duration = Duration::from_millis(10);
+
+pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
+    let mut patience = Patience::new(shared.timeout);
+    let mut connection: Option<(Connection, u64)> = None;
+    while let Some(due) = shared.starts.next().await? {
+        let started = Instant::now();
+        let (mut current, calls) = match connection.take() {
+            Some((current, calls)) => (Some(current), calls),
+            None => (None, 0),
+        };
+        let answer = patience.within(started, request(&shared, &mut current)).await;
+        let answer = answer.unwrap_or_else(|| {
+            let doing = if current.is_some() { "answer" } else { "connection" };
+            Err(Failure::new(Kind::Timeout, format!("no whole {doing} within {:?}", shared.timeout)))
+        });
+        match answer {
+            Ok(answer) => {
+                shared.answered(due, started, &answer);
+                connection = current.and_then(|current| keep(&shared, current, calls + 1));
+            }
+            Err(failure) => {
+                let refused = failure.kind == Kind::Connect;
+                shared.failed(started, failure);
+                if refused {
+                    tokio::time::sleep(AFTER_REFUSAL).await;
+                }
+            }
+        }
+    }
+    if let Some((connection, _)) = connection {
+        connection.close();
+    }
+    Ok(())
+}
+
+/// One request, on a new connection if there is none.
+async fn request(shared: &Shared, current: &mut Option<Connection>) -> Result<Answer, Failure> {
+    let connection = match current {
+        Some(connection) => connection,
+        None => {
+            let (connection, opening) = Connection::open(&shared.common).await?;
+            shared.tally.borrow_mut().opened(opening);
+            current.insert(connection)
+        }
+    };
+    connection.request(&shared.common).await
+}
+
+/// The connection and its calls so far, if there is to be another.
+fn keep(shared: &Shared, connection: Connection, calls: u64) -> Option<(Connection, u64)> {
+    if shared.calls.is_some_and(|all| calls >= all) || connection.ended() {
+        connection.close();
+        return None;
+    }
+    Some((connection, calls))
+}
+
+/// A time limit for one thing after another that costs nothing while it is not reached: the timer runs on from an earlier one and
+/// is set anew when it fires.
+struct Patience {
+    limit: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self { limit, timer: Box::pin(tokio::time::sleep(limit)) }
+    }
+
+    /// `None`: it did not end in time, counted from `started`.
+    async fn within<T>(&mut self, started: Instant, what: impl Future<Output = T>) -> Option<T> {
+        let deadline = started + self.limit;
+        let mut what = std::pin::pin!(what);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(done) = what.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            while self.timer.as_mut().poll(context).is_ready() {
+                if Instant::now() >= deadline {
+                    return Poll::Ready(None);
+                }
+                self.timer.as_mut().reset(deadline.into());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
