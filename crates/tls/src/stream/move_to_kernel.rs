@@ -1,6 +1,7 @@
 //! The sending side moves into the kernel, once.
 
 use std::future::poll_fn;
+use std::time::{Duration, Instant};
 
 use sealion_ktls::handover;
 
@@ -38,14 +39,15 @@ impl std::fmt::Display for MoveError {
 impl std::error::Error for MoveError {}
 
 impl TlsStream {
-    /// Gives the sending side to the kernel at a record boundary, before `upcoming` bytes are sent.
+    /// Gives the sending side to the kernel at a record boundary, before `upcoming` bytes are sent. Returns how long the kernel
+    /// took to accept it, during which the thread did nothing else.
     ///
     /// Everything sealed so far goes to TCP first, and a key update that the peer asked for is
     /// answered, so that the kernel starts with fresh keys where there are any.
     ///
     /// # Errors
     /// [`MoveError`]
-    pub async fn move_to_kernel(&mut self, upcoming: u64) -> Result<(), MoveError> {
+    pub async fn move_to_kernel(&mut self, upcoming: u64) -> Result<Duration, MoveError> {
         if self.sending != Sending::Open {
             return Err(MoveError::Connection(Error::Unfinished));
         }
@@ -59,7 +61,7 @@ impl TlsStream {
         self.hand_over(upcoming)
     }
 
-    fn hand_over(&mut self, upcoming: u64) -> Result<(), MoveError> {
+    fn hand_over(&mut self, upcoming: u64) -> Result<Duration, MoveError> {
         let Sender::User { sealer, keys } = &self.sender else {
             return Err(MoveError::AlreadyMoved);
         };
@@ -68,8 +70,11 @@ impl TlsStream {
         }
         let sequence = sealer.sequence();
         let crypto_info = keys.crypto_info(sequence);
+        // The clock of the wall, and not the thread's: a network card that takes the keys lets the thread wait.
+        let began = Instant::now();
         let tx = handover::tx(&self.io, &crypto_info).map_err(MoveError::Refused)?;
+        let took = began.elapsed();
         self.sender = Sender::Kernel(KernelSender { tx, records: sequence, next_keys: None });
-        Ok(())
+        Ok(took)
     }
 }
