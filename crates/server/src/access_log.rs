@@ -65,6 +65,8 @@ pub struct Entry<'a> {
     pub path: Path,
     /// Why; `None` when the connection was lost before the path was chosen.
     pub why: Option<Why>,
+    /// What moving the connection into the kernel took, if this response did that.
+    pub set_up: Option<Duration>,
     /// What cut the response short.
     pub aborted: Option<&'a dyn std::fmt::Display>,
 }
@@ -94,6 +96,9 @@ impl Entry<'_> {
             self.path.as_str(),
             self.why.map_or("-", Why::as_str),
         );
+        if let Some(set_up) = self.set_up {
+            let _ = write!(line, " setup_us={}", set_up.as_micros());
+        }
         if let Some(aborted) = self.aborted {
             line.push_str(" aborted=\"");
             escape(&mut line, &aborted.to_string());
@@ -228,12 +233,13 @@ mod tests {
             tls: &tls,
             path: Path::Kernel,
             why: Some(Why::Moved),
+            set_up: Some(Duration::from_nanos(41_999)),
             aborted: Some(&"line\nbreak"),
         };
         assert_eq!(
             entry.line(SystemTime::UNIX_EPOCH),
             "time=1970-01-01T00:00:00.000Z peer=192.0.2.1:50000 method=GET target=\"/a\\\"b\\\\c\" status=206 bytes=7 \
-             ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 resumed=no path=kernel why=moved \
+             ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 resumed=no path=kernel why=moved setup_us=41 \
              aborted=\"line\\u{a}break\"\n"
         );
     }

@@ -54,10 +54,14 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Who seals the records: `auto` moves a connection into the kernel when a response is worth it,
+    /// Who seals the records: `auto` moves a connection into the kernel when that is worth it,
     /// `always` before its first response, `never` leaves all to user space
     #[arg(long, value_enum, default_value_t = KtlsMode::Auto)]
     pub ktls: KtlsMode,
+
+    /// What `sealion calibrate` measured [default: where it keeps that]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
 
     /// Repeat the self-check of the kernel path, which is done at the start, this often [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::access_log::AccessLog;
 use crate::cli::LimitArgs;
+use crate::costs::Costs;
 use crate::handler::HandlerOptions;
 use crate::http1;
 use crate::http1::head::HeadLimits;
@@ -32,6 +33,8 @@ pub struct Shared {
     pub ktls: KtlsMode,
     /// What the kernel offers.
     pub kernel: Arc<KernelOffer>,
+    /// What the two paths cost here.
+    pub costs: Costs,
     /// Where lines go.
     pub access_log: AccessLog,
     /// Bounds on what a client can take.

@@ -1,12 +1,27 @@
 //! Who seals the next response, and why. Pure: no socket, no clock.
+//!
+//! Moving a connection into the kernel costs once, and saves a little on each later response: nobody knows how many will
+//! come. This is the question of whether to rent skis or to buy them, and so is the answer: a connection moves as soon as what it
+//! would have saved so far, had it moved, reaches what the move costs.
+//!
+//! By the costs it is told, a connection so decided never costs more than twice the best that could have been done by one who had
+//! known all its responses, as long as no response costs more than twice as much in the kernel as in user space:
+//! - It moves later than the best. What it forgave in between is less than the move, which the best paid too.
+//! - It moves, and the best never does. User space has cost the best at least what was forgone, hence at least the move.
+//! - It moves earlier than the best, or the best never moves: of the responses behind the move each costs at most twice.
+//!
+//! What small responses save in user space counts against what large ones forgo, but never beyond nothing: what was cheap
+//! before is no reason to wait now.
 
 use clap::ValueEnum;
 use sealion_tls::Path;
 
+use crate::costs::curve::Curve;
+
 /// What the operator chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KtlsMode {
-    /// Move when a response is worth it.
+    /// Move when it is worth it.
     Auto,
     /// Move before the first response.
     Always,
@@ -14,22 +29,26 @@ pub enum KtlsMode {
     Never,
 }
 
-/// Bytes of a response, head included, from which the kernel is worth its set-up.
-///
-/// GUESS: published measurements see kTLS ahead from 64 to 128 KiB on, and counted in instructions it is ahead from
-/// 16 KiB on with a set-up under 20,000 instructions.
-pub const THRESHOLD: u64 = 64 << 10;
-
 /// What is known before a response is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Situation {
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
     /// Who seals this connection now.
     pub path: Path,
-    /// Bytes of this response, head included.
-    pub upcoming: u64,
     /// Whether the kernel could take this connection.
     pub kernel: Offer,
+    /// Bytes of this response, head included.
+    pub upcoming: u64,
+    /// What earlier responses of this connection would have saved in the kernel.
+    pub forgone: Forgone,
+    /// What responses of this version and AEAD cost.
+    pub curve: &'a Curve,
+    /// What a move is expected to cost, in nanoseconds.
+    pub set_up: u64,
 }
+
+/// Nanoseconds that a connection would have saved so far, had it moved at the best moment; never below nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Forgone(u64);
 
 /// Whether the kernel could take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +81,10 @@ pub enum Why {
     Moved,
     /// Kernel: an earlier response was.
     MovedBefore,
-    /// User space: smaller than the threshold.
+    /// User space: this response, and those before it, would not pay for the move.
     Small,
+    /// User space: by what the paths cost here, the kernel never wins.
+    NoGain,
     /// User space: `--ktls never`.
     Never,
     /// User space: this kernel has no kernel TLS.
@@ -87,6 +108,7 @@ impl Why {
             Self::Moved => "moved",
             Self::MovedBefore => "moved-before",
             Self::Small => "small",
+            Self::NoGain => "no-gain",
             Self::Never => "never",
             Self::Absent => "no-ktls",
             Self::NoCipher => "no-cipher",
@@ -98,56 +120,40 @@ impl Why {
     }
 }
 
-/// Decides for one response.
-pub fn decide(mode: KtlsMode, situation: Situation) -> Decision {
-    if situation.path == Path::Kernel {
-        return Decision::Stay(Why::MovedBefore);
+/// Decides for one response, and says what is forgone once that is done.
+pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) {
+    let Situation { path, kernel, upcoming, forgone, curve, set_up } = *situation;
+    let stay = |why| (Decision::Stay(why), forgone);
+    if path == Path::Kernel {
+        return stay(Why::MovedBefore);
     }
-    let worth_it = match mode {
-        KtlsMode::Never => return Decision::Stay(Why::Never),
-        KtlsMode::Always => true,
-        KtlsMode::Auto => situation.upcoming >= THRESHOLD,
-    };
-    match situation.kernel {
-        Offer::Absent => Decision::Stay(Why::Absent),
-        Offer::NoCipher => Decision::Stay(Why::NoCipher),
-        Offer::Quarantined => Decision::Stay(Why::Quarantined),
-        _ if !worth_it => Decision::Stay(Why::Small),
-        Offer::Suspended => Decision::Stay(Why::Suspended),
-        Offer::Ready => Decision::Move,
+    if mode == KtlsMode::Never {
+        return stay(Why::Never);
+    }
+    match kernel {
+        Offer::Absent => return stay(Why::Absent),
+        Offer::NoCipher => return stay(Why::NoCipher),
+        Offer::Quarantined => return stay(Why::Quarantined),
+        Offer::Ready | Offer::Suspended => {}
+    }
+    let after = forgone.and(curve.saving(upcoming));
+    if mode == KtlsMode::Auto && after.0 < set_up {
+        let why = if curve.ever_saves() { Why::Small } else { Why::NoGain };
+        return (Decision::Stay(why), after);
+    }
+    match kernel {
+        Offer::Suspended => (Decision::Stay(Why::Suspended), after),
+        _ => (Decision::Move, Forgone::default()),
+    }
+}
+
+impl Forgone {
+    /// With one more response in user space that would have saved so much in the kernel.
+    fn and(self, saving: i64) -> Self {
+        Self(self.0.saturating_add_signed(saving))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decisions() {
-        use Decision::{Move, Stay};
-        use KtlsMode::{Always, Auto, Never};
-        use Offer::{Absent, NoCipher, Quarantined, Ready, Suspended};
-        let small = THRESHOLD - 1;
-        for (mode, path, upcoming, kernel, expected) in [
-            (Auto, Path::User, small, Ready, Stay(Why::Small)),
-            (Auto, Path::User, THRESHOLD, Ready, Move),
-            (Auto, Path::User, THRESHOLD, Absent, Stay(Why::Absent)),
-            (Auto, Path::User, small, Absent, Stay(Why::Absent)),
-            (Auto, Path::User, THRESHOLD, NoCipher, Stay(Why::NoCipher)),
-            (Auto, Path::User, THRESHOLD, Suspended, Stay(Why::Suspended)),
-            (Auto, Path::User, THRESHOLD, Quarantined, Stay(Why::Quarantined)),
-            (Always, Path::User, THRESHOLD, Quarantined, Stay(Why::Quarantined)),
-            (Auto, Path::User, small, Suspended, Stay(Why::Small)),
-            (Auto, Path::Kernel, 0, Ready, Stay(Why::MovedBefore)),
-            (Auto, Path::Kernel, THRESHOLD, Suspended, Stay(Why::MovedBefore)),
-            (Always, Path::User, 0, Ready, Move),
-            (Always, Path::User, 0, NoCipher, Stay(Why::NoCipher)),
-            (Always, Path::User, u64::MAX, Suspended, Stay(Why::Suspended)),
-            (Never, Path::User, u64::MAX, Ready, Stay(Why::Never)),
-            (Never, Path::User, u64::MAX, Absent, Stay(Why::Never)),
-        ] {
-            let situation = Situation { path, upcoming, kernel };
-            assert_eq!(decide(mode, situation), expected, "{mode:?} {situation:?}");
-        }
-    }
-}
+#[path = "send_policy_tests.rs"]
+mod tests;

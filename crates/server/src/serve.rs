@@ -11,13 +11,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealion_ktls::probe;
-use sealion_tls::{Limits, ServerConfig};
+use sealion_tls::record::Aead;
+use sealion_tls::{Limits, ServerConfig, Version};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::{AccessLog, Destination};
 use crate::cli::{LimitArgs, ServeArgs};
 use crate::connection::{Phase, Shared};
+use crate::costs::{Costs, display_bytes};
 use crate::dev_certificate::DevCertificate;
 use crate::handler::HandlerOptions;
 use crate::http1::head::HeadLimits;
@@ -59,6 +61,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     if args.ktls != KtlsMode::Never {
         kernel.self_check();
     }
+    let costs = Costs::load(args.calibration.as_deref()).map_err(|error| {
+        format!("--calibration: {error}: make it with `sealion calibrate`, or leave the option out")
+    })?;
     let (pair, certificate_note) = certificate(args)?;
     let limits = connection_limits(&args.limits, kernel.probe().rekey_tx().is_ok());
     let protocols: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
@@ -87,7 +92,10 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         eprintln!("sealion: not on {address}: this machine does not have that address");
     }
     eprintln!("sealion: certificate {}{certificate_note}, SHA-256 {fingerprint}", pair.cert.display());
-    eprintln!("sealion: {}", kernel_line(args.ktls, kernel.probe()));
+    eprintln!("sealion: {}", kernel_line(args.ktls, kernel.probe(), &costs));
+    if args.ktls == KtlsMode::Auto && kernel.probe().any_tx() {
+        eprintln!("sealion: what the paths cost: {}", costs.origin);
+    }
 
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
@@ -101,6 +109,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         tls: Arc::new(tls),
         ktls: args.ktls,
         kernel,
+        costs,
         access_log,
         limits: args.limits.clone(),
         slots: Arc::new(Semaphore::new(max_connections)),
@@ -217,7 +226,7 @@ fn explain(probe: &probe::Probe) -> Option<String> {
     probe.explain().map(|lines| lines.replace('\n', " "))
 }
 
-fn kernel_line(mode: KtlsMode, probe: &probe::Probe) -> String {
+fn kernel_line(mode: KtlsMode, probe: &probe::Probe, costs: &Costs) -> String {
     match (mode, explain(probe)) {
         (KtlsMode::Never, _) => {
             "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned()
@@ -225,10 +234,24 @@ fn kernel_line(mode: KtlsMode, probe: &probe::Probe) -> String {
         (_, Some(why)) => format!("kernel TLS is not available, all responses are sealed in user space. {why}"),
         (_, None) if !probe.any_tx() => format!("all responses are sealed in user space. {probe}"),
         (KtlsMode::Always, None) => "kernel TLS is available and used for every response".to_owned(),
-        (KtlsMode::Auto, None) => format!(
-            "kernel TLS is available: a connection moves into the kernel with its first response of {} KiB or more",
-            crate::send_policy::THRESHOLD >> 10
+        (KtlsMode::Auto, None) => moving_line(probe, costs),
+    }
+}
+
+/// When a connection moves. Of the suites that the kernel seals the first in the order in which clients want them.
+fn moving_line(probe: &probe::Probe, costs: &Costs) -> String {
+    let usual = Version::ALL.into_iter().rev().flat_map(|version| Aead::ALL.map(|aead| (version, aead)));
+    let mut sealed = usual.filter(|(version, aead)| probe.tx(*version, aead.cipher()).is_ok());
+    let Some(cost) = sealed.find_map(|(v, a)| Some(costs.of(v, a)).filter(|cost| cost.curve.ever_saves())) else {
+        return "kernel TLS is available, but user space is cheaper on this machine for responses of any length: all are sealed there".to_owned();
+    };
+    match cost.crossover() {
+        Some(0) => "kernel TLS is available: a connection moves into the kernel with its first response".to_owned(),
+        Some(bytes) => format!(
+            "kernel TLS is available: a connection moves into the kernel with its first response of {} or more, or when smaller ones add up",
+            display_bytes(bytes)
         ),
+        None => "kernel TLS is available: a connection moves into the kernel when its responses add up".to_owned(),
     }
 }
 

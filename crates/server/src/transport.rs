@@ -1,12 +1,24 @@
 //! From a response to the connection: which path it takes, and head and body in one go.
 
+use std::time::Duration;
+
 use sealion_tls::{Error, MoveError, Part, TlsStream};
 
 use crate::connection::Shared;
 use crate::response::Body;
-use crate::send_policy::{Decision, Situation, Why, decide};
+use crate::send_policy::{Decision, Forgone, Situation, Why, decide};
 
-/// Sends a response. `why` is set as soon as the path is chosen.
+/// The choice of a path, from response to response of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    forgone: Forgone,
+    /// Why the last response took its path; `None` when the connection was lost before that was chosen.
+    pub(crate) why: Option<Why>,
+    /// What the move took that was made for the last response.
+    pub(crate) set_up: Option<Duration>,
+}
+
+/// Sends a response. `choice` tells of it as soon as the path is chosen.
 ///
 /// # Errors
 /// What cut the response short.
@@ -15,10 +27,10 @@ pub(crate) async fn send(
     head: &[u8],
     body: &Body,
     shared: &Shared,
-    why: &mut Option<Why>,
+    choice: &mut Choice,
 ) -> Result<(), Error> {
     let upcoming = head.len() as u64 + body.len();
-    *why = Some(choose_path(stream, upcoming, shared).await?);
+    choice.make(stream, upcoming, shared).await?;
     match body {
         Body::Empty => stream.send(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
@@ -38,24 +50,40 @@ pub(crate) async fn send(
     }
 }
 
-async fn choose_path(stream: &mut TlsStream, upcoming: u64, shared: &Shared) -> Result<Why, Error> {
-    let situation = Situation {
-        path: stream.path(),
-        upcoming,
-        kernel: shared.kernel.for_connection(stream.info().version, stream.aead()),
-    };
-    match decide(shared.ktls, situation) {
-        Decision::Stay(why) => Ok(why),
-        Decision::Move => match stream.move_to_kernel(upcoming).await {
-            Ok(()) => Ok(Why::Moved),
-            Err(MoveError::AlreadyMoved) => Ok(Why::MovedBefore),
-            Err(MoveError::KeyWorn) => Ok(Why::KeyWorn),
-            Err(MoveError::Refused(error)) => {
-                tracing::debug!("stays in user space: {error}");
-                shared.kernel.refused(&error);
-                Ok(Why::Refused)
-            }
-            Err(MoveError::Connection(error)) => Err(error),
-        },
+impl Choice {
+    /// Chooses the path of the next response, and moves the connection if that is the choice.
+    async fn make(&mut self, stream: &mut TlsStream, upcoming: u64, shared: &Shared) -> Result<(), Error> {
+        (self.why, self.set_up) = (None, None);
+        let (version, aead) = (stream.info().version, stream.aead());
+        let cost = shared.costs.of(version, aead);
+        let situation = Situation {
+            path: stream.path(),
+            kernel: shared.kernel.for_connection(version, aead),
+            upcoming,
+            forgone: self.forgone,
+            curve: &cost.curve,
+            set_up: cost.set_up.nanoseconds(),
+        };
+        let (decision, forgone) = decide(shared.ktls, &situation);
+        self.forgone = forgone;
+        self.why = Some(match decision {
+            Decision::Stay(why) => why,
+            Decision::Move => match stream.move_to_kernel(upcoming).await {
+                Ok(took) => {
+                    cost.set_up.observe(took);
+                    self.set_up = Some(took);
+                    Why::Moved
+                }
+                Err(MoveError::AlreadyMoved) => Why::MovedBefore,
+                Err(MoveError::KeyWorn) => Why::KeyWorn,
+                Err(MoveError::Refused(error)) => {
+                    tracing::debug!("stays in user space: {error}");
+                    shared.kernel.refused(&error);
+                    Why::Refused
+                }
+                Err(MoveError::Connection(error)) => return Err(error),
+            },
+        });
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use support::{
 
 const MOVED: (&str, &str) = ("kernel", "moved");
 const MOVED_BEFORE: (&str, &str) = ("kernel", "moved-before");
-/// Above the threshold, and soon sent.
+/// Above what moves a connection, and soon sent.
 const WORTH_IT: u64 = 200_001;
 
 fn serve(options: &[&str]) -> (Site, Server) {

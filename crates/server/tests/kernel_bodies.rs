@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 /// In the order in which a connection asks for them: small, large, small, large.
 const SIZES: [u64; 13] = [0, 1, 1000, 16_383, 16_384, 16_385, 65_535, 65_536, 0, 65_537, 1, MIB + 7, 16_384];
 
-/// The first of them that moves the connection: with its head it is above the threshold.
+/// The first of them that moves the connection: with its head it has the 64 KiB of [`support::costs`].
 const MOVES: usize = 6;
 
 #[track_caller]

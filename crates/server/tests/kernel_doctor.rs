@@ -17,7 +17,7 @@ use support::module::Unloaded;
 use support::nginx::Nginx;
 use support::{Site, access_line, tool};
 
-/// Above the threshold.
+/// Above what moves a connection.
 const LEN: u64 = 200_001;
 /// A round of canaries: one for each version and AEAD.
 const ROUND: i64 = 6;

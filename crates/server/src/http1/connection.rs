@@ -24,7 +24,7 @@ use crate::connection::{Phase, Shared};
 use crate::handler;
 use crate::resolve::http_date;
 use crate::response::{Response, Status};
-use crate::transport;
+use crate::transport::{self, Choice};
 use crate::worker::draining;
 
 /// Serves requests until the connection is to be closed in order; the caller closes it.
@@ -32,7 +32,7 @@ use crate::worker::draining;
 /// # Errors
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
-    let mut exchange = Exchange { head: Vec::new(), log: RequestLine::default() };
+    let mut exchange = Exchange { head: Vec::new(), log: RequestLine::default(), choice: Choice::default() };
     let mut requests = 0;
     loop {
         if !wait_for_request(stream, shared).await? {
@@ -89,6 +89,7 @@ impl Answer {
 struct Exchange {
     head: Vec<u8>,
     log: RequestLine,
+    choice: Choice,
 }
 
 /// What the log says of a request after its bytes are gone.
@@ -182,8 +183,7 @@ impl Exchange {
         self.head.clear();
         with_date(|date| write_head(&mut self.head, response, *connection, date));
         let before = stream.payload_sent();
-        let mut why = None;
-        let sent = transport::send(stream, &self.head, &response.body, shared, &mut why).await;
+        let sent = transport::send(stream, &self.head, &response.body, shared, &mut self.choice).await;
         if shared.access_log.is_on() {
             let payload = stream.payload_sent() - before;
             shared.access_log.write(&Entry {
@@ -194,7 +194,8 @@ impl Exchange {
                 duration: started.elapsed(),
                 tls: stream.info(),
                 path: stream.path(),
-                why,
+                why: self.choice.why,
+                set_up: self.choice.set_up,
                 aborted: sent.as_ref().err().map(|error| error as &dyn std::fmt::Display),
             });
         }

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use sealion::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
+use sealion::costs::curve::Point;
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Line, Server};
@@ -46,6 +48,7 @@ impl Site {
     pub(crate) fn with(pki: Pki) -> Self {
         let outside = tempfile::tempdir().expect("a directory");
         fs::create_dir(outside.path().join("root")).expect("a directory");
+        costs().store(&outside.path().join(CALIBRATION)).expect("the calibration is written");
         Self { pki, outside }
     }
 
@@ -94,6 +97,10 @@ impl Site {
         arguments.push(self.pki.certificate_file().into());
         arguments.push("--key".into());
         arguments.push(self.pki.key_file().into());
+        if !more.contains(&"--calibration") {
+            arguments.push("--calibration".into());
+            arguments.push(self.outside().join(CALIBRATION).into());
+        }
         arguments.extend(more.iter().map(OsString::from));
         arguments
     }
@@ -124,6 +131,24 @@ impl Site {
     pub(crate) fn connect_slow_reader(&self, server: &Server) -> Client {
         self.connector(Suite::TLS13).receive_buffer(SMALL_WINDOW).connect(server.address())
     }
+}
+
+/// The name of a site's calibration, beside the root.
+pub(crate) const CALIBRATION: &str = "calibration.json";
+
+/// Costs by which a response moves its connection at once when it has 64 KiB, head included, and never when it has less,
+/// whatever this machine takes for a move.
+pub(crate) fn costs() -> Calibration {
+    let set_up = SetUpSpread { low_ns: 1, median_ns: 1, high_ns: 1, moves: 1 };
+    let equal = Point { bytes: (64 << 10) - 1, user_ns: 1, kernel_ns: 1 };
+    let saved = Point { bytes: 64 << 10, user_ns: 10_000_000_000, kernel_ns: 1 };
+    let suites = Suite::all().into_iter().map(|Suite { version, aead }| SuiteCosts {
+        version: version.to_string(),
+        aead: aead.cipher().to_string(),
+        points: vec![equal, saved],
+        set_up,
+    });
+    Calibration::of_this_machine("2026-01-01T00:00:00Z".to_owned(), suites.collect())
 }
 
 fn make_old(path: &Path) {
