@@ -6,10 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::asking::{Asked, CONNECTIONS, ask};
 use super::plan::size_name;
 use super::server::Server;
 use super::server_cost::ServerCost;
-use super::{Arm, Cell, Client, Plan, wrk};
+use super::{Arm, Cell, Plan};
 use crate::row::Row;
 
 /// Measures `plan` and writes `raw.csv` into `out`. Certificate and key are `cert.pem` and `key.pem` in `work`.
@@ -26,7 +27,7 @@ pub fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     for &arm in &plan.arms {
         let server = Server::start(arm, plan, work, &www)?;
         // Caches, lazy symbols, first allocations.
-        wrk::requests(&url(&server, plan.cells[0]), plan.suite, work).context("warm-up")?;
+        ask(plan, plan.cells[0], &server, work).context("warm-up")?;
         for &cell in &plan.cells {
             let row = count(plan, arm, cell, &server, work).with_context(|| format!("{} on {}", cell, arm.name()))?;
             let per_request = row.server_instructions.unwrap_or(0) / row.requests;
@@ -39,35 +40,36 @@ pub fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
 }
 
 fn count(plan: &Plan, arm: Arm, cell: Cell, server: &Server, work: &Path) -> Result<Row> {
-    let before = ServerCost::read(server.pid())?;
-    let requests = match plan.client {
-        Client::Wrk => wrk::requests(&url(server, cell), plan.suite, work)?,
-    };
-    let cost = ServerCost::read(server.pid())?.since(before);
-    let handshakes = if arm == Arm::NginxPlain { 0 } else { CONNECTIONS };
+    let asked = ask(plan, cell, server, work)?;
     Ok(Row {
         study: "instructions".into(),
         cell: cell.to_string(),
         arm: arm.name().into(),
-        void: void(arm, cost.kernel_senders, handshakes),
+        void: void(arm, cell, &asked),
         size: cell.size,
         calls: cell.calls,
         connections: CONNECTIONS,
         threads: 1,
         resume: cell.resume,
-        read: "decrypt".into(),
-        suite: format!("{:?}", plan.suite),
-        requests,
-        body_bytes: requests * cell.size,
-        handshakes,
-        server_instructions: Some(cost.run_time),
-        tls_tx_opened: Some(cost.kernel_senders),
+        read: "drain".into(),
+        suite: asked.suite,
+        requests: asked.requests,
+        body_bytes: asked.requests * cell.size,
+        handshakes: asked.handshakes,
+        resumed: asked.resumed,
+        server_instructions: Some(asked.cost.run_time),
+        tls_tx_opened: Some(asked.cost.kernel_senders),
         ..Row::default()
     })
 }
 
-/// Why a count does not count: the arm did not send as it claims.
-fn void(arm: Arm, kernel_senders: u64, handshakes: u64) -> String {
+/// Why a count does not count: the arm did not send, or the client not begin, as it claims.
+fn void(arm: Arm, cell: Cell, asked: &Asked) -> String {
+    let Asked { handshakes, resumed, cost: ServerCost { kernel_senders, .. }, .. } = *asked;
+    let resuming = if cell.resume { handshakes } else { 0 };
+    if resumed != resuming {
+        return format!("{resumed} of {handshakes} connections resumed a session, not {resuming}");
+    }
     match arm.claims_kernel_tls() {
         Some(true) if kernel_senders != handshakes => {
             format!("{kernel_senders} of {handshakes} connections had a kernel sender")
@@ -77,10 +79,6 @@ fn void(arm: Arm, kernel_senders: u64, handshakes: u64) -> String {
         }
         _ => String::new(),
     }
-}
-
-fn url(server: &Server, cell: Cell) -> String {
-    format!("{}://{}/{}", server.scheme, server.address, size_name(cell.size))
 }
 
 /// Bytes without a pattern that anything could profit from.
@@ -99,15 +97,18 @@ fn make_file(path: &Path, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// As in every earlier count.
-const CONNECTIONS: u64 = 2;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn asked(kernel_senders: u64, resumed: u64) -> Asked {
+        let cost = ServerCost { run_time: 1, kernel_senders };
+        Asked { requests: 10, handshakes: 2, resumed, cost, suite: String::new() }
+    }
+
     #[test]
     fn an_arm_counts_only_if_it_sent_as_it_claims() {
+        let cell = Cell { size: 1, calls: None, resume: false };
         for (arm, senders, counts) in [
             (Arm::Kernel, 2, true),
             (Arm::Kernel, 1, false),
@@ -117,7 +118,15 @@ mod tests {
             (Arm::Auto, 0, true),
             (Arm::Auto, 2, true),
         ] {
-            assert_eq!(void(arm, senders, 2).is_empty(), counts, "{arm:?} {senders}");
+            assert_eq!(void(arm, cell, &asked(senders, 0)).is_empty(), counts, "{arm:?} {senders}");
+        }
+    }
+
+    #[test]
+    fn handshakes_are_those_that_were_wanted() {
+        for (resume, resumed, counts) in [(true, 2, true), (true, 1, false), (false, 0, true), (false, 1, false)] {
+            let cell = Cell { size: 1, calls: Some(1), resume };
+            assert_eq!(void(Arm::User, cell, &asked(0, resumed)).is_empty(), counts, "{resume} {resumed}");
         }
     }
 }

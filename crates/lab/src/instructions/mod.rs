@@ -7,6 +7,7 @@
 //! host: Plan ─► guest::run ─► [guest] inside::measure: server ─► client ─► Row, for each arm and cell ─► rows ─► table
 //! ```
 
+mod asking;
 mod guest;
 mod inside;
 mod plan;

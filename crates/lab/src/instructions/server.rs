@@ -101,7 +101,7 @@ fn nginx_configuration(arm: Arm, plan: &Plan, address: SocketAddr, work: &Path, 
     Ok(format!(
         "user root; worker_processes 1; daemon off; pid {work}/nginx.pid; error_log stderr warn;\n\
          events {{ worker_connections 1024; }}\n\
-         http {{ access_log off; sendfile on; keepalive_requests 100000000; keepalive_timeout 100s; {cache}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; keepalive_timeout 100s; {cache}\n\
          server {{ listen {listen}; {tls} root {www}; }} }}\n"
     ))
 }
