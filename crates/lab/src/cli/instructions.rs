@@ -21,6 +21,12 @@ pub(crate) struct InstructionsArgs {
     /// Body sizes
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1k", "16k", "64k", "1m"])]
     sizes: Vec<u64>,
+    /// Requests on a connection: numbers, `unlimited`
+    #[arg(long, value_delimiter = ',', value_parser = calls, default_values = ["unlimited"])]
+    calls: Vec<Calls>,
+    /// Connections resume sessions
+    #[arg(long)]
+    resume: bool,
     /// The suite that all agree on
     #[arg(long, value_parser = suite, default_value = "aes-128-gcm")]
     suite: Suite,
@@ -28,7 +34,7 @@ pub(crate) struct InstructionsArgs {
     #[arg(long, default_value = "on", value_parser = switch, action = clap::ArgAction::Set)]
     open_file_cache: bool,
     /// Who asks
-    #[arg(long, value_enum, default_value = "wrk")]
+    #[arg(long, value_enum, default_value = "lab")]
     client: Client,
     /// Our server's program [default: sealion beside this program]
     #[arg(long)]
@@ -53,7 +59,7 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
     };
     let plan = Plan {
         arms: args.arms.clone(),
-        cells: args.sizes.iter().map(|&size| Cell { size, calls: None, resume: false }).collect(),
+        cells: cells(args),
         suite: args.suite,
         open_file_cache: args.open_file_cache,
         client: args.client,
@@ -75,6 +81,24 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
         }
     }
     Ok(if void { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn cells(args: &InstructionsArgs) -> Vec<Cell> {
+    let sizes = args.sizes.iter();
+    let each = |&size| args.calls.iter().map(move |&Calls(calls)| Cell { size, calls, resume: args.resume });
+    sizes.flat_map(each).collect()
+}
+
+/// Requests on a connection; `None`: unlimited.
+#[derive(Debug, Clone, Copy)]
+struct Calls(Option<u64>);
+
+fn calls(text: &str) -> Result<Calls, String> {
+    match text.parse() {
+        _ if text == "unlimited" => Ok(Calls(None)),
+        Ok(calls @ 1..) => Ok(Calls(Some(calls))),
+        _ => Err(format!("{text} is neither a number above 0 nor `unlimited`")),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
