@@ -14,7 +14,9 @@
 pub mod histogram;
 pub mod instructions;
 pub mod load;
+pub mod report;
 pub mod row;
 pub mod run;
 pub mod run_info;
+pub mod statistics;
 pub mod study;

@@ -2,6 +2,7 @@
 
 mod instructions;
 mod load;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Count instructions per request in emulated guests, which repeat where times do not
     Instructions(Box<instructions::InstructionsArgs>),
+    /// Make the report of a run again from its raw results
+    Report(report::ReportArgs),
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -31,6 +34,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Load(args) => load::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Instructions(args) => instructions::main(&args),
+        Command::Report(args) => report::main(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion-lab: {error:#}");

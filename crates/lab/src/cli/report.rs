@@ -1,0 +1,38 @@
+//! `sealion-lab report`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use sealion_lab::report;
+
+/// What `sealion-lab report` can be told.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReportArgs {
+    /// Directory that a run made: raw.csv and run.json; report.html and summary.md are written there
+    directory: PathBuf,
+
+    /// Print the table for a README instead, and write nothing
+    #[arg(long)]
+    readme: bool,
+
+    /// Arm that the table's ratios are to
+    #[arg(long, value_name = "ARM", default_value = "nginx", requires = "readme")]
+    to: String,
+}
+
+pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
+    if args.readme {
+        print!("{}", report::readme_table(&args.directory, &args.to)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let written = report::write(&args.directory)?;
+    for finding in &written.findings {
+        println!("{finding}");
+    }
+    println!("{}", written.page.display());
+    println!("{}", written.summary.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,58 @@
+//! How an arm looks: the same in every plot of every report.
+
+/// Colour and marker of a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Style {
+    /// Colour, as CSS writes it; `currentColor` follows the page's text.
+    pub colour: &'static str,
+    /// Marker at each point.
+    pub marker: Marker,
+    /// Dashes of the line; empty: none.
+    pub dashes: &'static str,
+}
+
+/// Shape of a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// Filled circle.
+    Circle,
+    /// Filled square.
+    Square,
+    /// Filled diamond.
+    Diamond,
+    /// Filled triangle.
+    Triangle,
+    /// A cross of two lines.
+    Cross,
+}
+
+/// The arm's style. User space is blue and the kernel orange, whoever serves; a peer's line is dashed. The hues are
+/// those of Okabe and Ito, which people with any colour vision tell apart.
+pub(crate) fn style(arm: &str) -> Style {
+    match arm {
+        "user" => Style { colour: "#0072B2", marker: Marker::Circle, dashes: "" },
+        "kernel" => Style { colour: "#D55E00", marker: Marker::Square, dashes: "" },
+        "auto" => Style { colour: "#009E73", marker: Marker::Diamond, dashes: "" },
+        "nic" => Style { colour: "#CC79A7", marker: Marker::Triangle, dashes: "" },
+        "nginx" => Style { colour: "#3E9BD8", marker: Marker::Circle, dashes: "7 4" },
+        "nginx-ktls" => Style { colour: "#E69F00", marker: Marker::Square, dashes: "7 4" },
+        _ => Style { colour: "currentColor", marker: Marker::Cross, dashes: "2 3" },
+    }
+}
+
+/// Place of an arm in tables and labels.
+pub(crate) fn order(arm: &str) -> usize {
+    ORDER.iter().position(|name| *name == arm).unwrap_or(ORDER.len())
+}
+
+/// The arm that seals in user space on the same server: what a ratio of `arm` is to. `None` for one that is that arm
+/// itself, or a server nothing is known of.
+pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
+    match arm {
+        "kernel" | "auto" | "nic" => Some("user"),
+        "nginx-ktls" => Some("nginx"),
+        _ => None,
+    }
+}
+
+const ORDER: [&str; 6] = ["user", "kernel", "auto", "nic", "nginx", "nginx-ktls"];

@@ -1,0 +1,257 @@
+//! Which charts a study gets.
+
+use super::arm;
+use super::chart::{Chart, Point, Scale, Series};
+use super::figures::{Measured, Metric};
+use super::published;
+use super::units;
+
+/// A metric as a chart against size shows it.
+struct Plot {
+    metric: Metric,
+    title: &'static str,
+    better: &'static str,
+    y_title: &'static str,
+    y_format: fn(f64) -> String,
+}
+
+const CPU_PER_REQUEST: Plot = Plot {
+    metric: Metric::CpuPerRequest,
+    title: "Server CPU per request",
+    better: LESS,
+    y_title: "CPU time",
+    y_format: units::time,
+};
+
+const REST: [Plot; 4] = [
+    Plot {
+        metric: Metric::CpuPerGigabyte,
+        title: "Server CPU per GB",
+        better: LESS,
+        y_title: "s per 10⁹ bytes",
+        y_format: units::significant,
+    },
+    Plot {
+        metric: Metric::Requests,
+        title: "Requests per second",
+        better: MORE,
+        y_title: "1/s",
+        y_format: units::count,
+    },
+    Plot {
+        metric: Metric::Throughput,
+        title: "Throughput",
+        better: MORE,
+        y_title: "body bytes per second",
+        y_format: units::bytes,
+    },
+    Plot {
+        metric: Metric::Roi,
+        title: "Return on investment",
+        better: MORE,
+        y_title: "(GB/s)² per core",
+        y_format: units::significant,
+    },
+];
+
+const INSTRUCTIONS: Plot = Plot {
+    metric: Metric::Instructions,
+    title: "Instructions per request",
+    better: LESS,
+    y_title: "instructions of the server",
+    y_format: units::count,
+};
+
+const INSTRUCTIONS_PER_BYTE: Plot = Plot {
+    metric: Metric::InstructionsPerByte,
+    title: "Instructions per body byte",
+    better: LESS,
+    y_title: "instructions of the server",
+    y_format: units::significant,
+};
+
+/// Charts of everything against size, for cells that differ in size alone. With `instructions`, only what an emulated
+/// guest can tell.
+pub(crate) fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
+    let plot = |plot: &Plot| Chart {
+        title: plot.title.to_owned(),
+        subtitle: plot.better.to_owned(),
+        y_title: plot.y_title.to_owned(),
+        y_format: plot.y_format,
+        ..of_sizes(cells, |measured| spread(measured, plot.metric))
+    };
+    let mut charts = Vec::new();
+    if instructions {
+        charts.push(plot(&INSTRUCTIONS));
+        charts.push(ratio_to_user_space(cells, Metric::Instructions));
+        charts.push(plot(&INSTRUCTIONS_PER_BYTE));
+    } else {
+        charts.push(plot(&CPU_PER_REQUEST));
+        charts.push(ratio_to_user_space(cells, Metric::CpuPerRequest));
+        charts.extend(REST.iter().map(plot));
+        for (quantile, name) in [(0.5, "median"), (0.9, "90th percentile"), (0.99, "99th percentile")] {
+            charts.push(latency(cells, quantile, name));
+        }
+    }
+    charts.retain(|chart| !chart.is_empty());
+    charts
+}
+
+/// A metric against the number of calls, for cells that differ in calls alone.
+pub(crate) fn against_calls(cells: &[&Measured], title: &str, instructions: bool) -> Chart {
+    let (metric, better, y_title, y_format): (_, _, _, fn(f64) -> String) = if instructions {
+        (Metric::Instructions, LESS, "instructions per request", units::count)
+    } else {
+        (Metric::Requests, MORE, "requests per second", units::count)
+    };
+    Chart {
+        title: title.to_owned(),
+        subtitle: better.to_owned(),
+        y_title: y_title.to_owned(),
+        y_format,
+        y_scale: Scale::FromZero,
+        ..of_calls(cells, |measured| spread(measured, metric))
+    }
+}
+
+/// Requests per second with the kernel's path as a ratio to user space on the same server, against calls, with the
+/// published ratio of that size as a line of its own.
+pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) -> Chart {
+    let mut chart = Chart {
+        title: title.to_owned(),
+        subtitle: "above 1: kernel faster; same server on both paths".to_owned(),
+        y_title: "requests/s, ratio to user space".to_owned(),
+        y_format: units::ratio,
+        y_scale: Scale::FromZero,
+        level: Some((1.0, String::new())),
+        ..of_calls(cells, |measured| ratio(cells, measured, Metric::Requests, |one, other| one.calls == other.calls))
+    };
+    let line = published::SIZE_BY_CALLS.iter().find(|(published, _)| *published == size).map(|(_, line)| *line);
+    let points =
+        line.unwrap_or_default().iter().filter(|(calls, ..)| chart.x_ticks.iter().any(|(x, _)| *x == *calls as f64));
+    let points: Vec<Point> = points.map(|(calls, user, kernel)| exact(*calls as f64, kernel / user)).collect();
+    if !points.is_empty() && !chart.series.is_empty() {
+        chart.series.push(Series { name: "published 2023".into(), style: arm::style("published"), points });
+    }
+    chart
+}
+
+/// Cost of a request on both paths against size, with the place where they cross.
+pub(crate) fn crossing(cells: &[&Measured], metric: Metric, condition: &str, place: Option<f64>) -> Chart {
+    Chart {
+        title: condition.to_owned(),
+        subtitle: "less is better; bars show the spread of rounds".to_owned(),
+        y_title: if metric == Metric::Instructions { "instructions per request" } else { "server CPU per request" }
+            .into(),
+        y_format: if metric == Metric::Instructions { units::count } else { units::time },
+        y_scale: Scale::Logarithmic,
+        place: place.map(|size| (size, format!("equal at {}", units::size(size)))),
+        ..of_sizes(cells, |measured| spread(measured, metric))
+    }
+}
+
+fn ratio_to_user_space(cells: &[&Measured], metric: Metric) -> Chart {
+    let what = if metric == Metric::Instructions { "Instructions" } else { "Server CPU" };
+    Chart {
+        title: format!("{what} per request, ratio to user-space TLS"),
+        subtitle: "below 1: kernel cheaper; same server on both paths".to_owned(),
+        y_title: "ratio".to_owned(),
+        y_format: units::ratio,
+        y_scale: Scale::FromZero,
+        level: Some((1.0, String::new())),
+        ..of_sizes(cells, |measured| ratio(cells, measured, metric, |one, other| one.size == other.size))
+    }
+}
+
+fn latency(cells: &[&Measured], quantile: f64, name: &str) -> Chart {
+    Chart {
+        title: format!("Latency, {name}"),
+        subtitle: "less is better; start of a request to its last byte, all rounds".to_owned(),
+        y_title: "time".to_owned(),
+        y_format: units::time,
+        y_scale: Scale::Logarithmic,
+        ..of_sizes(cells, |measured| {
+            let latency = measured.latency()?;
+            Some(exact(0.0, latency.value_at_quantile(quantile) as f64))
+        })
+    }
+}
+
+fn of_sizes(cells: &[&Measured], y: impl Fn(&Measured) -> Option<Point>) -> Chart {
+    let mut sizes: Vec<u64> = cells.iter().map(|measured| measured.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let ticks = sizes.into_iter().map(|size| (size as f64, units::size(size as f64))).collect();
+    lines(cells, "file size (k = 1,024 bytes)", ticks, |measured| measured.size as f64, y)
+}
+
+/// Unlimited calls have a place of their own, right of the largest number.
+fn of_calls(cells: &[&Measured], y: impl Fn(&Measured) -> Option<Point>) -> Chart {
+    let mut numbers: Vec<u64> = cells.iter().filter_map(|measured| measured.calls).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let beyond = numbers.last().map_or(1.0, |most| *most as f64 * 6.0);
+    let mut ticks: Vec<_> = numbers.iter().map(|calls| (*calls as f64, calls.to_string())).collect();
+    if cells.iter().any(|measured| measured.calls.is_none()) {
+        ticks.push((beyond, "unlimited".to_owned()));
+    }
+    let x = |measured: &Measured| measured.calls.map_or(beyond, |calls| calls as f64);
+    lines(cells, "requests per connection", ticks, x, y)
+}
+
+fn lines(
+    cells: &[&Measured],
+    x_title: &str,
+    x_ticks: Vec<(f64, String)>,
+    x: impl Fn(&Measured) -> f64,
+    y: impl Fn(&Measured) -> Option<Point>,
+) -> Chart {
+    let mut arms: Vec<&str> = cells.iter().map(|measured| measured.arm.as_str()).collect();
+    arms.sort_by_key(|name| arm::order(name));
+    arms.dedup();
+    let series = arms.into_iter().map(|name| {
+        let mut points: Vec<Point> = cells
+            .iter()
+            .filter(|measured| measured.arm == name)
+            .filter_map(|measured| y(measured).map(|point| Point { x: x(measured), ..point }))
+            .collect();
+        points.sort_by(|one, other| one.x.total_cmp(&other.x));
+        Series { name: name.to_owned(), style: arm::style(name), points }
+    });
+    Chart {
+        title: String::new(),
+        subtitle: String::new(),
+        x_title: x_title.to_owned(),
+        y_title: String::new(),
+        x_ticks,
+        y_format: units::significant,
+        y_scale: Scale::Logarithmic,
+        series: series.filter(|series| !series.points.is_empty()).collect(),
+        level: None,
+        place: None,
+    }
+}
+
+fn spread(measured: &Measured, metric: Metric) -> Option<Point> {
+    let summary = measured.summary(metric)?;
+    Some(Point { x: 0.0, y: summary.median, low: summary.min, high: summary.max })
+}
+
+/// The measured arm to user space on the same server in the cell that `same` finds.
+fn ratio(
+    cells: &[&Measured],
+    measured: &Measured,
+    metric: Metric,
+    same: impl Fn(&Measured, &Measured) -> bool,
+) -> Option<Point> {
+    let base = arm::user_space_of(&measured.arm)?;
+    let base = cells.iter().find(|other| other.arm == base && same(measured, other))?;
+    Some(exact(0.0, measured.median(metric)? / base.median(metric)?))
+}
+
+fn exact(x: f64, y: f64) -> Point {
+    Point { x, y, low: y, high: y }
+}
+
+const LESS: &str = "less is better; bars show the spread of rounds";
+const MORE: &str = "more is better; bars show the spread of rounds";

@@ -1,0 +1,83 @@
+//! A report before it is written: what it says, apart from how a page or a text file looks.
+
+use super::chart::Chart;
+
+/// A report.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    /// What and when.
+    pub title: String,
+    /// The first screen: what was found, on what, with which limits.
+    pub front: Vec<Block>,
+    /// A section for each study.
+    pub sections: Vec<Section>,
+}
+
+/// A part with a heading.
+#[derive(Debug, Clone)]
+pub(crate) struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What it says.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a report.
+#[derive(Debug, Clone)]
+pub(crate) enum Block {
+    /// A smaller heading.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// Statements.
+    List(Vec<String>),
+    /// Statements that the reader must not miss.
+    Caution(Vec<String>),
+    /// Names and what they are.
+    Facts(Vec<(String, String)>),
+    /// A table.
+    Table(Table),
+    /// Charts side by side; a text file leaves them out.
+    Charts(Vec<Chart>),
+    /// Lines as they were typed.
+    Code(String),
+    /// Details, folded away where that is possible.
+    Fold(String, Vec<Block>),
+}
+
+/// A table of texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// Names of columns.
+    pub head: Vec<String>,
+    /// Rows, each as long as the head.
+    pub rows: Vec<Vec<String>>,
+    /// How many columns from the left hold names rather than numbers.
+    pub names: usize,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(caption: &str, names: usize, head: &[&str]) -> Self {
+        Self {
+            caption: caption.to_owned(),
+            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            rows: Vec::new(),
+            names,
+        }
+    }
+
+    /// The table without columns that say nothing in any row, but for those of names.
+    pub(crate) fn without_empty_columns(mut self) -> Self {
+        let keep: Vec<bool> = (0..self.head.len())
+            .map(|column| column < self.names || self.rows.iter().any(|row| !row[column].is_empty()))
+            .collect();
+        for row in std::iter::once(&mut self.head).chain(&mut self.rows) {
+            let mut kept = keep.iter();
+            row.retain(|_| kept.next().copied().unwrap_or(true));
+        }
+        self
+    }
+}

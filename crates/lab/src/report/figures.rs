@@ -1,0 +1,214 @@
+//! Rows brought together: all rounds of a cell on an arm, and the figures that follow.
+
+use hdrhistogram::Histogram;
+
+use crate::histogram;
+use crate::row::Row;
+use crate::statistics::{self, Summary};
+
+/// All rounds of one cell on one arm.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// Study.
+    pub study: String,
+    /// The cell as the study names it.
+    pub cell: String,
+    /// Arm.
+    pub arm: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Requests on a connection; `None`: unlimited.
+    pub calls: Option<u64>,
+    /// The cell without its size: cells that differ in size alone share it, and a line in a plot.
+    pub condition: String,
+    /// The cell without size and calls.
+    pub setting: String,
+    /// Rounds that count.
+    pub rounds: Vec<Row>,
+    /// Rounds that do not.
+    pub voids: Vec<Row>,
+}
+
+/// A figure of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Metric {
+    /// Requests answered in a second.
+    Requests,
+    /// Body bytes in a second.
+    Throughput,
+    /// Run time of the server's threads for a request, ns.
+    CpuPerRequest,
+    /// The same for a gigabyte (10^9) of bodies, s.
+    CpuPerGigabyte,
+    /// Run time of the client's threads for a request, ns.
+    ClientCpuPerRequest,
+    /// Instructions of the server's threads for a request.
+    Instructions,
+    /// Instructions for a byte of a body.
+    InstructionsPerByte,
+    /// Return on investment, see [`statistics::roi`].
+    Roi,
+    /// Context switches of the server for a request.
+    Switches,
+    /// Proportional set size of the server's processes, bytes.
+    Memory,
+}
+
+impl Metric {
+    /// Its value in a round; `None` if it was not measured.
+    pub(crate) fn of(self, row: &Row) -> Option<f64> {
+        let requests = row.requests as f64;
+        let bytes = row.body_bytes as f64;
+        let seconds = row.elapsed as f64 / 1e9;
+        let value = match self {
+            Self::Requests => requests / seconds,
+            Self::Throughput => bytes / seconds,
+            Self::CpuPerRequest => row.server_cpu? as f64 / requests,
+            Self::CpuPerGigabyte => row.server_cpu? as f64 / bytes,
+            Self::ClientCpuPerRequest => row.client_cpu as f64 / requests,
+            Self::Instructions => row.server_instructions? as f64 / requests,
+            Self::InstructionsPerByte => row.server_instructions? as f64 / bytes,
+            Self::Roi => statistics::roi(bytes / 1e9 / seconds, row.server_cpu?, row.elapsed)?,
+            Self::Switches => (row.server_switches? + row.server_preemptions?) as f64 / requests,
+            Self::Memory => row.server_memory? as f64,
+        };
+        (value.is_finite() && value > 0.0).then_some(value)
+    }
+}
+
+impl Measured {
+    /// The metric over the rounds.
+    pub(crate) fn summary(&self, metric: Metric) -> Option<Summary> {
+        let values: Vec<f64> = self.rounds.iter().filter_map(|row| metric.of(row)).collect();
+        Summary::of(&values)
+    }
+
+    /// Median of the metric over the rounds.
+    pub(crate) fn median(&self, metric: Metric) -> Option<f64> {
+        self.summary(metric).map(|summary| summary.median)
+    }
+
+    /// Latencies of all rounds in one histogram.
+    pub(crate) fn latency(&self) -> Option<Histogram<u64>> {
+        self.merged(|row| &row.latency)
+    }
+
+    /// A column of histograms, all rounds in one. Columns were checked when the rows were read; one that is broken
+    /// nevertheless counts as not measured.
+    pub(crate) fn merged(&self, column: impl Fn(&Row) -> &String) -> Option<Histogram<u64>> {
+        let each: Vec<_> = self.rounds.iter().filter_map(|row| histogram::decode(column(row)).ok().flatten()).collect();
+        histogram::merge(&each).ok().flatten().filter(|all| !all.is_empty())
+    }
+
+    /// Sum of a column over the rounds.
+    pub(crate) fn total(&self, column: impl Fn(&Row) -> u64) -> u64 {
+        self.rounds.iter().map(column).sum()
+    }
+
+    /// Suites agreed on, each once.
+    pub(crate) fn suites(&self) -> Vec<&str> {
+        let mut suites: Vec<_> =
+            self.rounds.iter().map(|row| row.suite.as_str()).filter(|suite| !suite.is_empty()).collect();
+        suites.sort_unstable();
+        suites.dedup();
+        suites
+    }
+}
+
+/// Brings rows together, in the order of studies in the file, then setting, calls, size, and arms as [`super::arm`]
+/// orders them.
+pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
+    let mut studies: Vec<String> = Vec::new();
+    let mut all: Vec<Measured> = Vec::new();
+    for row in rows {
+        if !studies.contains(&row.study) {
+            studies.push(row.study.clone());
+        }
+        let found = all
+            .iter_mut()
+            .find(|measured| measured.study == row.study && measured.cell == row.cell && measured.arm == row.arm);
+        let measured = match found {
+            Some(measured) => measured,
+            None => {
+                all.push(Measured {
+                    study: row.study.clone(),
+                    cell: row.cell.clone(),
+                    arm: row.arm.clone(),
+                    size: row.size,
+                    calls: row.calls,
+                    condition: without(&row.cell, &["size"]),
+                    setting: without(&row.cell, &["size", "calls"]),
+                    rounds: Vec::new(),
+                    voids: Vec::new(),
+                });
+                all.last_mut().expect("just pushed")
+            }
+        };
+        if row.void.is_empty() { measured.rounds.push(row) } else { measured.voids.push(row) }
+    }
+    all.sort_by_cached_key(|measured| {
+        (
+            studies.iter().position(|study| *study == measured.study),
+            measured.setting.clone(),
+            measured.calls.unwrap_or(u64::MAX),
+            measured.size,
+            super::arm::order(&measured.arm),
+            measured.arm.clone(),
+        )
+    });
+    all
+}
+
+/// The words of a cell's name but those of the given keys.
+fn without(cell: &str, keys: &[&str]) -> String {
+    let words = cell.split_whitespace();
+    words.filter(|word| !keys.iter().any(|key| word.split('=').next() == Some(key))).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cell: &str, arm: &str, round: u32, void: &str) -> Row {
+        Row {
+            study: "size-by-calls".into(),
+            cell: cell.into(),
+            arm: arm.into(),
+            round,
+            void: void.into(),
+            size: 65536,
+            elapsed: 2_000_000_000,
+            requests: 1_000,
+            body_bytes: 65_536_000,
+            server_cpu: Some(77_000_000),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn figures_of_a_round() {
+        let row = row("size=65536 calls=10", "user", 0, "");
+        assert_eq!(Metric::Requests.of(&row), Some(500.0));
+        assert_eq!(Metric::Throughput.of(&row), Some(32_768_000.0));
+        assert_eq!(Metric::CpuPerRequest.of(&row), Some(77_000.0));
+        assert_eq!(Metric::CpuPerGigabyte.of(&row), Some(77_000_000.0 / 65_536_000.0));
+        assert_eq!(Metric::Instructions.of(&row), None);
+        let roi = Metric::Roi.of(&row).unwrap();
+        assert!((roi - 0.032768f64.powi(2) / 0.0385).abs() < 1e-12, "{roi}");
+        assert_eq!(Metric::CpuPerRequest.of(&Row { requests: 0, ..row }), None);
+    }
+
+    #[test]
+    fn rounds_of_a_cell_come_together_and_void_ones_apart() {
+        let all = gather(vec![
+            row("size=65536 calls=10 suite=aes-128-gcm", "kernel", 0, ""),
+            row("size=65536 calls=10 suite=aes-128-gcm", "user", 0, ""),
+            row("size=65536 calls=10 suite=aes-128-gcm", "kernel", 1, "TlsTxSw did not rise"),
+            row("size=65536 calls=10 suite=aes-128-gcm", "user", 1, ""),
+        ]);
+        assert_eq!(all.iter().map(|measured| measured.arm.as_str()).collect::<Vec<_>>(), ["user", "kernel"]);
+        assert_eq!((all[0].rounds.len(), all[1].rounds.len(), all[1].voids.len()), (2, 1, 1));
+        assert_eq!(all[0].condition, "calls=10 suite=aes-128-gcm");
+        assert_eq!(all[0].setting, "suite=aes-128-gcm");
+    }
+}

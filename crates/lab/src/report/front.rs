@@ -1,0 +1,198 @@
+//! The first screen: what was found, on what, how, and what it is not.
+
+use super::document::Block;
+use super::figures::Measured;
+use super::{arm, units};
+use crate::run_info::RunInfo;
+
+/// Title of the report.
+pub(crate) fn title(info: &RunInfo) -> String {
+    let machine = if info.machine.processor.is_empty() { "an unknown processor" } else { &info.machine.processor };
+    let release = info.kernel.split_whitespace().next().unwrap_or("unknown");
+    format!("{} · {machine} · Linux {release} · {}", info.study, units::date(info.started))
+}
+
+/// Findings, cautions, machine, commands.
+pub(crate) fn front(info: &RunInfo, cells: &[Measured], findings: Vec<String>) -> Vec<Block> {
+    let mut blocks = vec![Block::List(findings)];
+    let cautions = cautions(info, cells);
+    if !cautions.is_empty() {
+        blocks.push(Block::Caution(cautions));
+    }
+    blocks.push(Block::Facts(facts(info)));
+    blocks.push(Block::Code(commands(info)));
+    let voids = voids(cells, false);
+    if !voids.is_empty() {
+        blocks.push(Block::Fold("Every void run".to_owned(), vec![Block::List(voids)]));
+    }
+    let configurations: Vec<Block> = info
+        .arms
+        .iter()
+        .filter(|arm| !arm.configuration.is_empty())
+        .flat_map(|arm| [Block::Text(arm.name.clone()), Block::Code(arm.configuration.trim_end().to_owned())])
+        .collect();
+    if !configurations.is_empty() {
+        blocks.push(Block::Fold("Configuration of the servers".to_owned(), configurations));
+    }
+    blocks
+}
+
+fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
+    let mut cautions = Vec::new();
+    if info.counts_instructions() {
+        cautions.push(
+            "Counted in an emulated guest: instructions of the server, kernel included. They compare builds, or servers \
+             on one path; they are no times and claim no speed."
+                .to_owned(),
+        );
+    }
+    cautions.extend(info.limits.iter().map(|limit| format!("Limit: {limit}")));
+    cautions.extend(info.warnings.iter().map(|warning| format!("Preflight: {warning}")));
+    cautions.extend(
+        info.arms
+            .iter()
+            .filter(|arm| !arm.absent.is_empty())
+            .map(|arm| format!("Absent: {}: {}", arm.name, arm.absent)),
+    );
+    cautions.extend(voids(cells, true));
+    for measured in cells {
+        let (errors, timeouts) = (measured.total(|row| row.errors), measured.total(|row| row.timeouts));
+        if errors + timeouts > 0 {
+            let first = measured.rounds.iter().map(|row| row.first_error.as_str()).find(|text| !text.is_empty());
+            cautions.push(format!(
+                "Failures: {} {}, {}: {errors} errors, {timeouts} time-outs{}",
+                measured.study,
+                measured.cell,
+                measured.arm,
+                first.map(|first| format!(" (first: {first})")).unwrap_or_default()
+            ));
+        }
+    }
+    cautions.extend(unlike_suites(cells));
+    cautions
+}
+
+/// Void runs: each, or brought together by arm and reason.
+fn voids(cells: &[Measured], together: bool) -> Vec<String> {
+    let mut groups: Vec<(String, String, String, usize, usize)> = Vec::new();
+    let mut each = Vec::new();
+    for measured in cells {
+        for row in &measured.voids {
+            each.push(format!("{} {}, {}, round {}: {}", row.study, row.cell, row.arm, row.round, row.void));
+            match groups.iter_mut().find(|group| (&group.0, &group.1, &group.2) == (&row.study, &row.arm, &row.void)) {
+                Some(group) => group.3 += 1,
+                None => groups.push((row.study.clone(), row.arm.clone(), row.void.clone(), 1, 0)),
+            }
+        }
+    }
+    if !together {
+        return each;
+    }
+    for group in &mut groups {
+        let of_arm = cells.iter().filter(|measured| measured.study == group.0 && measured.arm == group.1);
+        group.4 = of_arm.map(|measured| measured.rounds.len() + measured.voids.len()).sum();
+    }
+    let line = |(study, arm, reason, count, all)| format!("Void: {count} of {all} runs of {arm} in {study}: {reason}");
+    groups.into_iter().map(line).collect()
+}
+
+/// Cells whose arms did not agree on one suite: their figures do not compare.
+fn unlike_suites(cells: &[Measured]) -> Vec<String> {
+    let mut found: Vec<(String, String, usize)> = Vec::new();
+    for (index, measured) in cells.iter().enumerate() {
+        let first_of_cell =
+            !cells[..index].iter().any(|other| other.study == measured.study && other.cell == measured.cell);
+        if !first_of_cell {
+            continue;
+        }
+        let same = cells.iter().filter(|other| other.study == measured.study && other.cell == measured.cell);
+        let mut by_suite: Vec<(String, Vec<&str>)> = Vec::new();
+        for other in same {
+            let suites = other.suites().join(" and ");
+            if suites.is_empty() {
+                continue;
+            }
+            match by_suite.iter_mut().find(|(suite, _)| *suite == suites) {
+                Some((_, arms)) => arms.push(&other.arm),
+                None => by_suite.push((suites, vec![&other.arm])),
+            }
+        }
+        if by_suite.len() > 1 {
+            let words: Vec<_> = by_suite.iter().map(|(suite, arms)| format!("{}: {suite}", arms.join(", "))).collect();
+            let words = words.join("; ");
+            match found.iter_mut().find(|(study, said, _)| *study == measured.study && *said == words) {
+                Some((.., count)) => *count += 1,
+                None => found.push((measured.study.clone(), words, 1)),
+            }
+        }
+    }
+    let line = |(study, words, count)| {
+        format!("Suites differ between arms in {count} cells of {study}, so that they do not compare: {words}")
+    };
+    found.into_iter().map(line).collect()
+}
+
+fn facts(info: &RunInfo) -> Vec<(String, String)> {
+    let or_unknown = |text: String| if text.is_empty() { "not recorded".to_owned() } else { text };
+    let cores = |cores: &[usize]| {
+        if cores.is_empty() {
+            return "not pinned".to_owned();
+        }
+        cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let machine = &info.machine;
+    let mut facts = vec![
+        ("Processor".to_owned(), or_unknown(machine.processor.clone())),
+        (
+            "Cores and memory".to_owned(),
+            format!(
+                "{} cores, {}{}{}",
+                machine.cores,
+                if machine.memory == 0 {
+                    "memory not recorded".to_owned()
+                } else {
+                    units::bytes(machine.memory as f64)
+                },
+                if machine.hypervisor.is_empty() { String::new() } else { format!(", under {}", machine.hypervisor) },
+                if machine.governor.is_empty() { String::new() } else { format!(", governor {}", machine.governor) },
+            ),
+        ),
+        ("Kernel".to_owned(), or_unknown(info.kernel.clone())),
+        (
+            "Kernel's AEAD drivers".to_owned(),
+            or_unknown(
+                info.aead_drivers
+                    .iter()
+                    .map(|aead| format!("{}: {}", aead.name, aead.driver))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ),
+        ),
+        (
+            "Versions".to_owned(),
+            or_unknown(
+                info.versions
+                    .iter()
+                    .map(|program| format!("{} {}", program.name, program.version))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ),
+        ),
+        (
+            "Cores used".to_owned(),
+            format!("server {}; client {}", cores(&info.server_cores), cores(&info.client_cores)),
+        ),
+    ];
+    if let Some(guest) = &info.guest {
+        facts.push(("Guest".to_owned(), guest.emulator.clone()));
+    }
+    facts
+}
+
+fn commands(info: &RunInfo) -> String {
+    let mut arms: Vec<_> = info.arms.iter().filter(|arm| !arm.command.is_empty()).collect();
+    arms.sort_by_key(|found| arm::order(&found.name));
+    let mut lines = vec![info.command.clone()];
+    lines.extend(arms.iter().map(|arm| format!("{}: {}", arm.name, arm.command)));
+    lines.join("\n")
+}

@@ -1,0 +1,91 @@
+//! Reports: from `raw.csv` and `run.json` to `summary.md` and `report.html`, now or later.
+//!
+//! ```text
+//! raw.csv ─► Row ─► gather ─► Measured ─► study ─► Document ─┬─► html: report.html
+//! run.json ────────────────────────────► front ──────────────┴─► markdown: summary.md
+//! ```
+
+mod arm;
+mod chart;
+mod charts;
+mod document;
+mod figures;
+mod front;
+mod html;
+mod markdown;
+mod published;
+pub mod raw;
+mod readme;
+mod study;
+pub(crate) mod units;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::row::Row;
+use crate::run_info::RunInfo;
+use document::Document;
+use figures::{Measured, Metric, gather};
+
+/// What [`write`] wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The page.
+    pub page: PathBuf,
+    /// The summary in Markdown.
+    pub summary: PathBuf,
+    /// What was found, a line each.
+    pub findings: Vec<String>,
+}
+
+/// Makes `report.html` and `summary.md` in a run's directory from what it holds.
+///
+/// # Errors
+///
+/// `raw.csv` or `run.json` is missing or broken, or the directory cannot be written to.
+pub fn write(directory: &Path) -> Result<Written> {
+    let info = RunInfo::read(directory)?;
+    let (document, findings) = tell(raw::read(directory)?, &info);
+    let written = Written { page: directory.join("report.html"), summary: directory.join("summary.md"), findings };
+    for (path, text) in [(&written.page, html::page(&document)), (&written.summary, markdown::document(&document))] {
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(written)
+}
+
+/// The table for the README, see [`readme`].
+///
+/// # Errors
+///
+/// As [`write`]; and no cell was measured on `baseline`.
+pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
+    readme::table(raw::read(directory)?, &RunInfo::read(directory)?, baseline)
+}
+
+/// The report, and what it found.
+fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
+    let cells = gather(rows);
+    let mut studies: Vec<&str> = cells.iter().map(|measured| measured.study.as_str()).collect();
+    studies.dedup();
+    let told: Vec<_> = studies
+        .iter()
+        .map(|name| {
+            let of_study: Vec<&Measured> = cells.iter().filter(|measured| measured.study == *name).collect();
+            study::tell(name, &of_study, info.counts_instructions())
+        })
+        .collect();
+    let findings: Vec<String> = told.iter().flat_map(|told| told.findings.clone()).collect();
+    let document = Document {
+        title: front::title(info),
+        front: front::front(info, &cells, findings.clone()),
+        sections: told.into_iter().map(|told| told.section).collect(),
+    };
+    (document, findings)
+}
+
+/// What a request costs in this run: CPU, or instructions in a guest that counts them.
+fn cost(instructions: bool) -> Metric {
+    if instructions { Metric::Instructions } else { Metric::CpuPerRequest }
+}

@@ -1,0 +1,102 @@
+//! The table for the README: cells × arms, each with its ratio to a named arm.
+
+use anyhow::{Result, bail};
+
+use super::cost;
+use super::document::Table;
+use super::figures::{Measured, gather};
+use super::{arm, markdown, units};
+use crate::row::Row;
+use crate::run_info::RunInfo;
+
+/// The table as Markdown, with a line below that says when, where and how it was measured. The same rows make the same
+/// text.
+///
+/// # Errors
+///
+/// No cell was measured on `baseline`.
+pub(crate) fn table(rows: Vec<Row>, info: &RunInfo, baseline: &str) -> Result<String> {
+    let instructions = info.counts_instructions();
+    let cells = gather(rows);
+    let metric = cost(instructions);
+    let mut arms: Vec<&str> = Vec::new();
+    for measured in cells.iter().filter(|measured| measured.median(metric).is_some()) {
+        if !arms.contains(&measured.arm.as_str()) {
+            arms.push(&measured.arm);
+        }
+    }
+    if !arms.contains(&baseline) {
+        bail!("no cell was measured on {baseline}: the arms that count here are {}", arms.join(", "));
+    }
+    arms.sort_by_key(|name| (*name != baseline, arm::order(name)));
+
+    let names: Vec<(String, Vec<&Measured>)> = by_cell(&cells);
+    let mut head = vec!["cell".to_owned()];
+    head.extend(arms.iter().map(|arm| (*arm).to_owned()));
+    let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 1 };
+    for (name, of_cell) in names {
+        let median = |arm: &str| of_cell.iter().find(|measured| measured.arm == arm)?.median(metric);
+        let base = median(baseline);
+        let text = |arm: &&str| match (median(arm), base) {
+            (Some(value), _) if *arm == baseline => format(value, instructions),
+            (Some(value), Some(base)) => format!("{} ({}×)", format(value, instructions), units::ratio(value / base)),
+            (Some(value), None) => format(value, instructions),
+            (None, _) => "–".to_owned(),
+        };
+        let mut row = vec![name];
+        row.extend(arms.iter().map(text));
+        table.rows.push(row);
+    }
+    let what = if instructions { "Instructions of the server per request" } else { "Server CPU per request" };
+    Ok(format!(
+        "{}\n{what}, kernel work included; medians of {} interleaved rounds, (ratio to {baseline}). {}, Linux {}, {}.\n",
+        markdown::table(&table),
+        rounds(&cells),
+        info.machine.processor,
+        info.kernel.split_whitespace().next().unwrap_or("unknown"),
+        units::date(info.started).split(' ').next().unwrap_or_default(),
+    ))
+}
+
+fn format(cost: f64, instructions: bool) -> String {
+    if instructions { units::count(cost) } else { units::time(cost) }
+}
+
+/// Cells with a name that says no more than tells them apart.
+fn by_cell(cells: &[Measured]) -> Vec<(String, Vec<&Measured>)> {
+    let several = |value: fn(&Measured) -> String| cells.iter().any(|measured| value(measured) != value(&cells[0]));
+    let (studies, calls, settings) = (
+        several(|measured| measured.study.clone()),
+        several(|measured| units::calls(measured.calls)),
+        several(|measured| measured.setting.clone()),
+    );
+    let mut found: Vec<(&str, &str, String, Vec<&Measured>)> = Vec::new();
+    for measured in cells {
+        if let Some(known) = found.iter_mut().find(|known| (known.0, known.1) == (&measured.study, &measured.cell)) {
+            known.3.push(measured);
+            continue;
+        }
+        let mut words = Vec::new();
+        if studies {
+            words.push(measured.study.clone());
+        }
+        words.push(units::size(measured.size as f64));
+        if calls {
+            words.push(format!("{} calls", units::calls(measured.calls)));
+        }
+        if settings {
+            words.push(measured.setting.clone());
+        }
+        found.push((&measured.study, &measured.cell, words.join(", "), vec![measured]));
+    }
+    found.into_iter().map(|(.., name, of_cell)| (name, of_cell)).collect()
+}
+
+/// Rounds of a cell: a number, or the least and the greatest.
+fn rounds(cells: &[Measured]) -> String {
+    let counts = || cells.iter().map(|measured| measured.rounds.len()).filter(|count| *count > 0);
+    match (counts().min(), counts().max()) {
+        (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
+        (_, most) => most.unwrap_or(0).to_string(),
+    }
+}

@@ -1,0 +1,76 @@
+//! nginx-article: ministat's tables.
+
+use super::super::document::{Block, Table};
+use super::super::figures::{Measured, Metric};
+use super::super::{published, units};
+use super::{conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
+use crate::statistics::Summary;
+
+pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+    let (metric, name, format): (_, _, fn(f64) -> String) = if instructions {
+        (cost(true), "instructions per request", units::count)
+    } else {
+        (Metric::Throughput, "throughput", units::bytes)
+    };
+    let (mut blocks, mut findings) = (Vec::new(), Vec::new());
+    let mut verdicts = Table::new(
+        &format!("Difference in {name} at 95 % confidence, beside the published one"),
+        2,
+        &["where", "compared", "Welch", "Student, pooled", "difference", "N"],
+    );
+    for condition in conditions(cells) {
+        for size in sizes(&of_condition(cells, &condition)) {
+            let chosen: Vec<&Measured> =
+                of_condition(cells, &condition).into_iter().filter(|measured| measured.size == size).collect();
+            let caption = format!("{}, {}, {name}", units::size(size as f64), said(&chosen));
+            blocks.push(Block::Table(ministat(&caption, &chosen, metric, format)));
+            for (user, kernel) in pairs(&chosen) {
+                let (Some(base), Some(sample)) = (of_arm(&chosen, user), of_arm(&chosen, kernel)) else { continue };
+                let Some(found) = difference(base, sample, metric) else { continue };
+                findings.push(format!(
+                    "{name} of {kernel} against {user}, {}: {}",
+                    units::size(size as f64),
+                    found.welch
+                ));
+                verdicts.rows.push(vec![
+                    "here".into(),
+                    format!("{kernel} against {user}"),
+                    found.welch.to_string(),
+                    found.student.to_string(),
+                    format!("{} ± {}", format(found.welch.difference), format(found.welch.error)),
+                    format!("{} and {}", base.rounds.len(), sample.rounds.len()),
+                ]);
+            }
+        }
+    }
+    for (system, percent, error) in published::NGINX_ARTICLE {
+        verdicts.rows.push(vec![
+            "published 2021".into(),
+            format!("nginx-ktls against nginx, {system}"),
+            format!("{percent:+.1} % ± {error:.1} %"),
+            String::new(),
+            String::new(),
+            "10 and 10".into(),
+        ]);
+    }
+    blocks.insert(0, Block::Table(verdicts));
+    (blocks, findings)
+}
+
+/// The table that ministat prints.
+fn ministat(caption: &str, cells: &[&Measured], metric: Metric, format: fn(f64) -> String) -> Table {
+    let mut table =
+        Table::new(caption, 1, &["arm", "N", "min", "max", "median", "mean", "standard deviation", "void runs"]);
+    for measured in cells {
+        let mut row = vec![measured.arm.clone(), measured.rounds.len().to_string()];
+        match measured.summary(metric) {
+            Some(Summary { min, max, median, mean, deviation, .. }) => {
+                row.extend([min, max, median, mean, deviation].map(format));
+            }
+            None => row.extend(["–"; 5].map(str::to_owned)),
+        }
+        row.push(measured.voids.len().to_string());
+        table.rows.push(row);
+    }
+    table
+}

@@ -1,0 +1,99 @@
+//! size-by-calls: a chart per size, and gains beside the published ones.
+
+use super::super::charts;
+use super::super::document::{Block, Table};
+use super::super::figures::{Measured, Metric};
+use super::super::{published, units};
+use super::{against_size, of_arm, pairs, sizes};
+
+pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+    let (mut by_calls, mut gains) = (Vec::new(), Vec::new());
+    for size in sizes(cells) {
+        let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == size).copied().collect();
+        let name = units::size(size as f64);
+        by_calls.push(charts::against_calls(&chosen, &format!("{name} by calls"), instructions));
+        if !instructions {
+            gains.push(charts::gain_against_calls(&chosen, size, &format!("{name}: gain of the kernel's path")));
+        }
+    }
+    for charts in [&mut by_calls, &mut gains] {
+        charts.retain(|chart| !chart.is_empty());
+    }
+    let metric = if instructions { Metric::Instructions } else { Metric::Requests };
+    let mut blocks = Vec::new();
+    if !instructions {
+        blocks.push(Block::Table(gain_table(cells)));
+    }
+    blocks.push(Block::Heading("By requests per connection".into()));
+    blocks.push(Block::Charts(by_calls));
+    blocks.push(Block::Charts(gains));
+    blocks.extend(against_size(cells, instructions));
+    (blocks, findings(cells, metric))
+}
+
+/// Requests per second with the kernel's path to those without, by size and calls.
+fn gain_table(cells: &[&Measured]) -> Table {
+    let mut calls: Vec<Option<u64>> = cells.iter().map(|measured| measured.calls).collect();
+    calls.sort_by_key(|calls| calls.unwrap_or(u64::MAX));
+    calls.dedup();
+    let mut head = vec!["size".to_owned(), "compared".to_owned()];
+    head.extend(calls.iter().map(|calls| units::calls(*calls)));
+    let mut table = Table {
+        caption: "Requests per second, change against user space on the same server, by requests per connection".into(),
+        head,
+        rows: Vec::new(),
+        names: 2,
+    };
+    for size in sizes(cells) {
+        for (user, kernel) in pairs(cells) {
+            let change = |calls: &Option<u64>| {
+                let chosen: Vec<&Measured> = cells
+                    .iter()
+                    .filter(|measured| measured.size == size && measured.calls == *calls)
+                    .copied()
+                    .collect();
+                let median = |arm| of_arm(&chosen, arm)?.median(Metric::Requests);
+                percent(median(kernel).zip(median(user)).map(|(kernel, user)| kernel / user))
+            };
+            let mut row = vec![units::size(size as f64), format!("{kernel} / {user}")];
+            row.extend(calls.iter().map(change));
+            table.rows.push(row);
+        }
+        let mut row = vec![units::size(size as f64), "published 2023".to_owned()];
+        row.extend(
+            calls.iter().map(|calls| percent(calls.and_then(|calls| published::size_by_calls_ratio(size, calls)))),
+        );
+        if row[2..].iter().any(|text| !text.is_empty()) {
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+fn percent(ratio: Option<f64>) -> String {
+    ratio.map(|ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0))).unwrap_or_default()
+}
+
+/// The least and the greatest change over cells, for each pair of arms.
+fn findings(cells: &[&Measured], metric: Metric) -> Vec<String> {
+    let what = if metric == Metric::Instructions { "instructions per request" } else { "requests/s" };
+    let mut findings = Vec::new();
+    for (user, kernel) in pairs(cells) {
+        let mut changes: Vec<(f64, &Measured)> = cells
+            .iter()
+            .filter(|measured| measured.arm == kernel)
+            .filter_map(|measured| {
+                let base = cells.iter().find(|other| other.arm == user && other.cell == measured.cell)?;
+                Some((measured.median(metric)? / base.median(metric)?, *measured))
+            })
+            .collect();
+        changes.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (Some(least), Some(most)) = (changes.first(), changes.last()) else { continue };
+        let at = |(ratio, measured): &(f64, &Measured)| {
+            let calls = units::calls(measured.calls);
+            format!("{} at {} × {calls} calls", percent(Some(*ratio)), units::size(measured.size as f64))
+        };
+        findings.push(format!("{what} of {kernel} against {user}: from {} to {}", at(least), at(most)));
+    }
+    findings
+}

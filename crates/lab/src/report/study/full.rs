@@ -1,0 +1,117 @@
+//! The table that leaves nothing out.
+
+use super::super::document::Table;
+use super::super::figures::{Measured, Metric};
+use super::super::{arm, units};
+use super::cost;
+use crate::statistics::Difference;
+
+/// Every cell on every arm.
+pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {
+    let mut table = Table::new(
+        "",
+        4,
+        &[
+            "size",
+            "calls",
+            "setting",
+            "arm",
+            "N",
+            "void",
+            "requests/s",
+            "throughput/s",
+            "CPU/request",
+            "spread",
+            "CPU s/GB",
+            "instructions/request",
+            "instructions/byte",
+            "to user space",
+            "95 % (Welch)",
+            "ROI",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+            "connect p50",
+            "handshake p50",
+            "first byte p50",
+            "errors",
+            "time-outs",
+            "client CPU/request",
+            "switches/request",
+            "memory",
+            "suite",
+        ],
+    );
+    for measured in cells {
+        table.rows.push(row(cells, measured, instructions));
+    }
+    table.without_empty_columns()
+}
+
+/// What the columns are.
+pub(super) const LEGEND: &str = "N: rounds that count; figures are medians over them. CPU: run time of the server's \
+     threads by /proc/PID/task/*/schedstat, kernel work on their behalf included; spread: least and greatest round. \
+     To user space: cost of a request to that in user space on the same server, and the interval of that difference. \
+     Percentiles: all rounds' histograms in one. GB: 10⁹ bytes; sizes of files: k = 1,024 bytes.";
+
+fn row(cells: &[&Measured], measured: &Measured, instructions: bool) -> Vec<String> {
+    let median = |metric: Metric, format: fn(f64) -> String| measured.median(metric).map(format).unwrap_or_default();
+    let clock = |text: String| if instructions { String::new() } else { text };
+    let cpu = measured.summary(cost(instructions));
+    let format = if instructions { units::count } else { units::time };
+    let spread = cpu
+        .filter(|summary| summary.n > 1)
+        .map(|summary| format!("{} … {}", format(summary.min), format(summary.max)))
+        .unwrap_or_default();
+    let base = arm::user_space_of(&measured.arm)
+        .and_then(|base| cells.iter().find(|other| other.arm == base && other.cell == measured.cell))
+        .and_then(|base| base.summary(cost(instructions)));
+    let ratio = cpu.zip(base).map(|(cpu, base)| units::ratio(cpu.median / base.median)).unwrap_or_default();
+    let difference = base.zip(cpu).and_then(|(base, cpu)| Difference::between(&base, &cpu));
+    let interval = difference.map(|difference| {
+        let welch = difference.welch;
+        if welch.is_proven() { welch.to_string() } else { "no difference proven".to_owned() }
+    });
+    let latency = measured.latency();
+    let at = |quantile: f64| {
+        latency.as_ref().map(|all| units::time(all.value_at_quantile(quantile) as f64)).unwrap_or_default()
+    };
+    let half = |column: fn(&crate::row::Row) -> &String| {
+        measured.merged(column).map(|all| units::time(all.value_at_quantile(0.5) as f64)).unwrap_or_default()
+    };
+    let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
+    vec![
+        units::size(measured.size as f64),
+        units::calls(measured.calls),
+        measured.setting.clone(),
+        measured.arm.clone(),
+        measured.rounds.len().to_string(),
+        number(measured.voids.len() as u64),
+        clock(median(Metric::Requests, units::count)),
+        clock(median(Metric::Throughput, units::bytes)),
+        clock(median(Metric::CpuPerRequest, units::time)),
+        spread,
+        clock(median(Metric::CpuPerGigabyte, units::significant)),
+        median(Metric::Instructions, units::count),
+        median(Metric::InstructionsPerByte, units::significant),
+        ratio,
+        interval.unwrap_or_default(),
+        clock(median(Metric::Roi, units::significant)),
+        clock(at(0.5)),
+        clock(at(0.9)),
+        clock(at(0.99)),
+        clock(at(0.999)),
+        clock(latency.as_ref().map(|all| units::time(all.max() as f64)).unwrap_or_default()),
+        clock(half(|row| &row.connect)),
+        clock(half(|row| &row.handshake)),
+        clock(half(|row| &row.first_byte)),
+        number(measured.total(|row| row.errors)),
+        number(measured.total(|row| row.timeouts)),
+        clock(median(Metric::ClientCpuPerRequest, units::time)),
+        median(Metric::Switches, units::significant),
+        median(Metric::Memory, units::bytes),
+        measured.suites().join(", "),
+    ]
+}

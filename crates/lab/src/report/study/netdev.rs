@@ -1,0 +1,102 @@
+//! netdev: everything against size, what a handshake weighs, what the hand-over costs.
+
+use super::super::document::{Block, Table};
+use super::super::figures::{Measured, Metric};
+use super::super::{published, units};
+use super::{against_size, cost, crossover_of, of_condition, pairs, said, sizes, widest};
+use crate::statistics::Summary;
+
+pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+    let mut blocks = against_size(cells, instructions);
+    let mut findings = Vec::new();
+    if let Some(condition) = widest(cells) {
+        let chosen = of_condition(cells, &condition);
+        for (user, kernel) in pairs(&chosen) {
+            let found = crossover_of(&chosen, user, kernel, cost(instructions));
+            findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k)", said(&chosen)));
+        }
+    }
+    blocks.push(Block::Heading("Handshake impact: K requests per connection".into()));
+    blocks.push(Block::Table(by_calls(cells, instructions)));
+    blocks.push(Block::Heading("Set-up cost of the hand-over".into()));
+    blocks.push(Block::Table(setup(cells)));
+    (blocks, findings)
+}
+
+/// Sizes measured with more than one K: how the figures change with it.
+fn by_calls(cells: &[&Measured], instructions: bool) -> Table {
+    let mut calls: Vec<Option<u64>> = cells.iter().map(|measured| measured.calls).collect();
+    calls.sort_by_key(|calls| calls.unwrap_or(u64::MAX));
+    calls.dedup();
+    let what =
+        if instructions { "Instructions per request" } else { "Server CPU per request, and requests per second" };
+    let mut head = vec!["size".to_owned(), "arm".to_owned()];
+    head.extend(calls.iter().map(|calls| format!("K = {}", units::calls(*calls))));
+    let mut table = Table {
+        caption: format!("{what}; a connection's handshake and hand-over are spread over its K requests"),
+        head,
+        rows: Vec::new(),
+        names: 2,
+    };
+    for size in sizes(cells) {
+        let of_size: Vec<&Measured> = cells.iter().filter(|measured| measured.size == size).copied().collect();
+        if !of_size.iter().any(|measured| measured.calls != of_size[0].calls) {
+            continue;
+        }
+        let mut arms: Vec<&str> = Vec::new();
+        for measured in &of_size {
+            if !arms.contains(&measured.arm.as_str()) {
+                arms.push(&measured.arm);
+            }
+        }
+        for arm in arms {
+            let text = |calls: &Option<u64>| {
+                let found = of_size.iter().find(|measured| measured.arm == arm && measured.calls == *calls)?;
+                if instructions {
+                    return found.median(Metric::Instructions).map(units::count);
+                }
+                let (cpu, rate) = (found.median(Metric::CpuPerRequest), found.median(Metric::Requests)?);
+                let cpu = cpu.map_or_else(|| "–".to_owned(), units::time);
+                Some(format!("{cpu} · {}/s", units::count(rate)))
+            };
+            let mut row = vec![units::size(size as f64), arm.to_owned()];
+            row.extend(calls.iter().map(|calls| text(calls).unwrap_or_default()));
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// Medians of the hand-over's system calls, over all rows that have them, beside the published ones.
+fn setup(cells: &[&Measured]) -> Table {
+    let mut table =
+        Table::new("Time of each system call, median", 2, &["where", "path", "TCP_ULP", "TLS_TX", "TLS_RX", "N"]);
+    let mut arms: Vec<&str> = Vec::new();
+    for measured in cells {
+        if !arms.contains(&measured.arm.as_str()) {
+            arms.push(&measured.arm);
+        }
+    }
+    for arm in arms {
+        let rows = cells.iter().filter(|measured| measured.arm == arm).flat_map(|measured| &measured.rounds);
+        let times: Vec<Vec<f64>> = rows
+            .filter(|row| !row.setup.is_empty())
+            .map(|row| row.setup.split(';').map(|time| time.trim().parse().unwrap_or(f64::NAN)).collect())
+            .collect();
+        if times.is_empty() {
+            continue;
+        }
+        let call = |index: usize| {
+            let values: Vec<f64> =
+                times.iter().filter_map(|times| times.get(index).copied()).filter(|time| time.is_finite()).collect();
+            Summary::of(&values).map(|summary| units::time(summary.median)).unwrap_or_default()
+        };
+        table.rows.push(vec!["here".into(), arm.to_owned(), call(0), call(1), call(2), times.len().to_string()]);
+    }
+    for (path, [first, second]) in published::NETDEV_SETUP {
+        let time = |milliseconds: f64| units::time(milliseconds * 1e6);
+        let both = format!("{} and {}", time(first), time(second));
+        table.rows.push(vec!["published 2022".into(), path.into(), String::new(), both, String::new(), String::new()]);
+    }
+    table
+}
