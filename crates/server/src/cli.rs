@@ -67,6 +67,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub self_check_every: Option<Duration>,
 
+    /// How long a file is taken to be what it was: one that was replaced is seen this much later at most. 0s: no file
+    /// is kept open or in memory
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_age)]
+    pub file_cache_age: Duration,
+
     /// Least severe messages to print on standard error
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub log: LogLevel,
@@ -246,6 +251,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         return Err("must be longer than nothing".to_owned());
     }
     Ok(duration)
+}
+
+/// A time that may be none.
+fn parse_age(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 0s, 500ms or 1s"))
 }
 
 /// A size that still lets an ordinary request through.

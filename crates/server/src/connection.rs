@@ -12,17 +12,17 @@ use tokio::time::timeout;
 use crate::access_log::AccessLog;
 use crate::cli::LimitArgs;
 use crate::costs::Costs;
+use crate::file_cache::Files;
 use crate::handler::HandlerOptions;
 use crate::http1;
 use crate::http1::head::HeadLimits;
 use crate::kernel_offer::KernelOffer;
-use crate::resolve::Root;
 use crate::send_policy::KtlsMode;
 
 /// What all connections share.
 pub struct Shared {
     /// What is served.
-    pub root: Root,
+    pub files: Files,
     /// How requests are answered.
     pub handler: HandlerOptions,
     /// Bounds of a request head.

@@ -1,20 +1,21 @@
 //! From request to response: the order of the steps.
 
+use std::sync::Arc;
+
 use httpdate::HttpDate;
 
 use crate::conditional::{self, Validators, Verdict};
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
-use crate::resolve::{Found, OpenFile, Root};
+use crate::file_cache::{Errand, Fetched, Files, Missing};
+use crate::resolve::{Found, SiteFile};
 use crate::response::{Body, ContentRange, Fields, Response, Status};
 use crate::target::{SitePath, Unnameable};
 
 /// What an operator can choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerOptions {
-    /// The file that stands for its directory: one name without a slash.
-    pub index: String,
     /// Ranges that one request may ask for; with more it gets the whole file.
     pub max_ranges: usize,
     /// Whether names that begin with a dot are served.
@@ -24,43 +25,59 @@ pub struct HandlerOptions {
 impl Default for HandlerOptions {
     /// 16 ranges: GUESS, above what PDF viewers and download managers ask for at once.
     fn default() -> Self {
-        HandlerOptions { index: "index.html".into(), max_ranges: 16, show_dotfiles: false }
+        HandlerOptions { max_ranges: 16, show_dotfiles: false }
     }
 }
 
-/// Answers a request. `now` is what Date will say.
+/// Answers a request. `now` is what Date will say, `fetched` what an errand for this request brought.
 ///
 /// Method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
 /// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2).
-pub fn handle(request: &Request<'_>, root: &Root, options: &HandlerOptions, now: HttpDate) -> Response {
+///
+/// # Errors
+/// A disk must be asked first, without which there is no answer.
+pub fn handle(
+    request: &Request<'_>,
+    files: &Files,
+    options: &HandlerOptions,
+    now: HttpDate,
+    fetched: Option<Fetched>,
+) -> Result<Response, Errand> {
     match request.method {
-        Method::Get => get(request, root, options, now),
-        Method::Head => get(request, root, options, now).without_body(),
-        Method::Other(_) => Response::plain(Status::MethodNotAllowed),
-        Method::Unknown(_) => Response::plain(Status::NotImplemented),
+        Method::Get => get(request, files, options, now, fetched),
+        Method::Head => get(request, files, options, now, fetched).map(Response::without_body),
+        Method::Other(_) => Ok(Response::plain(Status::MethodNotAllowed)),
+        Method::Unknown(_) => Ok(Response::plain(Status::NotImplemented)),
     }
 }
 
-fn get(request: &Request<'_>, root: &Root, options: &HandlerOptions, now: HttpDate) -> Response {
-    let Target::Path { path, query } = request.target else { return Response::plain(Status::BadRequest) };
+fn get(
+    request: &Request<'_>,
+    files: &Files,
+    options: &HandlerOptions,
+    now: HttpDate,
+    fetched: Option<Fetched>,
+) -> Result<Response, Errand> {
+    let Target::Path { path, query } = request.target else { return Ok(Response::plain(Status::BadRequest)) };
     let path = match SitePath::parse(path, options.show_dotfiles) {
         Ok(path) => path,
-        Err(Unnameable::Malformed(_)) => return Response::plain(Status::BadRequest),
-        Err(Unnameable::NotFound) => return Response::plain(Status::NotFound),
+        Err(Unnameable::Malformed(_)) => return Ok(Response::plain(Status::BadRequest)),
+        Err(Unnameable::NotFound) => return Ok(Response::plain(Status::NotFound)),
     };
-    match root.resolve(&path, &options.index) {
-        Ok(Found::File(file)) => send(request, file, options, now),
+    match files.find(&path, fetched) {
+        Ok(Found::File(file)) => Ok(send(request, file, options, now)),
         Ok(Found::Directory) => {
             let mut response = Response::plain(Status::MovedPermanently);
             response.fields.location = Some(path.with_slash(query));
-            response
+            Ok(response)
         }
-        Err(unresolved) => Response::plain(unresolved.status).because(unresolved.cause),
+        Err(Missing::Unresolved(unresolved)) => Ok(Response::plain(unresolved.status).because(unresolved.cause)),
+        Err(Missing::Waits(errand)) => Err(errand),
     }
 }
 
-fn send(request: &Request<'_>, found: OpenFile, options: &HandlerOptions, now: HttpDate) -> Response {
-    let OpenFile { file, len, modified, etag, content_type } = found;
+fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpDate) -> Response {
+    let SiteFile { len, modified, etag, content_type, .. } = *file;
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified > now { now } else { modified });
     let validators = Validators { etag, modified };

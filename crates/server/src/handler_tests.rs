@@ -1,10 +1,11 @@
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
+use crate::file_cache::CacheLimits;
 use crate::http1::head::{HeadLimits, Parsed, parse};
 use crate::http1::write::{Connection, write_head};
+use crate::resolve::Root;
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const NOW: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
@@ -12,7 +13,7 @@ const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
 
 struct Site {
     directory: tempfile::TempDir,
-    root: Root,
+    files: Files,
 }
 
 struct Answer {
@@ -24,7 +25,7 @@ impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
-        let site = Site { directory, root };
+        let site = Site { directory, files: Files::new(root, "index.html".into(), CacheLimits::default()) };
         site.write("letters.txt", ALPHABET);
         site.write("empty", "");
         site.write("sub/index.html", "<p>sub");
@@ -47,7 +48,7 @@ impl Site {
         fields.iter().for_each(|field| text.extend([field, "\r\n"]));
         text.push_str("\r\n");
         let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!("{text:?}") };
-        let response = handle(&head.request, &self.root, &HandlerOptions::default(), NOW.parse().unwrap());
+        let response = answer(&head.request, &self.files);
         let mut head = Vec::new();
         write_head(&mut head, &response, Connection::KeepAlive, NOW);
         let body = read(&response.body);
@@ -70,19 +71,22 @@ impl Answer {
     }
 }
 
+fn answer(request: &Request<'_>, files: &Files) -> Response {
+    let now = NOW.parse().unwrap();
+    let options = HandlerOptions::default();
+    handle(request, files, &options, now, None)
+        .or_else(|errand| handle(request, files, &options, now, Some(errand.run())))
+        .unwrap()
+}
+
 fn read(body: &Body) -> String {
-    let part = |file: &File, range: &std::ops::Range<u64>| {
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        file.read_exact_at(&mut bytes, range.start).unwrap();
-        bytes
-    };
     let bytes = match body {
         Body::Empty => Vec::new(),
         Body::Bytes(bytes) => bytes.to_vec(),
-        Body::File { file, range } => part(file, range),
+        Body::File { file, range } => file.read(range.clone()),
         Body::Multipart { file, parts, closing } => {
             let mut bytes: Vec<u8> =
-                parts.iter().flat_map(|each| [each.head.clone(), part(file, &each.range)].concat()).collect();
+                parts.iter().flat_map(|each| [each.head.clone(), file.read(each.range.clone())].concat()).collect();
             bytes.extend_from_slice(closing);
             bytes
         }
@@ -251,7 +255,7 @@ fn what_the_operator_should_know_comes_with_the_response() {
     std::os::unix::fs::symlink("/etc/passwd", site.directory.path().join("out")).unwrap();
     let text = "GET /out HTTP/1.0\r\n\r\n";
     let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!() };
-    let response = handle(&head.request, &site.root, &HandlerOptions::default(), NOW.parse().unwrap());
+    let response = answer(&head.request, &site.files);
     assert_eq!(response.status, Status::NotFound);
     assert!(response.cause.unwrap().to_string().contains("symbolic link"));
 }

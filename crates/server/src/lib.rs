@@ -16,6 +16,7 @@ pub mod costs;
 pub mod dev_certificate;
 pub mod doctor;
 pub mod etag;
+pub mod file_cache;
 pub mod handler;
 pub mod http1;
 pub mod kernel_offer;

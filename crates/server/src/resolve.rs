@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{SHA256, digest};
 use httpdate::HttpDate;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::etag::EntityTag;
 use crate::mime::ContentType;
 use crate::response::Status;
-use crate::target::SitePath;
 
 /// The directory that is served.
 #[derive(Debug)]
@@ -29,21 +28,21 @@ pub struct Root {
 #[derive(Debug, Clone)]
 pub enum Found {
     /// A regular file.
-    File(OpenFile),
+    File(Arc<SiteFile>),
     /// A directory, asked for without the slash at its end.
     Directory,
 }
 
-/// A file ready to be sent. Its validators are those of the moment it was opened.
-#[derive(Debug, Clone)]
-pub struct OpenFile {
-    /// Open for reading. Reads by offset only: clones share the position.
-    pub file: Arc<File>,
+/// A file ready to be sent, as it was when it was opened.
+#[derive(Debug)]
+pub struct SiteFile {
+    /// Where its bytes are.
+    pub content: Content,
     /// In bytes.
     pub len: u64,
     /// Last modification, to the second; `None` if HTTP-date cannot say it (before 1970 or after 9999).
     pub modified: Option<HttpDate>,
-    /// Made of inode, size, modification and change time, to the nanosecond as the file system has them.
+    /// Made of device, inode, size, modification and change time, to the nanosecond as the file system has them.
     ///
     /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one
     /// rewritten in place, unless that happens twice within the file system's time stamp granularity (a timer tick,
@@ -51,6 +50,34 @@ pub struct OpenFile {
     pub etag: EntityTag,
     /// By the extension of its name.
     pub content_type: ContentType,
+    state: State,
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug)]
+pub enum Content {
+    /// In the file, open for reading. Reads by offset only: the position is shared.
+    File(Arc<File>),
+    /// All of them, in memory, as they were at the moment of the validators.
+    Memory(Box<[u8]>),
+}
+
+/// Whether a call may wait for a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Yes: for threads that serve nobody else.
+    Yes,
+    /// No: [`NotOpened::Waits`] instead.
+    No,
+}
+
+/// Why there is nothing to serve.
+#[derive(Debug)]
+pub enum NotOpened {
+    /// It takes a disk to tell, and the caller did not want to wait.
+    Waits,
+    /// The path cannot be served.
+    Unresolved(Unresolved),
 }
 
 /// Why a path cannot be served.
@@ -73,11 +100,10 @@ impl Root {
         Ok(Root { directory })
     }
 
-    /// Opens what `path` names; for a directory named with its slash, the file `index` in it.
+    /// Opens the file or directory called `name` beneath the root. A file of at most `keep` bytes is read into memory.
     ///
     /// Symbolic links are followed as long as they stay beneath the root; an absolute one does not, wherever it
-    /// points to. What is not a regular file (FIFO, device, socket) is not found. A directory without index is not
-    /// found: there are no listings.
+    /// points to. What is not a regular file (FIFO, device, socket) is not found.
     ///
     /// | errno | meaning | status |
     /// |---|---|---|
@@ -88,52 +114,127 @@ impl Root {
     /// | EACCES, EPERM | the server's user may not read it | 403 with cause |
     /// | EMFILE, ENFILE, ENOMEM | too many open files, or no memory | 503 with cause |
     /// | EAGAIN | renamed directories around a `..` in a link, or a lease that is being broken, again and again | 503 with cause |
+    /// | EAGAIN, or EINVAL before Linux 5.12, if not to wait | a name that is not in the kernel's cache | waits |
     /// | others | a broken file system | 500 with cause |
-    pub fn resolve(&self, path: &SitePath<'_>, index: &str) -> Result<Found, Unresolved> {
-        let mut name = path.as_bytes();
-        let with_index;
-        if path.names_directory() {
-            with_index =
-                if name.is_empty() { index.as_bytes().to_vec() } else { [name, b"/", index.as_bytes()].concat() };
-            name = &with_index;
-        }
-        let file = self.open_beneath(name).map_err(Unresolved::from)?;
-        let metadata =
-            file.metadata().map_err(|error| Unresolved { status: Status::InternalServerError, cause: Some(error) })?;
-        if metadata.is_dir() {
-            // An index that is a directory: nothing to show, and no slash would help.
-            return if path.names_directory() { Err(Unresolved::not_found(None)) } else { Ok(Found::Directory) };
-        }
-        if !metadata.is_file() {
-            return Err(Unresolved::not_found(Some(io::Error::other("not a regular file"))));
-        }
-        Ok(Found::File(OpenFile {
-            len: metadata.len(),
-            modified: metadata.modified().ok().and_then(http_date),
-            etag: entity_tag(state(&metadata)),
-            content_type: ContentType::of_name(name),
-            file: Arc::new(file),
-        }))
-    }
-
-    fn open_beneath(&self, name: &[u8]) -> Result<File, Errno> {
+    pub fn resolve(&self, name: &[u8], keep: u64, wait: Wait) -> Result<Found, NotOpened> {
         // Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it has no effect.
         const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+        let file = File::from(self.open_beneath(name, FLAGS, wait)?);
+        let metadata = file.metadata().map_err(Unresolved::broken)?;
+        if metadata.is_dir() {
+            return Ok(Found::Directory);
+        }
+        if !metadata.is_file() {
+            return Err(Unresolved::not_found(Some(io::Error::other("not a regular file"))).into());
+        }
+        let state = State::of(&metadata);
+        let kept = if metadata.len() <= keep { read_whole(&file, &state, wait)? } else { None };
+        Ok(Found::File(Arc::new(SiteFile {
+            len: metadata.len(),
+            modified: metadata.modified().ok().and_then(http_date),
+            etag: state.entity_tag(),
+            content_type: ContentType::of_name(name),
+            content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
+            state,
+        })))
+    }
+
+    /// Whether `name` still names `file`, and nobody has written to it.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn is_unchanged(&self, name: &[u8], file: &SiteFile, wait: Wait) -> Result<bool, NotOpened> {
+        let now = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait)?);
+        Ok(State::of(&now.metadata().map_err(Unresolved::broken)?) == file.state)
+    }
+
+    fn open_beneath(&self, name: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, NotOpened> {
+        let resolve = match wait {
+            Wait::Yes => RESOLVE,
+            Wait::No => RESOLVE.union(ResolveFlags::CACHED),
+        };
+        let name = if name.is_empty() { b"." } else { name };
         let mut tries = 0;
         loop {
-            match openat2(&self.directory, name, FLAGS, Mode::empty(), RESOLVE) {
-                Ok(fd) => return Ok(File::from(fd)),
+            match openat2(&self.directory, name, flags, Mode::empty(), resolve) {
+                Ok(fd) => return Ok(fd),
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => return Err(NotOpened::Waits),
                 Err(Errno::AGAIN) if tries < MOST_RETRIES => tries += 1,
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(Unresolved::from(errno).into()),
             }
         }
     }
 }
 
+impl SiteFile {
+    /// Whether its bytes are still those that the validators speak of. What is in memory is so by itself.
+    pub fn is_intact(&self) -> bool {
+        match &self.content {
+            Content::Memory(_) => true,
+            Content::File(file) => file.metadata().is_ok_and(|metadata| State::of(&metadata) == self.state),
+        }
+    }
+}
+
+#[cfg(test)]
+impl SiteFile {
+    pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Vec<u8> {
+        match &self.content {
+            Content::Memory(bytes) => bytes[range.start as usize..range.end as usize].to_vec(),
+            Content::File(file) => {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                std::os::unix::fs::FileExt::read_exact_at(&**file, &mut bytes, range.start).unwrap();
+                bytes
+            }
+        }
+    }
+
+    pub(crate) fn of(file: File) -> Arc<Self> {
+        let state = State::of(&file.metadata().unwrap());
+        Arc::new(SiteFile {
+            content: Content::File(Arc::new(file)),
+            len: state.len(),
+            modified: None,
+            etag: state.entity_tag(),
+            content_type: ContentType::of_name(b""),
+            state,
+        })
+    }
+}
+
+/// All of the file's bytes; `None` if it changes meanwhile.
+fn read_whole(file: &File, state: &State, wait: Wait) -> Result<Option<Box<[u8]>>, NotOpened> {
+    let flags = if wait == Wait::No { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+    let mut bytes = vec![0; state.len() as usize].into_boxed_slice();
+    let mut read = 0;
+    while read < bytes.len() {
+        match preadv2(file, &mut [IoSliceMut::new(&mut bytes[read..])], read as u64, flags) {
+            Ok(0) => return Ok(None),
+            Ok(more) => read += more,
+            Err(Errno::INTR) => {}
+            // Some file systems cannot promise not to wait.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => return Err(NotOpened::Waits),
+            Err(errno) => return Err(Unresolved::broken(errno.into()).into()),
+        }
+    }
+    let after = file.metadata().map_err(Unresolved::broken)?;
+    Ok((State::of(&after) == *state).then_some(bytes))
+}
+
 impl Unresolved {
-    fn not_found(cause: Option<io::Error>) -> Self {
+    pub(crate) fn not_found(cause: Option<io::Error>) -> Self {
         Unresolved { status: Status::NotFound, cause }
+    }
+
+    fn broken(cause: io::Error) -> Self {
+        Unresolved { status: Status::InternalServerError, cause: Some(cause) }
+    }
+}
+
+impl From<Unresolved> for NotOpened {
+    fn from(unresolved: Unresolved) -> Self {
+        NotOpened::Unresolved(unresolved)
     }
 }
 
@@ -190,24 +291,34 @@ pub fn http_date(time: SystemTime) -> Option<HttpDate> {
     Some(HttpDate::from(UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())))
 }
 
-/// Inode, size, modification time and change time, the times in seconds and nanoseconds.
-fn state(metadata: &Metadata) -> [u64; 6] {
-    [
-        metadata.ino(),
-        metadata.len(),
-        metadata.mtime() as u64,
-        metadata.mtime_nsec() as u64,
-        metadata.ctime() as u64,
-        metadata.ctime_nsec() as u64,
-    ]
-}
+/// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State([u64; 7]);
 
-/// Hashed, because clients have no business with inode numbers.
-fn entity_tag(state: [u64; 6]) -> EntityTag {
-    let hash = digest(&SHA256, state.map(u64::to_le_bytes).as_flattened());
-    let mut fingerprint = [0; 8];
-    fingerprint.copy_from_slice(&hash.as_ref()[..8]);
-    EntityTag::from_fingerprint(fingerprint)
+impl State {
+    fn of(metadata: &Metadata) -> Self {
+        State([
+            metadata.dev(),
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime() as u64,
+            metadata.mtime_nsec() as u64,
+            metadata.ctime() as u64,
+            metadata.ctime_nsec() as u64,
+        ])
+    }
+
+    fn len(&self) -> u64 {
+        self.0[2]
+    }
+
+    /// Hashed, because clients have no business with inode numbers.
+    fn entity_tag(&self) -> EntityTag {
+        let hash = digest(&SHA256, self.0.map(u64::to_le_bytes).as_flattened());
+        let mut fingerprint = [0; 8];
+        fingerprint.copy_from_slice(&hash.as_ref()[..8]);
+        EntityTag::from_fingerprint(fingerprint)
+    }
 }
 
 /// Beneath the root without exception, and not by way of /proc/*/fd.
@@ -217,219 +328,5 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGIC
 const MOST_RETRIES: u32 = 8;
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsStr;
-    use std::fs;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{FileExt, symlink};
-    use std::os::unix::net::UnixListener;
-
-    use rustix::fs::{FileType, mknodat};
-
-    use super::*;
-
-    struct Site {
-        outside: tempfile::TempDir,
-        root: Root,
-    }
-
-    impl Site {
-        /// A root called `site` beside a file called `secret`.
-        fn new() -> Self {
-            let outside = tempfile::tempdir().unwrap();
-            fs::write(outside.path().join("secret"), "secret").unwrap();
-            fs::create_dir(outside.path().join("site")).unwrap();
-            let root = Root::open(&outside.path().join("site")).unwrap();
-            Site { outside, root }
-        }
-
-        fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-            self.outside.path().join("site").join(name)
-        }
-
-        fn write(&self, name: &str, content: &str) {
-            fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
-            fs::write(self.path(name), content).unwrap();
-        }
-
-        fn resolve(&self, path: &str) -> Result<Found, Unresolved> {
-            self.root.resolve(&SitePath::parse(path, true).unwrap(), "index.html")
-        }
-
-        fn file(&self, path: &str) -> OpenFile {
-            match self.resolve(path) {
-                Ok(Found::File(file)) => file,
-                other => panic!("{path}: {other:?}"),
-            }
-        }
-    }
-
-    fn content(file: &OpenFile) -> String {
-        let mut bytes = vec![0; file.len as usize];
-        file.file.read_exact_at(&mut bytes, 0).unwrap();
-        String::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn files_and_directories() {
-        let site = Site::new();
-        site.write("index.html", "root");
-        site.write("a/index.html", "index of a");
-        site.write("a/b.css", "b");
-        site.write("empty/x", "");
-        site.write("odd/index.html/x", "");
-        fs::write(site.path(OsStr::from_bytes(b"\xff.png")), "not UTF-8").unwrap();
-        for (path, expected, content_type) in [
-            ("/", "root", ContentType::Utf8("text/html")),
-            ("/index.html", "root", ContentType::Utf8("text/html")),
-            ("/a/", "index of a", ContentType::Utf8("text/html")),
-            ("/a/b.css", "b", ContentType::Utf8("text/css")),
-            ("/empty/x", "", ContentType::Plain("application/octet-stream")),
-            ("/%ff.png", "not UTF-8", ContentType::Plain("image/png")),
-        ] {
-            let file = site.file(path);
-            assert_eq!((content(&file).as_str(), file.content_type), (expected, content_type), "{path}");
-        }
-        for path in ["/a", "/empty", "/odd/index.html"] {
-            assert!(matches!(site.resolve(path), Ok(Found::Directory)), "{path}");
-        }
-        let long = format!("/{}", "x".repeat(256));
-        let longer = "/x".repeat(4096);
-        for path in ["/b", "/a/c", "/empty/", "/b/", "/index.html/", "/a/b.css/c", "/odd/", "/%0d", &long, &longer] {
-            let unresolved = site.resolve(path).unwrap_err();
-            assert_eq!((unresolved.status, unresolved.cause.is_some()), (Status::NotFound, false), "{path}");
-        }
-    }
-
-    #[test]
-    fn symbolic_links_stay_beneath_the_root() {
-        let site = Site::new();
-        site.write("a/b", "b");
-        let link = |name: &str, target: &Path| symlink(target, site.path(name)).unwrap();
-        link("relative", Path::new("a/b"));
-        link("a/up", Path::new("../a/b"));
-        link("dir", Path::new("a"));
-        link("chain", Path::new("relative"));
-        for path in ["/relative", "/a/up", "/dir/b", "/chain"] {
-            assert_eq!(content(&site.file(path)), "b", "{path}");
-        }
-        assert!(matches!(site.resolve("/dir"), Ok(Found::Directory)));
-
-        link("out", Path::new("../secret"));
-        link("out-and-in", Path::new("../site/a/b"));
-        link("parent", Path::new(".."));
-        link("absolute", &site.outside.path().join("secret"));
-        link("absolute-beneath", &site.path("a/b"));
-        link("magic", Path::new("/proc/self/cwd"));
-        link("loop", Path::new("loop"));
-        for path in ["/out", "/out-and-in", "/parent/secret", "/absolute", "/absolute-beneath", "/magic/x", "/loop"] {
-            let unresolved = site.resolve(path).unwrap_err();
-            assert_eq!((unresolved.status, unresolved.cause.is_some()), (Status::NotFound, true), "{path}");
-        }
-        link("dangling", Path::new("nowhere"));
-        assert!(site.resolve("/dangling").unwrap_err().cause.is_none());
-    }
-
-    #[test]
-    fn what_is_not_a_regular_file_is_not_found_and_does_not_block() {
-        let site = Site::new();
-        mknodat(CWD, site.path("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-        let _listener = UnixListener::bind(site.path("socket")).unwrap();
-        for path in ["/fifo", "/socket"] {
-            let unresolved = site.resolve(path).unwrap_err();
-            assert_eq!((unresolved.status, unresolved.cause.is_some()), (Status::NotFound, true), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_changes_changes_its_tag() {
-        let site = Site::new();
-        let second = UNIX_EPOCH + Duration::from_secs(784_111_777);
-        let write = |name: &str, content: &str, modified: SystemTime| {
-            site.write(name, content);
-            File::options().write(true).open(site.path(name)).unwrap().set_modified(modified).unwrap();
-        };
-        write("a", "one", second);
-        let first = site.file("/a");
-        assert_eq!(first.modified.unwrap().to_string(), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(site.file("/a").etag, first.etag, "unchanged");
-
-        write("b", "two", second);
-        fs::rename(site.path("b"), site.path("a")).unwrap();
-        let replaced = site.file("/a");
-        assert_ne!(replaced.etag, first.etag, "replaced, of the same size and date");
-        assert_eq!((content(&first).as_str(), content(&replaced).as_str()), ("one", "two"), "the old one stays open");
-
-        write("a", "three", second);
-        let grown = site.file("/a");
-        assert_ne!(grown.etag, replaced.etag, "grown, of the same date");
-
-        write("a", "THREE", second + Duration::from_nanos(1));
-        let rewritten = site.file("/a");
-        assert_ne!(rewritten.etag, grown.etag, "of the same size and second");
-        assert_eq!(rewritten.modified, grown.modified);
-    }
-
-    #[test]
-    fn every_part_of_the_state_counts() {
-        let tag = entity_tag([1; 6]);
-        for changed in 0..6 {
-            let mut state = [1; 6];
-            state[changed] = 2;
-            assert_ne!(entity_tag(state), tag, "{changed}");
-        }
-        let site = Site::new();
-        site.write("a", "abc");
-        let metadata = fs::metadata(site.path("a")).unwrap();
-        let seconds = metadata.modified().unwrap().duration_since(UNIX_EPOCH).unwrap();
-        let [ino, len, mtime, mtime_nsec, ..] = state(&metadata);
-        assert_eq!((ino, len), (metadata.ino(), 3));
-        assert_eq!((mtime, mtime_nsec), (seconds.as_secs(), seconds.subsec_nanos().into()));
-    }
-
-    #[test]
-    fn dates_that_http_cannot_say() {
-        for (seconds, expected) in [
-            (0, Some("Thu, 01 Jan 1970 00:00:00 GMT")),
-            (253_402_300_799, Some("Fri, 31 Dec 9999 23:59:59 GMT")),
-            (253_402_300_800, None),
-        ] {
-            let date = http_date(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(999_999_999));
-            assert_eq!(date.map(|date| date.to_string()).as_deref(), expected, "{seconds}");
-        }
-        assert_eq!(http_date(UNIX_EPOCH - Duration::from_nanos(1)), None);
-    }
-
-    #[test]
-    fn errors_become_the_statuses_of_the_table() {
-        for (errno, status, has_cause) in [
-            (Errno::NOENT, 404, false),
-            (Errno::NOTDIR, 404, false),
-            (Errno::NAMETOOLONG, 404, false),
-            (Errno::XDEV, 404, true),
-            (Errno::LOOP, 404, true),
-            (Errno::NXIO, 404, true),
-            (Errno::NODEV, 404, true),
-            (Errno::ACCESS, 403, true),
-            (Errno::PERM, 403, true),
-            (Errno::MFILE, 503, true),
-            (Errno::NFILE, 503, true),
-            (Errno::NOMEM, 503, true),
-            (Errno::AGAIN, 503, true),
-            (Errno::IO, 500, true),
-        ] {
-            let unresolved = Unresolved::from(errno);
-            assert_eq!((unresolved.status.code(), unresolved.cause.is_some()), (status, has_cause), "{errno}");
-        }
-    }
-
-    #[test]
-    fn a_root_that_cannot_be_served_says_what_to_do() {
-        let site = Site::new();
-        for (name, remedy) in [("nowhere", "create it"), ("../secret", "name a directory")] {
-            let path = site.path(name);
-            let message = Root::open(&path).unwrap_err().to_string();
-            assert!(message.contains(path.to_str().unwrap()) && message.contains(remedy), "{message}");
-        }
-    }
-}
+#[path = "resolve_tests.rs"]
+mod tests;

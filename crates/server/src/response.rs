@@ -1,7 +1,6 @@
 //! A response, whichever protocol version will carry it.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use httpdate::HttpDate;
 
 use crate::etag::EntityTag;
 use crate::mime::ContentType;
+use crate::resolve::SiteFile;
 
 /// What to send.
 #[derive(Debug)]
@@ -131,14 +131,14 @@ pub enum Body {
     /// Part of a file, or all of it.
     File {
         /// The file.
-        file: Arc<File>,
+        file: Arc<SiteFile>,
         /// The bytes to send.
         range: Range<u64>,
     },
     /// Several parts of a file as multipart/byteranges (RFC 9110 §14.6).
     Multipart {
         /// The file of every part.
-        file: Arc<File>,
+        file: Arc<SiteFile>,
         /// The parts in order.
         parts: Vec<Part>,
         /// The closing delimiter.
@@ -162,7 +162,7 @@ impl Body {
     /// The boundary is made of the entity tag: fixed for one state of the file, and unknown to whoever wrote that
     /// state.
     pub fn multipart(
-        file: Arc<File>,
+        file: Arc<SiteFile>,
         ranges: Vec<Range<u64>>,
         complete: u64,
         content_type: ContentType,
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn multipart_body_as_in_rfc_9110_section_14_6() {
-        let file = Arc::new(File::open("/dev/null").unwrap());
+        let file = SiteFile::of(std::fs::File::open("/dev/null").unwrap());
         let tag = EntityTag::from_fingerprint([0; 8]);
         let body =
             Body::multipart(file, vec![500..1000, 7000..8000], 8000, ContentType::Plain("application/pdf"), &tag);

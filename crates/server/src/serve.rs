@@ -21,6 +21,7 @@ use crate::cli::{LimitArgs, ServeArgs};
 use crate::connection::{Phase, Shared};
 use crate::costs::{Costs, display_bytes};
 use crate::dev_certificate::DevCertificate;
+use crate::file_cache::{CacheLimits, Files};
 use crate::handler::HandlerOptions;
 use crate::http1::head::HeadLimits;
 use crate::kernel_offer::KernelOffer;
@@ -49,7 +50,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     let addresses: usize = args.listen.iter().map(|listen| listen.addresses.len()).sum();
-    let others = OTHER_DESCRIPTORS + workers as u64 * (WORKER_DESCRIPTORS + addresses as u64);
+    let cache = cache_limits(args.file_cache_age, workers);
+    let others = OTHER_DESCRIPTORS + workers as u64 * (WORKER_DESCRIPTORS + (addresses + cache.files) as u64);
     let max_connections = max_connections(args.limits.max_connections, others)?;
 
     let probe = probe::probe();
@@ -99,7 +101,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
 
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
-        root,
+        files: Files::new(root, "index.html".to_owned(), cache),
         handler: HandlerOptions { max_ranges: args.limits.max_ranges, ..HandlerOptions::default() },
         head_limits: HeadLimits {
             request_line: args.limits.max_request_line,
@@ -164,6 +166,13 @@ fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), S
         .spawn(repeat)
         .map(drop)
         .map_err(|e| format!("cannot start the self-check: {e}"))
+}
+
+/// Files that are kept open leave most descriptors to connections.
+fn cache_limits(age: Duration, workers: usize) -> CacheLimits {
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let limits = CacheLimits { age, ..CacheLimits::default() };
+    CacheLimits { files: limits.files.min(usize::try_from(allowed / 8).unwrap_or(usize::MAX) / workers), ..limits }
 }
 
 fn connection_limits(args: &LimitArgs, kernel_rekeys: bool) -> Limits {

@@ -1,10 +1,12 @@
 //! From a response to the connection: which path it takes, and head and body in one go.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use sealion_tls::{Error, MoveError, Part, TlsStream};
 
 use crate::connection::Shared;
+use crate::resolve::{Content, SiteFile};
 use crate::response::Body;
 use crate::send_policy::{Decision, Forgone, Situation, Why, decide};
 
@@ -35,18 +37,25 @@ pub(crate) async fn send(
         Body::Empty => stream.send(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
         Body::File { file, range } => {
-            stream.send(&[Part::Bytes(head), Part::File { file, range: range.clone() }]).await
+            stream.send(&[Part::Bytes(head), part(file, range)]).await
         }
         Body::Multipart { file, parts, closing } => {
             let mut all = Vec::with_capacity(parts.len() * 2 + 2);
             all.push(Part::Bytes(head));
             for part in parts {
                 all.push(Part::Bytes(&part.head));
-                all.push(Part::File { file, range: part.range.clone() });
+                all.push(self::part(file, &part.range));
             }
             all.push(Part::Bytes(closing));
             stream.send(&all).await
         }
+    }
+}
+
+fn part<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
+    match &file.content {
+        Content::File(file) => Part::File { file, range: range.clone() },
+        Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
     }
 }
 

@@ -9,11 +9,13 @@
 //! ```
 
 use std::cell::RefCell;
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 use httpdate::HttpDate;
 use sealion_tls::{Error, TlsStream};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use super::body::{BodyDrain, Drained};
@@ -22,6 +24,7 @@ use super::write::{Connection, write_head};
 use crate::access_log::Entry;
 use crate::connection::{Phase, Shared};
 use crate::handler;
+use crate::request::Request;
 use crate::resolve::http_date;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
@@ -130,7 +133,7 @@ impl Exchange {
                     if shared.access_log.is_on() {
                         self.log.set(head.request.method.as_str(), head.request.raw_target);
                     }
-                    let response = handler::handle(&head.request, &shared.root, &shared.handler, now());
+                    let response = answer(&head.request, shared).await;
                     let wants_close = !head.keep_alive || head.expect_continue;
                     break (started, response, head.version, head.framing, wants_close, len);
                 }
@@ -200,6 +203,22 @@ impl Exchange {
             });
         }
         sent
+    }
+}
+
+/// The handler's answer; a disk that it has to wait for is waited for by another thread.
+async fn answer(request: &Request<'_>, shared: &Shared) -> Response {
+    let mut fetched = None;
+    loop {
+        match handler::handle(request, &shared.files, &shared.handler, now(), fetched) {
+            Ok(response) => return response,
+            Err(errand) => match spawn_blocking(|| errand.run()).await {
+                Ok(brought) => fetched = Some(brought),
+                Err(error) => {
+                    return Response::plain(Status::InternalServerError).because(Some(io::Error::other(error)));
+                }
+            },
+        }
     }
 }
 
