@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use httpdate::HttpDate;
-
 use crate::conditional::{self, Validators, Verdict};
+use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
@@ -40,7 +39,7 @@ pub fn handle(
     request: &Request<'_>,
     files: &Files,
     options: &HandlerOptions,
-    now: HttpDate,
+    now: HttpTime,
     fetched: Option<Fetched>,
 ) -> Result<Response, Errand> {
     match request.method {
@@ -55,7 +54,7 @@ fn get(
     request: &Request<'_>,
     files: &Files,
     options: &HandlerOptions,
-    now: HttpDate,
+    now: HttpTime,
     fetched: Option<Fetched>,
 ) -> Result<Response, Errand> {
     let Target::Path { path, query } = request.target else { return Ok(Response::plain(Status::BadRequest)) };
@@ -76,11 +75,11 @@ fn get(
     }
 }
 
-fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpDate) -> Response {
+fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpTime) -> Response {
     let SiteFile { len, modified, etag, content_type, .. } = *file;
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
-    let modified = modified.map(|modified| if modified > now { now } else { modified });
-    let validators = Validators { etag, modified };
+    let modified = modified.map(|modified| if modified.date() > now.date() { now } else { modified });
+    let validators = Validators { etag, modified: modified.map(|modified| modified.date()) };
     let fields = Fields { last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}
@@ -92,7 +91,7 @@ fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, no
         // Range is defined for GET alone (RFC 9110 §14.2).
         Some(value)
             if request.method == Method::Get
-                && conditional::range_applies(&request.conditions.if_range, &validators, now) =>
+                && conditional::range_applies(&request.conditions.if_range, &validators, now.date()) =>
         {
             range::select(value, len, options.max_ranges)
         }

@@ -50,7 +50,7 @@ impl Site {
         let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!("{text:?}") };
         let response = answer(&head.request, &self.files);
         let mut head = Vec::new();
-        write_head(&mut head, &response, Connection::KeepAlive, NOW);
+        write_head(&mut head, &response, Connection::KeepAlive, &NOW.parse().unwrap());
         let body = read(&response.body);
         assert_eq!(body.len() as u64, response.body.len(), "{text:?}");
         Answer { head: String::from_utf8(head).unwrap(), body }

@@ -19,6 +19,7 @@ pub mod etag;
 pub mod file_cache;
 pub mod handler;
 pub mod http1;
+pub mod http_time;
 pub mod kernel_offer;
 pub mod listener;
 pub mod mime;

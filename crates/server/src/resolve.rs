@@ -7,14 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use httpdate::HttpDate;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::etag::EntityTag;
+use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::response::Status;
 
@@ -40,8 +39,8 @@ pub struct SiteFile {
     pub content: Content,
     /// In bytes.
     pub len: u64,
-    /// Last modification, to the second; `None` if HTTP-date cannot say it (before 1970 or after 9999).
-    pub modified: Option<HttpDate>,
+    /// Last modification, to the second; `None` if an HTTP-date cannot say it (before 1970 or after 9999).
+    pub modified: Option<HttpTime>,
     /// Made of device, inode, size, modification and change time, to the nanosecond as the file system has them.
     ///
     /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one
@@ -131,7 +130,7 @@ impl Root {
         let kept = if metadata.len() <= keep { read_whole(&file, &state, wait)? } else { None };
         Ok(Found::File(Arc::new(SiteFile {
             len: metadata.len(),
-            modified: metadata.modified().ok().and_then(http_date),
+            modified: metadata.modified().ok().and_then(HttpTime::new),
             etag: state.entity_tag(),
             content_type: ContentType::of_name(name),
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
@@ -281,14 +280,6 @@ impl std::error::Error for RootError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.errno)
     }
-}
-
-/// The time as an HTTP-date, without its fraction of a second; `None` before 1970 and after 9999, for which there is
-/// none.
-pub fn http_date(time: SystemTime) -> Option<HttpDate> {
-    const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
-    let since_epoch = time.duration_since(UNIX_EPOCH).ok().filter(|duration| *duration < YEAR_10000)?;
-    Some(HttpDate::from(UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())))
 }
 
 /// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.

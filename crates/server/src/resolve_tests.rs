@@ -3,6 +3,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, mknodat};
 
@@ -140,7 +141,7 @@ fn a_file_that_changes_changes_its_tag() {
     };
     write("a", "one", second);
     let first = site.file("/a");
-    assert_eq!(first.modified.unwrap().to_string(), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(first.modified.unwrap().as_bytes(), b"Sun, 06 Nov 1994 08:49:37 GMT");
     assert_eq!(site.file("/a").etag, first.etag, "unchanged");
 
     write("b", "two", second);
@@ -174,19 +175,6 @@ fn every_part_of_the_state_counts() {
     let State([dev, ino, len, mtime, mtime_nsec, ..]) = State::of(&metadata);
     assert_eq!((dev, ino, len), (metadata.dev(), metadata.ino(), 3));
     assert_eq!((mtime, mtime_nsec), (seconds.as_secs(), seconds.subsec_nanos().into()));
-}
-
-#[test]
-fn dates_that_http_cannot_say() {
-    for (seconds, expected) in [
-        (0, Some("Thu, 01 Jan 1970 00:00:00 GMT")),
-        (253_402_300_799, Some("Fri, 31 Dec 9999 23:59:59 GMT")),
-        (253_402_300_800, None),
-    ] {
-        let date = http_date(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(999_999_999));
-        assert_eq!(date.map(|date| date.to_string()).as_deref(), expected, "{seconds}");
-    }
-    assert_eq!(http_date(UNIX_EPOCH - Duration::from_nanos(1)), None);
 }
 
 #[test]

@@ -5,9 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use httpdate::HttpDate;
-
 use crate::etag::EntityTag;
+use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::resolve::SiteFile;
 
@@ -68,7 +67,7 @@ pub struct Fields {
     /// Content-Type.
     pub content_type: Option<ContentType>,
     /// Last-Modified.
-    pub last_modified: Option<HttpDate>,
+    pub last_modified: Option<HttpTime>,
     /// ETag.
     pub etag: Option<EntityTag>,
     /// Accept-Ranges: bytes.

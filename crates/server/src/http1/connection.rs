@@ -8,15 +8,14 @@
 //!   │ timeout: end     │ timeout: 408│ timeout: end
 //! ```
 
-use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime};
+use std::pin::{Pin, pin};
+use std::time::Instant;
 
-use httpdate::HttpDate;
 use sealion_tls::{Error, TlsStream};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant as Deadline, timeout, timeout_at};
+use tokio::time::{Instant as Deadline, Sleep, sleep, timeout_at};
 
 use super::body::{BodyDrain, Drained};
 use super::head::{self, Framing, Parsed, Version};
@@ -24,8 +23,8 @@ use super::write::{Connection, write_head};
 use crate::access_log::Entry;
 use crate::connection::{Phase, Shared};
 use crate::handler;
+use crate::http_time::HttpTime;
 use crate::request::Request;
-use crate::resolve::http_date;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
 use crate::worker::draining;
@@ -36,15 +35,17 @@ use crate::worker::draining;
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
     let mut exchange = Exchange { head: Vec::new(), log: RequestLine::default(), choice: Choice::default() };
+    let mut phase = shared.phase.clone();
+    let mut end = pin!(draining(&mut phase));
+    let mut idle = pin!(sleep(shared.limits.idle_timeout));
     let mut requests = 0;
     loop {
-        if !wait_for_request(stream, shared).await? {
+        if !wait_for_request(stream, shared, end.as_mut(), idle.as_mut()).await? {
             return Ok(());
         }
-        let deadline = Deadline::now() + shared.limits.request_timeout;
         requests += 1;
         let last_allowed = shared.limits.max_requests == Some(requests);
-        let Some(answer) = exchange.read(stream, shared, deadline, last_allowed).await? else {
+        let Some(answer) = exchange.read(stream, shared, last_allowed).await? else {
             return Ok(());
         };
         exchange.respond(stream, peer, shared, &answer).await?;
@@ -55,22 +56,37 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Sha
 }
 
 /// Waits for the first byte of a request. `false`: none will come, or none is wanted any more.
-async fn wait_for_request(stream: &mut TlsStream, shared: &Shared) -> Result<bool, Error> {
+///
+/// `idle` is one timer for all waits of a connection: setting it anew for each would cost more than it is worth. One
+/// that fires early, for a wait that is over, is set again.
+async fn wait_for_request(
+    stream: &mut TlsStream,
+    shared: &Shared,
+    mut end: Pin<&mut impl Future<Output = ()>>,
+    mut idle: Pin<&mut Sleep>,
+) -> Result<bool, Error> {
     if !stream.buffered().is_empty() {
         return Ok(true);
     }
-    let mut phase = shared.phase.clone();
-    tokio::select! {
-        biased;
-        came = timeout(shared.limits.idle_timeout, stream.read_more()) => match came {
-            Ok(Ok(0)) => Ok(false),
-            Ok(Ok(_)) => Ok(true),
-            // Between requests nothing can be missing, and many clients just close.
-            Ok(Err(Error::Truncated)) => Ok(false),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Ok(false),
-        },
-        () = draining(&mut phase) => Ok(false),
+    let mut since = None;
+    loop {
+        tokio::select! {
+            biased;
+            came = stream.read_more() => return match came {
+                Ok(came) => Ok(came > 0),
+                // Between requests nothing can be missing, and many clients just close.
+                Err(Error::Truncated) => Ok(false),
+                Err(error) => Err(error),
+            },
+            () = end.as_mut() => return Ok(false),
+            () = async { since.get_or_insert_with(Deadline::now); idle.as_mut().await } => {
+                let deadline = since.unwrap_or_else(Deadline::now) + shared.limits.idle_timeout;
+                if deadline <= Deadline::now() {
+                    return Ok(false);
+                }
+                idle.as_mut().reset(deadline);
+            }
+        }
     }
 }
 
@@ -78,13 +94,15 @@ async fn wait_for_request(stream: &mut TlsStream, shared: &Shared) -> Result<boo
 struct Answer {
     response: Response,
     connection: Connection,
+    /// What Date says.
+    now: HttpTime,
     /// When the request's head, or what stands for it, was complete.
     started: Instant,
 }
 
 impl Answer {
     fn refusal(status: Status) -> Self {
-        Self { response: Response::plain(status), connection: Connection::Close, started: Instant::now() }
+        Self { response: Response::plain(status), connection: Connection::Close, now: HttpTime::now(), started: Instant::now() }
     }
 }
 
@@ -121,21 +139,24 @@ impl Exchange {
         &mut self,
         stream: &mut TlsStream,
         shared: &Shared,
-        deadline: Deadline,
         last_allowed: bool,
     ) -> Result<Option<Answer>, Error> {
         self.log.method_len = 0;
+        // Set when something of the request is still missing: usually nothing is.
+        let mut deadline = None;
+        let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + shared.limits.request_timeout);
         let refused = |status| Ok(Some(Answer::refusal(status)));
-        let (started, response, version, framing, wants_close, head_len) = loop {
+        let (started, now, response, version, framing, wants_close, head_len) = loop {
             match head::parse(stream.buffered(), &shared.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
                     let started = Instant::now();
                     if shared.access_log.is_on() {
                         self.log.set(head.request.method.as_str(), head.request.raw_target);
                     }
-                    let response = answer(&head.request, shared).await;
+                    let now = HttpTime::now();
+                    let response = answer(&head.request, shared, now).await;
                     let wants_close = !head.keep_alive || head.expect_continue;
-                    break (started, response, head.version, head.framing, wants_close, len);
+                    break (started, now, response, head.version, head.framing, wants_close, len);
                 }
                 Ok(Parsed::Incomplete) => {}
                 Err(reject) => {
@@ -143,7 +164,7 @@ impl Exchange {
                     return refused(reject.status);
                 }
             }
-            match timeout_at(deadline, stream.read_more()).await {
+            match timeout_at(deadline(), stream.read_more()).await {
                 Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(None),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(error),
@@ -154,7 +175,7 @@ impl Exchange {
 
         let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
         if framing != Framing::None && !wants_close {
-            match drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline).await? {
+            match drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline()).await? {
                 Body::Done => {}
                 Body::TooLong => close = true,
                 Body::Broken(status) => return refused(status),
@@ -167,7 +188,7 @@ impl Exchange {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        Ok(Some(Answer { response, connection, started }))
+        Ok(Some(Answer { response, connection, now, started }))
     }
 
     /// Sends the response and writes its line.
@@ -178,13 +199,13 @@ impl Exchange {
         shared: &Shared,
         answer: &Answer,
     ) -> Result<(), Error> {
-        let Answer { response, connection, started } = answer;
+        let Answer { response, connection, now, started } = answer;
         if let Some(cause) = &response.cause {
             let target = self.log.get().map_or("", |(_, target)| target);
             tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
         }
         self.head.clear();
-        with_date(|date| write_head(&mut self.head, response, *connection, date));
+        write_head(&mut self.head, response, *connection, now);
         let before = stream.payload_sent();
         let sent = transport::send(stream, &self.head, &response.body, shared, &mut self.choice).await;
         if shared.access_log.is_on() {
@@ -207,10 +228,10 @@ impl Exchange {
 }
 
 /// The handler's answer; a disk that it has to wait for is waited for by another thread.
-async fn answer(request: &Request<'_>, shared: &Shared) -> Response {
+async fn answer(request: &Request<'_>, shared: &Shared, now: HttpTime) -> Response {
     let mut fetched = None;
     loop {
-        match handler::handle(request, &shared.files, &shared.handler, now(), fetched) {
+        match handler::handle(request, &shared.files, &shared.handler, now, fetched) {
             Ok(response) => return response,
             Err(errand) => match spawn_blocking(|| errand.run()).await {
                 Ok(brought) => fetched = Some(brought),
@@ -250,20 +271,4 @@ async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) 
             Err(_) => return Ok(Body::Broken(Status::RequestTimeout)),
         }
     }
-}
-
-fn now() -> HttpDate {
-    http_date(SystemTime::now()).unwrap_or_else(|| HttpDate::from(SystemTime::UNIX_EPOCH))
-}
-
-/// The Date field's value, formatted once a second and thread.
-fn with_date(use_date: impl FnOnce(&str)) {
-    thread_local! {
-        static DATE: RefCell<Option<(HttpDate, String)>> = const { RefCell::new(None) };
-    }
-    let now = now();
-    DATE.with_borrow_mut(|kept| {
-        let fresh = kept.take().filter(|(date, _)| *date == now).unwrap_or_else(|| (now, now.to_string()));
-        use_date(&kept.insert(fresh).1);
-    });
 }

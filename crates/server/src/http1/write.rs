@@ -1,7 +1,6 @@
 //! Writing the head of a response (RFC 9112 §2.1).
 
-use std::io::Write;
-
+use crate::http_time::HttpTime;
 use crate::response::{Response, write_decimal};
 
 /// What the head says of the connection's future (RFC 9112 §9.3).
@@ -15,10 +14,10 @@ pub enum Connection {
     Close,
 }
 
-/// Appends the head with its empty line. `date` is an IMF-fixdate (RFC 9110 §5.6.7), kept by the caller for a second.
+/// Appends the head with its empty line. `date` is what Date says.
 ///
 /// Allocates only if `out` has to grow: a usual head has 250 to 350 bytes.
-pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection, date: &str) {
+pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection, date: &HttpTime) {
     let fields = &response.fields;
     out.extend_from_slice(response.status.line().as_bytes());
     out.extend_from_slice(b"Server: sealion\r\nDate: ");
@@ -31,8 +30,7 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection
         field(out, "Content-Length", |out| write_decimal(out, length));
     }
     if let Some(modified) = fields.last_modified {
-        // Writing to a Vec cannot fail.
-        field(out, "Last-Modified", |out| _ = write!(out, "{modified}"));
+        field(out, "Last-Modified", |out| out.extend_from_slice(modified.as_bytes()));
     }
     if let Some(etag) = &fields.etag {
         field(out, "ETag", |out| out.extend_from_slice(etag.as_bytes()));
@@ -78,7 +76,7 @@ mod tests {
 
     fn head(response: &Response, connection: Connection) -> String {
         let mut out = b"before|".to_vec();
-        write_head(&mut out, response, connection, DATE);
+        write_head(&mut out, response, connection, &DATE.parse().unwrap());
         String::from_utf8(out).unwrap()
     }
 

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -51,6 +51,9 @@ impl Part<'_> {
 /// After how many bytes a response lets the other connections of its thread run.
 /// GUESS: about a fifth of a millisecond of sealing in user space.
 pub(super) const TURN: u64 = 1 << 20;
+
+/// Parts in memory that one call sends. A response has two; several ranges of a small file have more.
+const SLICES: usize = 16;
 
 impl TlsStream {
     /// Sends the parts as one response and returns when TCP, or the kernel's record layer, has all of
@@ -98,7 +101,7 @@ impl TlsStream {
     }
 
     async fn send_from_kernel(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
-        if source.remaining <= MAX_PLAINTEXT as u64 {
+        if source.remaining <= MAX_PLAINTEXT as u64 && !source.is_in_memory() {
             return self.send_one_record(source).await;
         }
         // How full the open record is, as far as MSG_MORE has kept it open.
@@ -106,16 +109,17 @@ impl TlsStream {
         let mut turn = 0;
         while let Some(piece) = source.piece() {
             let sent = match piece {
-                Part::Bytes(bytes) => {
-                    let bytes = &bytes[..bytes.len().min(TURN as usize)];
-                    let last = bytes.len() as u64 == source.remaining;
-                    let more = if last { More::No } else { More::Yes };
-                    self.key_for(most_records(bytes.len() as u64)).await?;
-                    self.kernel(|tx, io| tx.send(io, bytes, more)).await? as u64
+                Part::Bytes(_) => {
+                    let mut slices = [IoSlice::new(&[]); SLICES];
+                    let (count, bytes) = source.leading_memory(&mut slices);
+                    let more = if bytes == source.remaining { More::No } else { More::Yes };
+                    self.key_for(most_records(bytes)).await?;
+                    self.kernel(|tx, io| tx.send_vectored(io, &slices[..count], more)).await? as u64
                 }
                 Part::File { file, range } => {
-                    // A call that is satisfied closes its record: let it end where a full one does.
-                    let count = (range.end - range.start).min(TURN - open);
+                    let left = range.end - range.start;
+                    // A call that is satisfied closes its record: let it end where a full one does, or the file.
+                    let count = if left < 2 * TURN { left } else { TURN - open };
                     self.key_for(most_records(count)).await?;
                     self.sendfile(file, range, count).await?
                 }
@@ -237,6 +241,31 @@ impl<'a> Source<'a> {
             Part::Bytes(bytes) => Part::Bytes(&bytes[self.done as usize..]),
             Part::File { file, range } => Part::File { file, range: range.start + self.done..range.end },
         })
+    }
+
+    /// Whether what remains lies in memory.
+    fn is_in_memory(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Bytes(_)))
+    }
+
+    /// The parts in memory before the first file: how many slices, and how many bytes.
+    fn leading_memory(&self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut skip = self.done as usize;
+        for (slice, part) in slices.iter_mut().zip(self.parts) {
+            let Part::Bytes(part) = part else { break };
+            // More than a turn is not asked for at once.
+            let rest = &part[skip..];
+            let rest = &rest[..rest.len().min(2 * TURN as usize - bytes)];
+            *slice = IoSlice::new(rest);
+            skip = 0;
+            count += 1;
+            bytes += rest.len();
+            if bytes == 2 * TURN as usize {
+                break;
+            }
+        }
+        (count, bytes as u64)
     }
 
     fn advance(&mut self, bytes: u64) {
