@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::conditional::{self, Validators, Verdict};
+use crate::file_cache::{Errand, Fetched, Files, Missing};
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
-use crate::file_cache::{Errand, Fetched, Files, Missing};
 use crate::resolve::{Found, SiteFile};
 use crate::response::{Body, ContentRange, Fields, Response, Status};
 use crate::target::{SitePath, Unnameable};

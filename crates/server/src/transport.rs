@@ -36,9 +36,7 @@ pub(crate) async fn send(
     match body {
         Body::Empty => stream.send(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
-        Body::File { file, range } => {
-            stream.send(&[Part::Bytes(head), part(file, range)]).await
-        }
+        Body::File { file, range } => stream.send(&[Part::Bytes(head), part(file, range)]).await,
         Body::Multipart { file, parts, closing } => {
             let mut all = Vec::with_capacity(parts.len() * 2 + 2);
             all.push(Part::Bytes(head));

@@ -102,7 +102,12 @@ struct Answer {
 
 impl Answer {
     fn refusal(status: Status) -> Self {
-        Self { response: Response::plain(status), connection: Connection::Close, now: HttpTime::now(), started: Instant::now() }
+        Self {
+            response: Response::plain(status),
+            connection: Connection::Close,
+            now: HttpTime::now(),
+            started: Instant::now(),
+        }
     }
 }
 
