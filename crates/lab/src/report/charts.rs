@@ -122,7 +122,7 @@ pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) ->
         subtitle: "above 1: kernel faster; same server on both paths".to_owned(),
         y_title: "requests/s, ratio to user space".to_owned(),
         y_format: units::ratio,
-        y_scale: Scale::FromZero,
+        y_scale: Scale::Logarithmic,
         level: Some((1.0, String::new())),
         ..of_calls(cells, |measured| ratio(cells, measured, Metric::Requests, |one, other| one.calls == other.calls))
     };
@@ -157,7 +157,7 @@ fn ratio_to_user_space(cells: &[&Measured], metric: Metric) -> Chart {
         subtitle: "below 1: kernel cheaper; same server on both paths".to_owned(),
         y_title: "ratio".to_owned(),
         y_format: units::ratio,
-        y_scale: Scale::FromZero,
+        y_scale: Scale::Logarithmic,
         level: Some((1.0, String::new())),
         ..of_sizes(cells, |measured| ratio(cells, measured, metric, |one, other| one.size == other.size))
     }

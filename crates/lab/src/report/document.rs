@@ -1,6 +1,6 @@
 //! A report before it is written: what it says, apart from how a page or a text file looks.
 
-use super::chart::Chart;
+use super::chart::{Chart, Strip};
 
 /// A report.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub(crate) enum Block {
     Table(Table),
     /// Charts side by side; a text file leaves them out.
     Charts(Vec<Chart>),
+    /// Every value of a few samples; a text file leaves it out.
+    Strip(Strip),
     /// Lines as they were typed.
     Code(String),
     /// Details, folded away where that is possible.

@@ -55,21 +55,29 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
             .map(|arm| format!("Absent: {}: {}", arm.name, arm.absent)),
     );
     cautions.extend(voids(cells, true));
-    for measured in cells {
-        let (errors, timeouts) = (measured.total(|row| row.errors), measured.total(|row| row.timeouts));
-        if errors + timeouts > 0 {
-            let first = measured.rounds.iter().map(|row| row.first_error.as_str()).find(|text| !text.is_empty());
-            cautions.push(format!(
-                "Failures: {} {}, {}: {errors} errors, {timeouts} time-outs{}",
-                measured.study,
-                measured.cell,
-                measured.arm,
-                first.map(|first| format!(" (first: {first})")).unwrap_or_default()
-            ));
-        }
-    }
+    cautions.extend(failures(cells));
     cautions.extend(unlike_suites(cells));
     cautions
+}
+
+/// Errors and time-outs in runs that count, by study and arm.
+fn failures(cells: &[Measured]) -> Vec<String> {
+    let mut groups: Vec<(&str, &str, u64, u64, &str)> = Vec::new();
+    for measured in cells {
+        let (errors, timeouts) = (measured.total(|row| row.errors), measured.total(|row| row.timeouts));
+        if errors + timeouts == 0 {
+            continue;
+        }
+        let first = measured.rounds.iter().map(|row| row.first_error.as_str()).find(|text| !text.is_empty());
+        match groups.iter_mut().find(|group| (group.0, group.1) == (measured.study.as_str(), measured.arm.as_str())) {
+            Some(group) => (group.2, group.3) = (group.2 + errors, group.3 + timeouts),
+            None => groups.push((&measured.study, &measured.arm, errors, timeouts, first.unwrap_or("not recorded"))),
+        }
+    }
+    let line = |(study, arm, errors, timeouts, first)| {
+        format!("Failures: {arm} in {study}: {errors} errors, {timeouts} time-outs; the first: {first}")
+    };
+    groups.into_iter().map(line).collect()
 }
 
 /// Void runs: each, or brought together by arm and reason.

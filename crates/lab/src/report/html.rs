@@ -53,6 +53,7 @@ fn blocks(page: &mut String, blocks: &[Block]) {
                 }
                 writeln!(page, "</div>")
             }
+            Block::Strip(strip) => writeln!(page, "<div class=\"charts\"><figure>{}</figure></div>", strip.svg()),
             Block::Code(code) => writeln!(page, "<pre>{}</pre>", escape(code)),
             Block::Fold(title, inner) => {
                 let _ = writeln!(page, "<details><summary>{}</summary>", escape(title));
@@ -92,7 +93,7 @@ const STYLE: &str = "\
   --box: #1f2226; --caution: #33290f; --caution-edge: #c78f22; } }
 body { background: var(--ground); color: var(--text); font: 15px/1.45 system-ui, 'DejaVu Sans', sans-serif;
   max-width: 1360px; margin: 0 auto; padding: 20px 28px 60px; }
-h1 { font-size: 24px; margin: 0 0 10px; line-height: 1.25; }
+h1 { font-size: 21px; margin: 0 0 10px; line-height: 1.25; }
 h2 { font-size: 20px; margin: 44px 0 8px; padding-top: 10px; border-top: 2px solid var(--rule); }
 h3 { font-size: 16px; margin: 26px 0 6px; }
 p { margin: 8px 0; max-width: 90ch; }

@@ -76,7 +76,14 @@ fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
             study::tell(name, &of_study, info.counts_instructions())
         })
         .collect();
-    let findings: Vec<String> = told.iter().flat_map(|told| told.findings.clone()).collect();
+    let several = told.len() > 1;
+    let findings: Vec<String> = told
+        .iter()
+        .flat_map(|told| {
+            let study = &told.section.title;
+            told.findings.iter().map(move |text| if several { format!("{study}: {text}") } else { text.clone() })
+        })
+        .collect();
     let document = Document {
         title: front::title(info),
         front: front::front(info, &cells, findings.clone()),

@@ -66,6 +66,22 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A ratio as a change in percent: 1.5 is `+50 %`.
+pub(crate) fn change(ratio: f64) -> String {
+    let percent = 100.0 * (ratio - 1.0);
+    if percent.abs() < 0.5 { "±0 %".to_owned() } else { format!("{percent:+.0} %").replace('-', "−") }
+}
+
+/// A formatted number without zeros at the end of its fraction: for axes, whose values are round.
+pub(crate) fn round(text: &str) -> String {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    if !number.contains('.') {
+        return text.to_owned();
+    }
+    format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Calls on a connection.
 pub(crate) fn calls(calls: Option<u64>) -> String {
     calls.map_or_else(|| "unlimited".to_owned(), |calls| calls.to_string())
@@ -103,6 +119,13 @@ mod tests {
             (bytes(12.0), "12 B"),
             (ratio(0.5649), "0.56"),
             (ratio(12.34), "12.3"),
+            (change(1.504), "+50 %"),
+            (change(0.78), "−22 %"),
+            (change(0.999), "±0 %"),
+            (round("30.0 ms"), "30 ms"),
+            (round("0.0300"), "0.03"),
+            (round("1.50"), "1.5"),
+            (round("100 k"), "100 k"),
             (significant(0.03857), "0.0386"),
             (significant(9.999), "10.0"),
             (significant(0.0), "0"),

@@ -76,11 +76,8 @@ impl Estimate {
 
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_proven() {
-            write!(f, "{:+.1} % ± {:.1} %", self.percent, self.percent_error)
-        } else {
-            write!(f, "no difference proven at 95 % ({:+.1} % ± {:.1} %)", self.percent, self.percent_error)
-        }
+        let interval = format!("{:+.1} % ± {:.1} %", self.percent, self.percent_error).replace('-', "−");
+        if self.is_proven() { f.write_str(&interval) } else { write!(f, "no difference proven at 95 % ({interval})") }
     }
 }
 

@@ -41,7 +41,7 @@ impl Axis {
     pub(super) fn ticks(&self) -> Vec<f64> {
         match self.scale {
             Scale::FromZero => {
-                let step = even_step(self.high / 4.5);
+                let step = even_step(self.high / 6.0);
                 (0..).map(|n| f64::from(n) * step).take_while(|value| *value <= self.high).collect()
             }
             Scale::Logarithmic => {
@@ -59,7 +59,12 @@ impl Axis {
                     tenths(&[1.0]),
                 ];
                 let fitting = candidates.iter().find(|ticks| (3..=8).contains(&ticks.len()));
-                fitting.or(candidates.iter().find(|ticks| ticks.len() >= 2)).unwrap_or(&candidates[0]).clone()
+                // Between values this near to each other, even steps are the rounder ones.
+                fitting.cloned().unwrap_or_else(|| {
+                    let step = even_step((self.high - self.low) / 6.0);
+                    let first = (self.low / step).ceil() as i32;
+                    (first..).map(|n| f64::from(n) * step).take_while(|value| *value <= self.high).collect()
+                })
             }
         }
     }
@@ -79,9 +84,10 @@ mod tests {
     fn ticks_are_round_and_few() {
         let of = |values: &[f64], scale| Axis::over(values, scale, 0.0, 100.0).ticks();
         assert_eq!(of(&[0.3, 1.7], Scale::FromZero), [0.0, 0.5, 1.0, 1.5]);
+        assert_eq!(of(&[20.0, 46.0], Scale::FromZero), [0.0, 10.0, 20.0, 30.0, 40.0]);
         assert_eq!(of(&[9e3, 1e6], Scale::Logarithmic), [1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6]);
         assert_eq!(of(&[3e3, 4e8], Scale::Logarithmic), [1e4, 1e5, 1e6, 1e7, 1e8]);
-        assert_eq!(of(&[60.0, 90.0], Scale::Logarithmic), [60.0, 80.0]);
+        assert_eq!(of(&[62.0, 90.0], Scale::Logarithmic), [70.0, 80.0, 90.0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::axis::Axis;
 use super::label::{Label, spread, width};
 use super::{Chart, Scale, Series, escape};
 use crate::report::arm::{Marker, Style};
+use crate::report::units;
 
 /// The chart as SVG, and the boxes of its texts.
 pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
@@ -39,7 +40,7 @@ pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
     for tick in y.ticks() {
         let at = y.pixel(tick);
         canvas.line(LEFT, at, right, at, "grid");
-        canvas.text(&(chart.y_format)(tick), LEFT - 8.0, at + 4.0, TEXT, "end", "tick");
+        canvas.text(&units::round(&(chart.y_format)(tick)), LEFT - 8.0, at + 4.0, TEXT, "end", "tick");
     }
     canvas.x_ticks(chart, &x, bottom);
     canvas.line(LEFT, bottom, right, bottom, "axis");
@@ -60,13 +61,13 @@ pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {
 }
 
 #[derive(Default)]
-struct Canvas {
-    svg: String,
+pub(super) struct Canvas {
+    pub(super) svg: String,
     labels: Vec<Label>,
 }
 
 impl Canvas {
-    fn text(&mut self, text: &str, x: f64, y: f64, size: f64, anchor: &str, class: &str) {
+    pub(super) fn text(&mut self, text: &str, x: f64, y: f64, size: f64, anchor: &str, class: &str) {
         if text.is_empty() {
             return;
         }
@@ -79,7 +80,7 @@ impl Canvas {
         );
     }
 
-    fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
+    pub(super) fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
         let _ = write!(self.svg, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" class="{class}"/>"#);
     }
 
@@ -187,11 +188,11 @@ fn measure(text: &str, x: f64, y: f64, size: f64, anchor: &str) -> Label {
 }
 
 /// Size of the drawing, in units of its view box; the page scales it.
-const WIDTH: f64 = 600.0;
+pub(super) const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 370.0;
 /// Left edge of the plot: room for the longest tick.
 const LEFT: f64 = 72.0;
 /// Upper edge of the plot: below title, subtitle and the axis' title.
 const TOP: f64 = 68.0;
 /// Size of all text but the title.
-const TEXT: f64 = 12.0;
+pub(super) const TEXT: f64 = 12.0;

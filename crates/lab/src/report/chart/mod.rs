@@ -3,9 +3,12 @@
 mod axis;
 mod draw;
 mod label;
+mod strip;
 
 #[cfg(test)]
 use label::Label;
+
+pub(crate) use strip::Strip;
 
 use super::arm::Style;
 

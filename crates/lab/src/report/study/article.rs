@@ -1,5 +1,7 @@
 //! nginx-article: ministat's tables.
 
+use super::super::arm;
+use super::super::chart::Strip;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
@@ -24,6 +26,9 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
                 of_condition(cells, &condition).into_iter().filter(|measured| measured.size == size).collect();
             let caption = format!("{}, {}, {name}", units::size(size as f64), said(&chosen));
             blocks.push(Block::Table(ministat(&caption, &chosen, metric, format)));
+            if chosen.iter().any(|measured| !measured.rounds.is_empty()) {
+                blocks.push(Block::Strip(strip(&chosen, metric, name, format)));
+            }
             for (user, kernel) in pairs(&chosen) {
                 let (Some(base), Some(sample)) = (of_arm(&chosen, user), of_arm(&chosen, kernel)) else { continue };
                 let Some(found) = difference(base, sample, metric) else { continue };
@@ -55,6 +60,19 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
     }
     blocks.insert(0, Block::Table(verdicts));
     (blocks, findings)
+}
+
+fn strip(cells: &[&Measured], metric: Metric, name: &str, format: fn(f64) -> String) -> Strip {
+    let values = |measured: &Measured| measured.rounds.iter().filter_map(|row| metric.of(row)).collect();
+    Strip {
+        title: format!("{}, all rounds", if metric == Metric::Throughput { "Throughput" } else { "Instructions" }),
+        x_title: if metric == Metric::Throughput { "body bytes per second" } else { name }.to_owned(),
+        x_format: format,
+        samples: cells
+            .iter()
+            .map(|measured| (measured.arm.clone(), arm::style(&measured.arm), values(measured)))
+            .collect(),
+    }
 }
 
 /// The table that ministat prints.

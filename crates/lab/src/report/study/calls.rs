@@ -4,7 +4,7 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
-use super::{against_size, of_arm, pairs, sizes};
+use super::{against_peer, against_size, cost, extremes, of_arm, pairs, sizes};
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let (mut by_calls, mut gains) = (Vec::new(), Vec::new());
@@ -71,29 +71,23 @@ fn gain_table(cells: &[&Measured]) -> Table {
 }
 
 fn percent(ratio: Option<f64>) -> String {
-    ratio.map(|ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0))).unwrap_or_default()
+    ratio.map(units::change).unwrap_or_default()
 }
 
 /// The least and the greatest change over cells, for each pair of arms.
 fn findings(cells: &[&Measured], metric: Metric) -> Vec<String> {
     let what = if metric == Metric::Instructions { "instructions per request" } else { "requests/s" };
-    let mut findings = Vec::new();
-    for (user, kernel) in pairs(cells) {
-        let mut changes: Vec<(f64, &Measured)> = cells
-            .iter()
-            .filter(|measured| measured.arm == kernel)
-            .filter_map(|measured| {
-                let base = cells.iter().find(|other| other.arm == user && other.cell == measured.cell)?;
-                Some((measured.median(metric)? / base.median(metric)?, *measured))
-            })
-            .collect();
-        changes.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let (Some(least), Some(most)) = (changes.first(), changes.last()) else { continue };
-        let at = |(ratio, measured): &(f64, &Measured)| {
-            let calls = units::calls(measured.calls);
-            format!("{} at {} × {calls} calls", percent(Some(*ratio)), units::size(measured.size as f64))
-        };
-        findings.push(format!("{what} of {kernel} against {user}: from {} to {}", at(least), at(most)));
-    }
+    let at = |(ratio, measured): (f64, &Measured)| {
+        let calls = units::calls(measured.calls);
+        format!("{} at {} × {calls} calls", units::change(ratio), units::size(measured.size as f64))
+    };
+    let mut findings: Vec<String> = pairs(cells)
+        .into_iter()
+        .filter_map(|(user, kernel)| {
+            let (least, most) = extremes(cells, user, kernel, metric)?;
+            Some(format!("{what} of {kernel} against {user}: from {} to {}", at(least), at(most)))
+        })
+        .collect();
+    findings.extend(against_peer(cells, cost(metric == Metric::Instructions)));
     findings
 }

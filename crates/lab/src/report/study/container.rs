@@ -49,8 +49,8 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
             gains.rows.push(vec![
                 units::size(size as f64),
                 "published 2023".into(),
-                format!("{throughput:+.0} %"),
-                format!("{latency:+.0} %"),
+                units::change(1.0 + throughput / 100.0),
+                units::change(1.0 + latency / 100.0),
                 String::new(),
                 String::new(),
             ]);
@@ -124,5 +124,5 @@ fn fields(cells: &[&Measured]) -> Table {
 }
 
 fn percent(ratio: Option<f64>) -> String {
-    ratio.map(|ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0))).unwrap_or_default()
+    ratio.map(units::change).unwrap_or_default()
 }

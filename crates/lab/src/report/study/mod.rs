@@ -12,6 +12,7 @@ use super::cost;
 use super::document::{Block, Section};
 use super::figures::{Measured, Metric};
 use super::published;
+use super::units;
 use crate::statistics::{Crossover, CrossoverPoint, Difference, crossover};
 
 /// A study's section, and what it found in a line or two each.
@@ -41,7 +42,6 @@ pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told
         vec![Block::Table(full::table(cells, instructions)), Block::Text(full::LEGEND.to_owned())],
     ));
     let findings = if findings.is_empty() { vec!["nothing that counts was measured".to_owned()] } else { findings };
-    let findings = findings.into_iter().map(|finding| format!("{study}: {finding}")).collect();
     Told { section: Section { title: study.to_owned(), blocks }, findings }
 }
 
@@ -75,10 +75,16 @@ fn of_condition<'a>(cells: &[&'a Measured], condition: &str) -> Vec<&'a Measured
 
 /// The condition of cells that share one, for people.
 fn said(cells: &[&Measured]) -> String {
-    cells
-        .first()
-        .map(|measured| measured.condition.replace("calls=", "calls per connection: ").replace('=', " "))
-        .unwrap_or_default()
+    let Some(measured) = cells.first() else { return String::new() };
+    let word = |word: &str| match word.split_once('=') {
+        Some(("calls", "1")) => "1 call per connection".to_owned(),
+        Some(("calls", calls)) => format!("{calls} calls per connection"),
+        Some(("connections", "1")) => "1 connection".to_owned(),
+        Some(("connections", connections)) => format!("{connections} connections"),
+        Some(("suite", suite)) => suite.to_owned(),
+        _ => word.replace('=', " "),
+    };
+    measured.condition.split_whitespace().map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// Conditions in the order of the cells, each once.
@@ -122,6 +128,42 @@ fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -
         })
         .collect();
     crossover(&points)
+}
+
+/// What a request costs on our server against a peer's on the same path: the least and the greatest ratio.
+fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
+    let what = if metric == Metric::Instructions { "instructions" } else { "CPU" };
+    let line = |(ours, peer): (&str, &str)| {
+        let (least, most) = extremes(cells, peer, ours, metric)?;
+        let at = |(ratio, measured): RatioAt<'_>| {
+            let calls = if measured.calls == Some(1) { "call" } else { "calls" };
+            format!(
+                "{}× at {} and {} {calls}",
+                units::ratio(ratio),
+                units::size(measured.size as f64),
+                units::calls(measured.calls)
+            )
+        };
+        Some(format!("{what} per request of {ours} against {peer}: {} to {}", at(least), at(most)))
+    };
+    [("user", "nginx"), ("kernel", "nginx-ktls")].into_iter().filter_map(line).collect()
+}
+
+/// A ratio and the cell it was found in.
+type RatioAt<'a> = (f64, &'a Measured);
+
+/// The least and the greatest ratio of an arm to another over the cells that both have, and where.
+fn extremes<'a>(cells: &[&'a Measured], base: &str, arm: &str, metric: Metric) -> Option<(RatioAt<'a>, RatioAt<'a>)> {
+    let mut ratios: Vec<RatioAt<'a>> = cells
+        .iter()
+        .filter(|measured| measured.arm == arm)
+        .filter_map(|measured| {
+            let base = cells.iter().find(|other| other.arm == base && other.cell == measured.cell)?;
+            Some((measured.median(metric)? / base.median(metric)?, *measured))
+        })
+        .collect();
+    ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
+    ratios.first().copied().zip(ratios.last().copied())
 }
 
 /// Difference of an arm from another in a metric.

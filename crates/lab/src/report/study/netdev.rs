@@ -3,7 +3,7 @@
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
-use super::{against_size, cost, crossover_of, of_condition, pairs, said, sizes, widest};
+use super::{against_peer, against_size, cost, crossover_of, of_condition, pairs, said, sizes, widest};
 use crate::statistics::Summary;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -13,9 +13,10 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
         let chosen = of_condition(cells, &condition);
         for (user, kernel) in pairs(&chosen) {
             let found = crossover_of(&chosen, user, kernel, cost(instructions));
-            findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k)", said(&chosen)));
+            findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k on)", said(&chosen)));
         }
     }
+    findings.extend(against_peer(cells, cost(instructions)));
     blocks.push(Block::Heading("Handshake impact: K requests per connection".into()));
     blocks.push(Block::Table(by_calls(cells, instructions)));
     blocks.push(Block::Heading("Set-up cost of the hand-over".into()));
