@@ -11,9 +11,13 @@
 
 #![deny(unsafe_code)]
 
+pub mod arm;
 pub mod histogram;
 pub mod instructions;
 pub mod load;
+pub mod measure;
+pub mod preflight;
+pub mod proof;
 pub mod report;
 pub mod row;
 pub mod run;

@@ -1,21 +1,235 @@
 //! `sealion-lab run`.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
-use anyhow::Result;
-use clap::Args;
-
+use anyhow::{Context, Result, bail, ensure};
+use clap::{ArgGroup, Args, ValueEnum};
+use sealion_lab::arm::{Arm, end_all};
+use sealion_lab::load::Suite;
+use sealion_lab::report;
+use sealion_lab::run::{self, Options};
 use sealion_lab::study::{Scale, StudyName};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// What `sealion-lab run` can be told.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("scale"))]
 pub(crate) struct RunArgs {
-    /// The study
+    /// The study, or all of them in one directory
     #[arg(value_enum)]
-    study: StudyName,
+    study: StudyOrAll,
+    /// A minute or so: fewer cells, short measurements
+    #[arg(long, group = "scale")]
+    quick: bool,
+    /// As published: hours for some studies
+    #[arg(long, group = "scale")]
+    full: bool,
+    /// Seconds, to see that everything works; the figures mean nothing
+    #[arg(long, group = "scale", hide = true)]
+    smoke: bool,
+    /// What ours is compared with: nginx, or the URL of a server that runs and serves the lab's files (see --files)
+    #[arg(long, value_name = "nginx|URL", default_value = "nginx")]
+    peer: Peer,
+    /// The process of the server at --peer URL, to measure its cost
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, or URLs [default: those of the study that this
+    /// machine can have]
+    #[arg(long, value_name = "ARM,…", value_delimiter = ',')]
+    arms: Vec<Arm>,
+    /// Measurements of each cell on each arm [default: the study's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Only this cipher suite: aes128-gcm, aes256-gcm, chacha20-poly1305, tls12-aes128-gcm, tls12-aes256-gcm
+    /// [default: the study's]
+    #[arg(long, value_parser = parse_suite)]
+    suite: Option<Suite>,
+    /// Where results go. A directory with an unfinished run of the same plan is continued
+    /// [default: lab-STUDY-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where the served files are, or are made [default: ~/.cache/sealion/lab]
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
+    /// Our server [default: the sealion beside this program]
+    #[arg(long, value_name = "PATH")]
+    sealion: Option<PathBuf>,
+    /// nginx [default: in PATH, or the one that `cargo xtask` keeps]
+    #[arg(long, value_name = "PATH")]
+    nginx: Option<PathBuf>,
+    /// The address that servers listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    address: IpAddr,
+    /// Cores for the servers, one worker each [default: the first, if there are two]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    server_cores: Option<Vec<usize>>,
+    /// Cores for the clients [default: the second, if there are two]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    client_cores: Option<Vec<usize>>,
+    /// Measure debug builds too; the report says so
+    #[arg(long)]
+    allow_debug: bool,
+    /// Measure in spite of what preflight finds, such as a busy machine
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// A study by its name, or `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StudyOrAll {
+    One(StudyName),
+    All,
+}
+
+/// What stands beside ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Peer {
+    Nginx,
+    Running(Arm),
 }
 
 pub(crate) fn main(args: &RunArgs) -> Result<ExitCode> {
-    println!("{}", serde_json::to_string_pretty(&args.study.study(Scale::Quick))?);
-    Ok(ExitCode::SUCCESS)
+    let options = options(args)?;
+    let stop = stop_at_signals()?;
+    let ended = run::run(&options, &stop)?;
+    let out = options.out.display();
+    if ended.left > 0 {
+        eprintln!("stopped with {} measurements left; to go on, give the same command with --out {out}", ended.left);
+        return Ok(ExitCode::from(130));
+    }
+    let written = report::write(&options.out)?;
+    for finding in &written.findings {
+        println!("{finding}");
+    }
+    if ended.void > 0 {
+        eprintln!("{} of {} measurements are VOID; the report says why", ended.void, ended.measured);
+    }
+    println!("{}", written.page.display());
+    println!("{}", written.summary.display());
+    Ok(if ended.void == ended.measured { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn options(args: &RunArgs) -> Result<Options> {
+    let studies = match args.study {
+        StudyOrAll::One(study) => vec![study],
+        StudyOrAll::All => StudyName::ALL.to_vec(),
+    };
+    let scale = match (args.smoke, args.quick, args.full) {
+        (true, ..) => Scale::Smoke,
+        (_, true, _) => Scale::Quick,
+        (.., true) => Scale::Full,
+        _ => Scale::Default,
+    };
+    let mut arms = args.arms.clone();
+    let mut peer = match &args.peer {
+        Peer::Nginx => None,
+        Peer::Running(arm) => Some(arm.clone()),
+    };
+    if let Some(pid) = args.pid {
+        ensure!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "--pid {pid}: there is no such process");
+        let mut running: Vec<&mut Arm> =
+            arms.iter_mut().chain(&mut peer).filter(|a| matches!(a, Arm::Peer(_))).collect();
+        match running.as_mut_slice() {
+            [Arm::Peer(peer)] => peer.pid = Some(pid),
+            _ => bail!("--pid is of the one server that runs already: name it by --peer URL"),
+        }
+    }
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => {
+            let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+            let now: String = now.chars().filter(|c| c.is_ascii_digit()).collect();
+            PathBuf::from(format!("lab-{}-{now}", args.study.name()))
+        }
+    };
+    Ok(Options {
+        studies,
+        scale,
+        arms,
+        peer,
+        rounds: args.rounds,
+        suite: args.suite,
+        out,
+        files: args.files.clone(),
+        sealion: args.sealion.clone(),
+        nginx: args.nginx.clone(),
+        address: args.address,
+        server_cores: args.server_cores.clone(),
+        client_cores: args.client_cores.clone(),
+        allow_debug: args.allow_debug,
+        yes: args.yes,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// The first Ctrl-C lets the measurement under way finish, the second ends at once, servers included.
+fn stop_at_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
+    let flag = stop.clone();
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if flag.swap(true, Ordering::Relaxed) {
+                end_all();
+                std::process::exit(128 + signal);
+            }
+            eprintln!("stopping after this measurement; once more to stop at once");
+        }
+    });
+    Ok(stop)
+}
+
+impl StudyOrAll {
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(study) => study.name(),
+            Self::All => "all",
+        }
+    }
+}
+
+impl ValueEnum for StudyOrAll {
+    fn value_variants<'a>() -> &'a [Self] {
+        const {
+            &[
+                Self::One(StudyName::ALL[0]),
+                Self::One(StudyName::ALL[1]),
+                Self::One(StudyName::ALL[2]),
+                Self::One(StudyName::ALL[3]),
+                Self::One(StudyName::ALL[4]),
+                Self::All,
+            ]
+        }
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        match self {
+            Self::One(study) => study.to_possible_value(),
+            Self::All => Some(clap::builder::PossibleValue::new("all").help("All of them, one after another")),
+        }
+    }
+}
+
+impl std::str::FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "nginx" => Ok(Self::Nginx),
+            _ => match text.parse::<sealion_lab::arm::Peer>() {
+                Ok(peer) => Ok(Self::Running(Arm::Peer(peer))),
+                Err(why) => Err(format!("write nginx, or {}", why.trim_start_matches("write "))),
+            },
+        }
+    }
+}
+
+fn parse_suite(text: &str) -> Result<Suite, String> {
+    serde_json::from_value(text.into()).map_err(|error| error.to_string())
 }

@@ -1,5 +1,164 @@
 //! A run: cells × arms, interleaved, each measurement kept at once.
+//!
+//! ```text
+//! Options ─► prepare: programs, files, preflight, servers ─► rounds: for each cell, for each arm: measure ─► raw.csv
+//! ```
+//!
+//! What is wrong with the machine or the input is found before the first measurement; what goes wrong later voids a row,
+//! and the run goes on.
 
+mod files;
+mod measurement;
 mod plan;
+mod prepare;
+mod progress;
+mod raw;
 
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::arm::Arm;
+use crate::load::Suite;
+use crate::row::Row;
+use crate::study::{Scale, StudyName};
+
+pub use files::Files;
 pub use plan::Plan;
+pub use raw::Raw;
+
+/// What is run, and where its results go.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Studies in their order.
+    pub studies: Vec<StudyName>,
+    /// How much of them.
+    pub scale: Scale,
+    /// Arms; empty: those that the studies are about, as far as they can be had here.
+    pub arms: Vec<Arm>,
+    /// What takes nginx' place among the studies' arms.
+    pub peer: Option<Arm>,
+    /// Rounds, if not the studies' own number.
+    pub rounds: Option<u32>,
+    /// Suite, if not the studies' own.
+    pub suite: Option<Suite>,
+    /// The run's directory.
+    pub out: PathBuf,
+    /// The files' directory; `None`: in the user's cache.
+    pub files: Option<PathBuf>,
+    /// Our server; `None`: the one beside the lab.
+    pub sealion: Option<PathBuf>,
+    /// nginx; `None`: the one that is found.
+    pub nginx: Option<PathBuf>,
+    /// Address that servers listen on.
+    pub address: IpAddr,
+    /// Cores for the servers; `None`: the first, if there are two.
+    pub server_cores: Option<Vec<usize>>,
+    /// Cores for the client; `None`: the second, if there are two.
+    pub client_cores: Option<Vec<usize>>,
+    /// Measure debug builds too.
+    pub allow_debug: bool,
+    /// Measure in spite of what preflight found.
+    pub yes: bool,
+    /// The command line, for the record.
+    pub command: String,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Measurements that are in raw.csv now.
+    pub measured: usize,
+    /// Those of them that do not count.
+    pub void: usize,
+    /// Measurements that are still to do, because it was stopped.
+    pub left: usize,
+}
+
+/// Runs what `options` ask for until all is measured or `stop` is set; then the measurement under way is finished. What
+/// an earlier run has left in the directory is kept and not measured again.
+///
+/// # Errors
+/// Something keeps the run from beginning, or the disk does not take its results.
+pub fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
+    let mut prepared = prepare::prepare(options)?;
+    let (mut raw, mut rows) = Raw::open(&options.out)?;
+    let jobs = jobs(&prepared.plan);
+    let is_done = |job: &Job, rows: &[Row]| rows.iter().any(|row| job.is(row));
+    let left: Vec<&Job> = jobs.iter().filter(|job| !is_done(job, &rows)).collect();
+    let mut progress = progress::Progress::start(&left, jobs.len() - left.len());
+    for (done, job) in left.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            progress.stop();
+            return Ok(Ended { left: left.len() - done, ..ended(&rows) });
+        }
+        progress.begin(job);
+        let row = measurement::measure(&mut prepared, job)?;
+        raw.add(&row)?;
+        progress.end(job, &row);
+        rows.push(row);
+    }
+    progress.stop();
+    Ok(ended(&rows))
+}
+
+/// One measurement to do.
+#[derive(Debug, Clone, PartialEq)]
+struct Job {
+    study: StudyName,
+    cell: crate::study::Cell,
+    arm: Arm,
+    round: u32,
+}
+
+impl Job {
+    fn is(&self, row: &Row) -> bool {
+        row.round == self.round
+            && row.study == self.study.name()
+            && row.arm == self.arm.to_string()
+            && row.cell == self.cell.name()
+    }
+}
+
+/// All measurements in their order: the arms of a cell follow each other (A B A B), and a round does every cell once, so
+/// that what changes on the machine in the meantime meets all of them.
+fn jobs(plan: &Plan) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for study in &plan.studies {
+        for round in 0..study.rounds {
+            for cell in &study.cells {
+                let arms = plan.arms_of(study);
+                jobs.extend(arms.map(|arm| Job { study: study.name, cell: cell.clone(), arm, round }));
+            }
+        }
+    }
+    jobs
+}
+
+fn ended(rows: &[Row]) -> Ended {
+    Ended { measured: rows.len(), void: rows.iter().filter(|row| !row.void.is_empty()).count(), left: 0 }
+}
+
+/// Makes the files of `studies` in `directory`, for a server that runs elsewhere.
+///
+/// # Errors
+/// As [`Files::make`].
+pub fn make_files(studies: &[StudyName], scale: Scale, directory: &std::path::Path) -> Result<Files> {
+    let cells = studies.iter().flat_map(|study| study.study(scale).cells);
+    Files::make(directory, &cells.map(|cell| cell.size).collect())
+}
+
+/// The directory of the files unless another is named.
+///
+/// # Errors
+/// There is no home.
+pub fn files_directory() -> Result<PathBuf> {
+    let cache = match std::env::var_os("XDG_CACHE_HOME") {
+        Some(cache) => PathBuf::from(cache),
+        None => std::env::home_dir().context("there is no home directory: name one by --files")?.join(".cache"),
+    };
+    ensure!(cache.is_absolute(), "XDG_CACHE_HOME is not an absolute path: name a directory by --files");
+    Ok(cache.join("sealion/lab"))
+}

@@ -5,17 +5,16 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Arm;
 use crate::study::{Scale, Study};
 
 /// What a run measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The studies in their order.
+    /// The studies in their order, with the arms that are measured.
     pub studies: Vec<Study>,
     /// How much of them.
     pub scale: Scale,
-    /// Arms that are measured, in the order of interleaving.
-    pub arms: Vec<String>,
     /// Cores that servers are pinned to; empty: none.
     pub server_cores: Vec<usize>,
     /// Cores that the client's threads are pinned to; empty: none.
@@ -49,5 +48,21 @@ impl Plan {
         let path = directory.join(Self::FILE);
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The arms of a study.
+    pub(super) fn arms_of<'a>(&self, study: &'a Study) -> impl Iterator<Item = Arm> + use<'a> {
+        study.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
+    }
+
+    /// Every arm once.
+    pub(super) fn arms(&self) -> Vec<Arm> {
+        let mut arms = Vec::new();
+        for arm in self.studies.iter().flat_map(|study| self.arms_of(study)) {
+            if !arms.contains(&arm) {
+                arms.push(arm);
+            }
+        }
+        arms
     }
 }

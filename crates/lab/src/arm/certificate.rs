@@ -1,0 +1,36 @@
+//! One certificate for all servers, made anew for each run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{CertificateParams, KeyPair};
+
+/// A self-signed ECDSA P-256 certificate and its key, as PEM files.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// The certificate's file.
+    pub certificate: PathBuf,
+    /// The key's file.
+    pub key: PathBuf,
+}
+
+impl Certificate {
+    /// The name in it.
+    pub const NAME: &str = "localhost";
+
+    /// Makes one in `directory`.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn make(directory: &Path) -> Result<Self> {
+        let key = KeyPair::generate().context("cannot make a key")?;
+        let names = [Self::NAME, "127.0.0.1", "::1"].map(str::to_owned);
+        let certificate = CertificateParams::new(names).and_then(|p| p.self_signed(&key));
+        let certificate = certificate.context("cannot make a certificate")?;
+        let made = Self { certificate: directory.join("certificate.pem"), key: directory.join("key.pem") };
+        std::fs::write(&made.certificate, certificate.pem())
+            .and_then(|()| std::fs::write(&made.key, key.serialize_pem()))
+            .with_context(|| format!("cannot write to {}", directory.display()))?;
+        Ok(made)
+    }
+}

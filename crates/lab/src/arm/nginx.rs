@@ -1,0 +1,145 @@
+//! nginx.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Certificate, Process, Server, Setup, find_program, shown};
+
+/// The program.
+#[derive(Debug, Clone)]
+pub struct Nginx {
+    /// Where it is.
+    pub program: PathBuf,
+    /// Where its libraries are, if not installed.
+    libraries: Option<PathBuf>,
+    /// Its version and that of OpenSSL.
+    pub version: String,
+    /// How it was built.
+    built: String,
+}
+
+impl Nginx {
+    /// `program`, or the one in PATH, or the one that `cargo xtask guest` keeps in its cache.
+    ///
+    /// # Errors
+    /// There is none; says how to get one.
+    pub fn find(program: Option<&Path>) -> Result<Self> {
+        let found = match program {
+            Some(program) => Some(program.to_owned()),
+            None => find_program("nginx").or_else(in_cache),
+        };
+        let program = found.filter(|program| program.is_file()).with_context(|| {
+            let named = program.map(|p| format!(" at {}", p.display())).unwrap_or_default();
+            format!(
+                "nginx is not installed{named}: apt-get install nginx, or name it by --nginx, or do without: \
+                 --arms user,kernel,auto"
+            )
+        })?;
+        // …/usr/sbin/nginx beside …/usr/lib: unpacked and not installed.
+        let beside = program.ancestors().nth(2).map(|usr| usr.join("lib/x86_64-linux-gnu"));
+        let libraries = beside.filter(|path| path.is_dir() && !path.starts_with("/usr"));
+        let mut nginx = Self { program, libraries, version: String::new(), built: String::new() };
+        let output = nginx.command().arg("-V").output();
+        let output = output.with_context(|| format!("cannot run {}", nginx.program.display()))?;
+        nginx.built = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = |start: &str| nginx.built.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
+        let version = line("nginx version: nginx/");
+        ensure!(version.is_some(), "{} is not nginx: {}", nginx.program.display(), nginx.built.trim());
+        let library = line("built with ").map(|library| format!(", {library}")).unwrap_or_default();
+        nginx.version = format!("{}{library}", version.unwrap_or_default());
+        Ok(nginx)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command
+    }
+}
+
+pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
+    let nginx = setup.nginx.as_ref().context("nginx is not there")?;
+    let directory = setup.scratch.join(if ktls { "nginx-ktls" } else { "nginx" });
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    // nginx has no port 0; another process may take the free one in between, which nginx then says.
+    let free = TcpListener::bind(SocketAddr::new(setup.address, 0)).context("there is no free port")?;
+    let address = free.local_addr()?;
+    drop(free);
+    let configuration = configuration(setup, nginx, &directory, address, ktls);
+    let file = directory.join("nginx.conf");
+    std::fs::write(&file, &configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    // Until it has read the configuration it would log where it was built to.
+    let arguments =
+        ["-e", "stderr", "-p", &directory.display().to_string(), "-c", &file.display().to_string()].map(str::to_owned);
+    let started = Process::start(nginx.command().args(&arguments), &setup.cores).and_then(|mut process| {
+        process.wait_until(|| TcpStream::connect(address).is_ok())?;
+        Ok(process)
+    });
+    let process = started.with_context(|| shown(&nginx.program, &arguments))?;
+    Ok(Server {
+        address,
+        name: Certificate::NAME.to_owned(),
+        roots: Some(setup.certificate.certificate.clone()),
+        prefix: "/".to_owned(),
+        pid: Some(process.pid()),
+        command: shown(&nginx.program, &arguments),
+        configuration,
+        process: Some(process),
+    })
+}
+
+fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, ktls: bool) -> String {
+    let directory = directory.display();
+    // Started by root it would serve as another user, who may not read the files.
+    let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
+    let ktls = if ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
+    let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
+        .map(|module| format!("  {module}_temp_path {directory}/{module};\n"))
+        .collect();
+    format!(
+        "daemon off;
+{user}worker_processes {workers};
+worker_rlimit_nofile 16384;
+pid {directory}/nginx.pid;
+error_log stderr error;
+events {{ worker_connections 8192; }}
+http {{
+  client_body_temp_path {directory}/body;
+{temporary}  default_type application/octet-stream;
+  access_log off;
+  sendfile on;
+  keepalive_requests 1000000000;
+  open_file_cache max=1000 inactive=60s;
+  open_file_cache_valid 60s;
+  server {{
+    listen {address} ssl backlog=4096;
+    ssl_certificate {certificate};
+    ssl_certificate_key {key};
+    ssl_protocols TLSv1.2 TLSv1.3;
+{ktls}    root {root};
+  }}
+}}
+",
+        workers = setup.cores.len().max(1),
+        certificate = setup.certificate.certificate.display(),
+        key = setup.certificate.key.display(),
+        root = setup.files.display(),
+    )
+}
+
+/// What `cargo xtask` has unpacked for guests.
+fn in_cache() -> Option<PathBuf> {
+    let cache = match (std::env::var_os("SEALION_GUEST_CACHE"), std::env::var_os("XDG_CACHE_HOME")) {
+        (Some(cache), _) => cache.into(),
+        (None, Some(cache)) => PathBuf::from(cache).join("sealion/guest"),
+        (None, None) => std::env::home_dir()?.join(".cache/sealion/guest"),
+    };
+    Some(cache.join("nginx/usr/sbin/nginx"))
+}

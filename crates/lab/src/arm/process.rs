@@ -1,0 +1,155 @@
+//! A server's process: pinned, in a process group of its own, ended with its value.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// A running server.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    said: Arc<Said>,
+}
+
+/// What it wrote on standard error: the first lines, and whether it is over.
+#[derive(Debug, Default)]
+struct Said {
+    state: Mutex<(VecDeque<String>, bool)>,
+    changed: Condvar,
+}
+
+impl Process {
+    /// Starts `command` on `cores`, where all its threads and children stay.
+    ///
+    /// # Errors
+    /// The program cannot be run, or the cores do not exist.
+    pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Self> {
+        // A group of its own: Ctrl-C at the terminal is for the lab, which ends its servers itself.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut set = CpuSet::new();
+        for &core in cores {
+            set.set(core);
+        }
+        // A child inherits the cores of the thread that starts it, so this takes one of its own.
+        let spawned = std::thread::scope(|scope| {
+            let spawn = scope.spawn(|| {
+                if !cores.is_empty() {
+                    sched_setaffinity(None, &set)
+                        .with_context(|| format!("cannot pin to cores {cores:?}: are there so many?"))?;
+                }
+                command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
+            });
+            spawn.join().expect("starting a program does not panic")
+        });
+        let mut child = spawned?;
+        LIVE.lock().expect("no holder panics").push(Pid::from_child(&child));
+        let said = Arc::new(Said::default());
+        said.clone().follow(child.stderr.take().expect("standard error is piped"));
+        Ok(Self { child, said })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What `find` makes of a line that it writes; an error in its own words if it ends or says nothing before.
+    pub(super) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.said.state.lock().expect("no holder panics");
+        loop {
+            if let Some(found) = state.0.iter().find_map(|line| find(line)) {
+                return Ok(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.1 {
+                bail!("it did not start: {}", last_words(&state.0));
+            }
+            state = self.said.changed.wait_timeout(state, left).expect("no holder panics").0;
+        }
+    }
+
+    /// Waits until `ready`; an error in its own words if it ends or that does not happen.
+    pub(super) fn wait_until(&mut self, ready: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(why) = self.ended() {
+                bail!("it did not start: {why}");
+            }
+            if ready() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!("it does not answer after {} s", PATIENCE.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// How it ended, with its last words; `None` if it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let mut state = self.said.state.lock().expect("no holder panics");
+        // A child of it may hold standard error open for longer.
+        let deadline = Instant::now() + Duration::from_millis(200);
+        while !state.1 && Instant::now() < deadline {
+            state = self.said.changed.wait_timeout(state, Duration::from_millis(20)).expect("no holder panics").0;
+        }
+        Some(format!("{status}: {}", last_words(&state.0)))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        // While the child is not waited for, its number is nobody else's.
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
+        LIVE.lock().expect("no holder panics").retain(|&live| live != pid);
+    }
+}
+
+/// Ends every server, for an exit that drops nothing.
+pub fn end_all() {
+    for &pid in LIVE.lock().expect("no holder panics").iter() {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+impl Said {
+    fn follow(self: Arc<Self>, stream: impl Read + Send + 'static) {
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+                let mut state = self.state.lock().expect("no holder panics");
+                if state.0.len() == LINES {
+                    state.0.pop_front();
+                }
+                state.0.push_back(String::from_utf8_lossy(&line).into_owned());
+                self.changed.notify_all();
+            }
+            self.state.lock().expect("no holder panics").1 = true;
+            self.changed.notify_all();
+        });
+    }
+}
+
+fn last_words(lines: &VecDeque<String>) -> String {
+    let last: Vec<&str> = lines.iter().rev().take(3).rev().map(String::as_str).collect();
+    if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") }
+}
+
+/// Process groups that [`end_all`] ends.
+static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// GUESS: long for a server's start, also in an emulated guest.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// GUESS: lines of standard error that are kept.
+const LINES: usize = 50;

@@ -1,0 +1,91 @@
+//! Our server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use aws_lc_rs::digest;
+
+use super::{Certificate, Process, Server, Setup, shown};
+
+/// The program.
+#[derive(Debug, Clone)]
+pub struct Sealion {
+    /// Where it is.
+    pub program: PathBuf,
+    /// What it says of itself, and the beginning of its SHA-256.
+    pub version: String,
+    /// Built without optimisation.
+    pub debug: bool,
+}
+
+impl Sealion {
+    /// `program`, or the one beside the lab.
+    ///
+    /// # Errors
+    /// There is none; says how to build it.
+    pub fn find(program: Option<&Path>) -> Result<Self> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => std::env::current_exe().context("cannot find this program")?.with_file_name("sealion"),
+        };
+        ensure!(
+            program.is_file(),
+            "there is no {}: build it with `cargo build --release -p sealion`, or name it by --sealion",
+            program.display()
+        );
+        let output = Command::new(&program).arg("--version").output();
+        let output = output.with_context(|| format!("cannot run {}", program.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        ensure!(said.starts_with("sealion "), "{} is not sealion: it says {said:?}", program.display());
+        let bytes = std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+        let hash = digest::digest(&digest::SHA256, &bytes);
+        let short: String = hash.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let debug = said.contains("debug");
+        Ok(Self { program, version: format!("{} (SHA-256 {short}…)", &said["sealion ".len()..]), debug })
+    }
+}
+
+pub(super) fn start(setup: &Setup, ktls: &str) -> Result<Server> {
+    let sealion = setup.sealion.as_ref().context("sealion is not there")?;
+    let workers = setup.cores.len().max(1).to_string();
+    let listen = SocketAddr::new(setup.address, 0).to_string();
+    let path = |path: &Path| path.display().to_string();
+    let Certificate { certificate, key } = &setup.certificate;
+    let mut arguments: Vec<String> =
+        ["serve", &path(&setup.files), "--listen", &listen, "--workers", &workers].map(Into::into).into();
+    arguments.extend(["--ktls", ktls, "--cert", &path(certificate), "--key", &path(key)].map(Into::into));
+    arguments.extend(["--access-log", "off", "--log", "warn"].map(Into::into));
+    let process = Process::start(Command::new(&sealion.program).args(&arguments), &setup.cores)
+        .and_then(|process| Ok((process.wait_for(port_in)?, process)));
+    let (port, process) = process.with_context(|| shown(&sealion.program, &arguments))?;
+    Ok(Server {
+        address: SocketAddr::new(setup.address, port),
+        name: Certificate::NAME.to_owned(),
+        roots: Some(certificate.clone()),
+        prefix: "/".to_owned(),
+        pid: Some(process.pid()),
+        command: shown(&sealion.program, &arguments),
+        configuration: String::new(),
+        process: Some(process),
+    })
+}
+
+/// The port in `… on https://localhost:40001 (127.0.0.1)`.
+fn port_in(line: &str) -> Option<u16> {
+    let authority = line.split_once("https://")?.1.split_whitespace().next()?;
+    authority.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_found_in_its_line() {
+        assert_eq!(port_in("sealion: serving www on https://localhost:40001 (127.0.0.1)"), Some(40001));
+        assert_eq!(port_in("sealion: serving www on https://[::1]:9"), Some(9));
+        assert_eq!(port_in("sealion: certificate x"), None);
+    }
+}

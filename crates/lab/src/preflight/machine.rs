@@ -1,0 +1,142 @@
+//! The machine, as far as it shows.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use sealion_ktls::nic::Feature;
+use sealion_ktls::probe::Probe;
+
+use crate::run_info::{AeadDriver, Machine};
+
+/// Processor, cores, memory, what virtualises it.
+pub fn machine() -> Machine {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Machine {
+        processor: field(&cpuinfo, "model name").unwrap_or_default(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory: rustix::system::sysinfo().totalram as u64 * u64::from(rustix::system::sysinfo().mem_unit),
+        hypervisor: hypervisor(&cpuinfo),
+        governor: governors().join(", "),
+    }
+}
+
+/// Release and version of the kernel.
+pub fn kernel() -> String {
+    let uname = rustix::system::uname();
+    format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy())
+}
+
+/// The drivers that the kernel seals with. Only what was used once is in /proc/crypto: `Probe` has seen to that.
+pub fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
+    let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
+    let names = ["gcm(aes)", "rfc7539(chacha20,poly1305)"];
+    names
+        .iter()
+        .filter_map(|name| Some(AeadDriver { name: (*name).to_owned(), driver: driver(&text, name)? }))
+        .collect()
+}
+
+/// Settings of TCP, and the TLS that kernel and cards offer, by name.
+pub fn settings() -> BTreeMap<String, String> {
+    let names = ["tcp_congestion_control", "tcp_notsent_lowat", "tcp_rmem", "tcp_wmem"];
+    let read = |name: &&str| {
+        let text = fs::read_to_string(Path::new("/proc/sys/net/ipv4").join(name)).ok()?;
+        Some((format!("net.ipv4.{name}"), text.split_whitespace().collect::<Vec<_>>().join(" ")))
+    };
+    names.iter().filter_map(read).collect()
+}
+
+/// Cards with TLS offload, e.g. `eth0: sending on`.
+pub fn nics() -> Vec<String> {
+    let nics = sealion_ktls::nic::nics().unwrap_or_default();
+    let able = nics.iter().filter(|nic| nic.tx != Feature::Absent);
+    able.map(|nic| format!("{}: sending {}", nic.name, if nic.tx == Feature::On { "on" } else { "off" })).collect()
+}
+
+/// What the figures of this machine cannot tell.
+pub fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
+    let mut limits = Vec::new();
+    if loopback {
+        limits.push(
+            "Clients and servers share one machine over loopback: no network card, no loss, no distance; a segment is up to 64 KB."
+                .to_owned(),
+        );
+    }
+    if !machine.hypervisor.is_empty() {
+        limits.push(format!(
+            "A virtual machine or container ({}): the host's other work shows in the figures, and its clock is not ours to set.",
+            machine.hypervisor
+        ));
+    }
+    if machine.cores < 3 {
+        limits.push(format!(
+            "{} cores: interrupts and all other programs share those of server and client.",
+            machine.cores
+        ));
+    }
+    limits
+}
+
+pub(super) fn governors() -> Vec<String> {
+    let cores = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let mut found: Vec<String> = cores
+        .filter_map(|core| fs::read_to_string(core.path().join("cpufreq/scaling_governor")).ok())
+        .map(|text| text.trim().to_owned())
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn hypervisor(cpuinfo: &str) -> String {
+    let mut found = Vec::new();
+    if field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")) {
+        let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").map(|t| t.trim().to_owned());
+        found.push(vendor.ok().filter(|v| !v.is_empty()).unwrap_or_else(|| "virtual machine".to_owned()));
+    }
+    if Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists() {
+        found.push("container".to_owned());
+    }
+    found.join(", ")
+}
+
+/// The driver with the highest priority, which is what the kernel takes (Documentation/crypto/architecture.rst).
+fn driver(crypto: &str, template: &str) -> Option<String> {
+    let blocks = crypto.split("\n\n").filter(|block| {
+        // Internal ones serve as parts of others and are never chosen by themselves.
+        field(block, "name").as_deref() == Some(template) && field(block, "internal").as_deref() != Some("yes")
+    });
+    let priority = |block: &&str| field(block, "priority").and_then(|p| p.parse::<u32>().ok());
+    field(blocks.max_by_key(priority)?, "driver")
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_takes_the_highest_priority() {
+        let text = "name         : gcm(aes)\ndriver       : slow\npriority     : 100\ninternal     : no\n\n\
+                    name         : gcm(aes)\ndriver       : fast\npriority     : 800\ninternal     : no\n\n\
+                    name         : gcm(aes)\ndriver       : part\npriority     : 900\ninternal     : yes\n";
+        assert_eq!(driver(text, "gcm(aes)").as_deref(), Some("fast"));
+        assert_eq!(driver(text, "ccm(aes)"), None);
+    }
+
+    #[test]
+    fn this_machine_shows() {
+        let machine = machine();
+        assert!(machine.cores > 0 && machine.memory > 1 << 20);
+        assert!(!kernel().is_empty());
+        assert!(settings().contains_key("net.ipv4.tcp_wmem"));
+        assert!(limits(&machine, true)[0].contains("loopback"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Proof: whether a measurement is of what its arm claims. Pure; the evidence is gathered by the run.
+
+use crate::load::Suite;
+
+/// What an arm claims of the path that its records took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// User space sealed all of them.
+    UserSpace,
+    /// The kernel sealed, on every connection.
+    Kernel,
+    /// A network card sealed, on every connection.
+    Device,
+    /// The server decides, or is not known: what happened is told, and nothing is demanded.
+    Nothing,
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// Rise of TlsTxSw + TlsTxDevice; `None`: the kernel has no such counters.
+    pub tx_opened: Option<u64>,
+    /// Rise of TlsTxDevice.
+    pub tx_device: Option<u64>,
+    /// Most sockets of the server's that were seen with a kernel sender at a time; `None`: not asked, or not allowed.
+    pub kernel_sockets: Option<u64>,
+    /// Handshakes that the client completed.
+    pub handshakes: u64,
+    /// Requests answered rightly.
+    pub requests: u64,
+    /// What went wrong instead, counted.
+    pub failures: u64,
+    /// The first failure in words.
+    pub first_failure: String,
+    /// The only suite that was offered.
+    pub offered: Suite,
+    /// Version and suite agreed on.
+    pub agreed: String,
+    /// SHA-256 of the file, where the body was read whole: (expected, got).
+    pub body: Option<(String, Option<String>)>,
+}
+
+/// Why the measurement does not count; `None` if it does.
+pub fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
+    let Evidence { tx_opened, tx_device, handshakes, .. } = *evidence;
+    if evidence.requests == 0 {
+        return Some(match evidence.first_failure.as_str() {
+            "" => "no request was answered".to_owned(),
+            first => format!("no request was answered: {first}"),
+        });
+    }
+    if let Some((expected, got)) = &evidence.body {
+        match got {
+            None => return Some("no body could be verified".to_owned()),
+            Some(got) if got != expected => {
+                return Some(format!("the body is not the file: SHA-256 {}…, not {}…", short(got), short(expected)));
+            }
+            Some(_) => {}
+        }
+    }
+    if !evidence.agreed.ends_with(standard_name(evidence.offered)) {
+        let standard = standard_name(evidence.offered);
+        return Some(format!("another suite was agreed on: {}, not …{standard}", evidence.agreed));
+    }
+    // A connection that failed may have done so before its server had moved it.
+    let demanded = handshakes.saturating_sub(evidence.failures);
+    let kernel_is_silent = || Some("the kernel has no kernel TLS: /proc/net/tls_stat is not there".to_owned());
+    match (claim, tx_opened) {
+        (Claim::Nothing, _) => None,
+        (Claim::UserSpace, opened) => match (opened, evidence.kernel_sockets) {
+            (Some(opened @ 1..), _) => Some(format!(
+                "claims user space, but {opened} connections moved to the kernel (TlsTxSw, TlsTxDevice), its own or another \
+                 process's"
+            )),
+            (_, Some(sockets @ 1..)) => {
+                Some(format!("claims user space, but {sockets} of its sockets have a kernel sender (sock_diag)"))
+            }
+            _ => None,
+        },
+        (_, None) => kernel_is_silent(),
+        (Claim::Kernel, Some(opened)) if opened < demanded => {
+            Some(format!("claims kernel TLS, but of {handshakes} connections {opened} moved to the kernel (TlsTxSw)"))
+        }
+        (Claim::Kernel, Some(_)) => None,
+        (Claim::Device, Some(_)) => match tx_device {
+            Some(opened) if opened >= demanded => None,
+            opened => Some(format!(
+                "claims a network card, but of {handshakes} connections {} were given to one (TlsTxDevice)",
+                opened.unwrap_or(0)
+            )),
+        },
+    }
+}
+
+/// The suite's name without what its version puts before the cipher.
+fn standard_name(suite: Suite) -> &'static str {
+    match suite {
+        Suite::Aes128Gcm | Suite::Tls12Aes128Gcm => "AES_128_GCM_SHA256",
+        Suite::Aes256Gcm | Suite::Tls12Aes256Gcm => "AES_256_GCM_SHA384",
+        Suite::Chacha20Poly1305 => "CHACHA20_POLY1305_SHA256",
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence() -> Evidence {
+        Evidence {
+            tx_opened: Some(0),
+            tx_device: Some(0),
+            kernel_sockets: None,
+            handshakes: 4,
+            requests: 100,
+            failures: 0,
+            first_failure: String::new(),
+            offered: Suite::Aes128Gcm,
+            agreed: "TLSv1.3 TLS_AES_128_GCM_SHA256".to_owned(),
+            body: Some(("aa".to_owned(), Some("aa".to_owned()))),
+        }
+    }
+
+    fn opened(opened: u64) -> Evidence {
+        Evidence { tx_opened: Some(opened), ..evidence() }
+    }
+
+    fn by_device(opened: u64) -> Evidence {
+        Evidence { tx_device: Some(opened), ..self::opened(opened) }
+    }
+
+    #[test]
+    fn an_arm_counts_only_if_the_kernel_shows_what_it_claims() {
+        let no_counters = Evidence { tx_opened: None, tx_device: None, ..evidence() };
+        let table = [
+            (Claim::UserSpace, opened(0), None),
+            (Claim::UserSpace, no_counters.clone(), None),
+            (Claim::UserSpace, opened(1), Some("1 connections moved to the kernel")),
+            (Claim::UserSpace, Evidence { kernel_sockets: Some(2), ..evidence() }, Some("2 of its sockets")),
+            (Claim::Kernel, opened(4), None),
+            (Claim::Kernel, opened(5), None),
+            (Claim::Kernel, opened(3), Some("of 4 connections 3 moved")),
+            (Claim::Kernel, opened(0), Some("of 4 connections 0 moved")),
+            (Claim::Kernel, no_counters.clone(), Some("has no kernel TLS")),
+            (Claim::Kernel, Evidence { failures: 1, ..opened(3) }, None),
+            (Claim::Device, by_device(4), None),
+            (Claim::Device, opened(4), Some("of 4 connections 0 were given to one")),
+            (Claim::Device, no_counters.clone(), Some("has no kernel TLS")),
+            (Claim::Nothing, opened(0), None),
+            (Claim::Nothing, opened(4), None),
+            (Claim::Nothing, no_counters, None),
+        ];
+        for (claim, evidence, expected) in table {
+            let void = void(claim, &evidence);
+            match expected {
+                None => assert_eq!(void, None, "{claim:?} {evidence:?}"),
+                Some(part) => {
+                    let void = void.unwrap_or_else(|| panic!("{claim:?} {evidence:?} must be void"));
+                    assert!(void.contains(part), "{void}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_arm_must_answer_with_the_file_by_the_suite() {
+        let table = [
+            (Evidence { requests: 0, ..evidence() }, "no request was answered"),
+            (Evidence { requests: 0, first_failure: "refused".to_owned(), ..evidence() }, "answered: refused"),
+            (Evidence { body: Some(("aa".to_owned(), Some("bb".to_owned()))), ..evidence() }, "is not the file"),
+            (Evidence { body: Some(("aa".to_owned(), None)), ..evidence() }, "no body could be verified"),
+            (Evidence { agreed: "TLSv1.3 TLS_AES_256_GCM_SHA384".to_owned(), ..evidence() }, "another suite"),
+            (Evidence { agreed: String::new(), ..evidence() }, "another suite"),
+        ];
+        for (evidence, part) in table {
+            let void = void(Claim::Nothing, &evidence).unwrap_or_else(|| panic!("{evidence:?} must be void"));
+            assert!(void.contains(part), "{void}");
+        }
+        // The pre-run has read the body; the measurement itself need not.
+        assert_eq!(void(Claim::Nothing, &Evidence { body: None, ..evidence() }), None);
+    }
+}

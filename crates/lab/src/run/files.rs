@@ -1,0 +1,204 @@
+//! The files that are served: bytes that look random, equal on every machine, so that a peer elsewhere can have them too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use aws_lc_rs::digest;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// A directory of files by their size, each read once and so in the page cache if that has room.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// Where they are.
+    pub directory: PathBuf,
+    /// SHA-256 in hexadecimal, by size.
+    pub hashes: BTreeMap<u64, String>,
+}
+
+impl Files {
+    /// Makes those of `sizes` that are not there, and reads all of them.
+    ///
+    /// # Errors
+    /// There is no room on the disk or in memory; says how much is needed.
+    pub fn make(directory: &Path, sizes: &BTreeSet<u64>) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        let missing: Vec<u64> = sizes.iter().copied().filter(|&size| !is_whole(directory, size)).collect();
+        let needed: u64 = missing.iter().sum();
+        let room = rustix::fs::statvfs(directory).with_context(|| format!("cannot ask {}", directory.display()))?;
+        let free = room.f_bavail * room.f_frsize;
+        ensure!(
+            needed + SPARE <= free,
+            "no room for the files: {} are needed in {}, {} are free: make room, or name another directory by --files",
+            megabytes(needed + SPARE),
+            directory.display(),
+            megabytes(free)
+        );
+        let all: u64 = sizes.iter().sum();
+        if let Some(available) = memory_available() {
+            ensure!(
+                all + SPARE <= available,
+                "no room in memory: the files must stay in the page cache, which takes {}, and {} are available",
+                megabytes(all + SPARE),
+                megabytes(available)
+            );
+        }
+        for size in missing {
+            write(directory, size)?;
+        }
+        let mut hashes = BTreeMap::new();
+        for &size in sizes {
+            let path = directory.join(name(size));
+            let hash = hash(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            hashes.insert(size, hash);
+        }
+        for &size in sizes {
+            ensure!(
+                is_resident(&directory.join(name(size)), size)?,
+                "{} does not stay in the page cache: free memory (limits of a container count too)",
+                directory.join(name(size)).display()
+            );
+        }
+        Ok(Self { directory: directory.to_owned(), hashes })
+    }
+}
+
+/// A file's name: its size with the unit that divides it, e.g. `64k`.
+pub(super) fn name(size: u64) -> String {
+    match size {
+        0 => "0".to_owned(),
+        _ if size.is_multiple_of(1 << 30) => format!("{}g", size >> 30),
+        _ if size.is_multiple_of(1 << 20) => format!("{}m", size >> 20),
+        _ if size.is_multiple_of(1 << 10) => format!("{}k", size >> 10),
+        _ => size.to_string(),
+    }
+}
+
+/// For the figures of a message.
+fn megabytes(bytes: u64) -> String {
+    if bytes >= 10 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes.div_ceil(1 << 20)) }
+}
+
+/// Of its size, and no hole in it: holes cost no disk and, on some file systems, no memory either.
+fn is_whole(directory: &Path, size: u64) -> bool {
+    fs::metadata(directory.join(name(size))).is_ok_and(|m| m.len() == size && m.blocks() * 512 >= size)
+}
+
+fn write(directory: &Path, size: u64) -> Result<()> {
+    let path = directory.join(name(size));
+    // Under another name until it is whole.
+    let unfinished = directory.join(format!("{}.new", name(size)));
+    let result = (|| {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
+        let mut content = SplitMix64(size);
+        let mut left = size;
+        while left > 0 {
+            let bytes = content.next().to_le_bytes();
+            let take = left.min(8);
+            file.write_all(&bytes[..take as usize])?;
+            left -= take;
+        }
+        // Written to the disk now, not by the kernel in the middle of a measurement.
+        file.into_inner()?.sync_all()?;
+        fs::rename(&unfinished, &path)
+    })();
+    result.with_context(|| format!("cannot write {}", path.display()))?;
+    if !is_whole(directory, size) {
+        bail!("{} is sparse or compressed on its file system: name another directory by --files", path.display());
+    }
+    Ok(())
+}
+
+fn hash(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut context = digest::Context::new(&digest::SHA256);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            read => context.update(&buffer[..read]),
+        }
+    }
+    Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether samples of the file are in the page cache: a read that must not wait for the disk says so.
+fn is_resident(path: &Path, size: u64) -> Result<bool> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut byte = [0];
+    let mut offset = 0;
+    while offset < size {
+        let mut buffers = [std::io::IoSliceMut::new(&mut byte)];
+        match preadv2(&file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+            Ok(_) => {}
+            Err(Errno::AGAIN) => return Ok(false),
+            // A file system that cannot tell; tmpfs is always in memory.
+            Err(_) => return Ok(file.read_at(&mut byte, offset).is_ok()),
+        }
+        offset += SAMPLE;
+    }
+    Ok(true)
+}
+
+fn memory_available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// SplitMix64 by Sebastiano Vigna, in the public domain: small, fast and the same for ever.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// GUESS: bytes of disk and memory that are left alone.
+const SPARE: u64 = 16 << 20;
+
+/// Bytes between samples of the page cache.
+const SAMPLE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short() {
+        let names = [0, 1, 1000, 1 << 10, 64 << 10, 1536, 10 << 20, 1 << 30].map(name);
+        assert_eq!(names, ["0", "1", "1000", "1k", "64k", "1536", "10m", "1g"]);
+    }
+
+    #[test]
+    fn files_are_the_same_everywhere_and_mended() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let sizes = BTreeSet::from([1000, 64 << 10]);
+        let files = Files::make(directory.path(), &sizes).expect("room");
+        // By another implementation of SplitMix64.
+        assert_eq!(files.hashes[&1000], "418eeb259efaefd71b9c0323b587368f11abd1cc03e1a255089ea3934cc0ba5a");
+        let path = directory.path().join("64k");
+        let kept = fs::metadata(&path).expect("a file").ino();
+        // A hole of the same size.
+        let sparse = File::create(directory.path().join("1000")).expect("a file");
+        sparse.set_len(1000).expect("a length");
+        assert_eq!(Files::make(directory.path(), &sizes).expect("room").hashes, files.hashes);
+        assert_eq!(fs::metadata(&path).expect("a file").ino(), kept, "a good file is left alone");
+    }
+
+    #[test]
+    fn a_disk_that_is_too_small_is_told_before_anything_is_written() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let error = Files::make(directory.path(), &BTreeSet::from([1 << 50])).unwrap_err().to_string();
+        assert!(error.contains("no room for the files") && error.contains("--files"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+    }
+}

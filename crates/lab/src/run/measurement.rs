@@ -1,0 +1,267 @@
+//! One measurement: the body verified once, then load, with the server's cost and the kernel's counters around it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use sealion_ktls::diag::{self, By};
+use sealion_ktls::stat::TlsStat;
+
+use super::prepare::{Prepared, since_1970};
+use super::{Job, files};
+use crate::arm::{Arm, Server};
+use crate::histogram;
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read};
+use crate::measure::{Cores, Cost, memory, with_children};
+use crate::proof::{self, Evidence};
+use crate::row::Row;
+use crate::study::Cell;
+
+/// Measures, or says in the row why that was not possible.
+///
+/// # Errors
+/// The plan cannot be carried out on this machine.
+pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
+    let mut row = row(job);
+    if let Err(why) = restart_if_ended(prepared, &job.arm) {
+        row.void = format!("{why:#}");
+        return Ok(row);
+    }
+    let verify = (job.arm.clone(), job.cell.size, job.cell.suite);
+    let void = match prepared.verified.get(&verify) {
+        Some(void) => void.clone(),
+        None => {
+            let void = verify_body(prepared, job)?;
+            prepared.verified.insert(verify, void.clone());
+            void
+        }
+    };
+    if let Some(void) = void {
+        row.void = format!("before the measurement: {void}");
+        return Ok(row);
+    }
+    row.body_verified = true;
+
+    let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
+    let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
+    let pids = server.pid.map(with_children).transpose()?;
+    let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
+    let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
+    let (outcome, kernel_sockets) = watched(server, pids.as_deref(), &plan)?;
+    // Connections that the client has just closed end on the server's side too.
+    std::thread::sleep(SETTLE);
+    let (counted, cores_now) = (counters.since(), Cores::now()?);
+    fill(&mut row, &outcome);
+    match cost(&pids) {
+        Ok(after) => {
+            if let (Some(after), Some(before), Some(pids)) = (after, cost_before, &pids) {
+                let spent = after.since(&before);
+                row.server_cpu = Some(spent.cpu);
+                row.server_user = Some(spent.user);
+                row.server_system = Some(spent.system);
+                row.server_switches = Some(spent.switches);
+                row.server_preemptions = Some(spent.preemptions);
+                row.server_memory = memory(pids);
+            }
+        }
+        Err(_) => row.void = format!("the server ended: {}", server.ended().unwrap_or_default()),
+    }
+    row.cores_busy = cores_now.busy_since(&cores);
+    row.cores_softirq = cores_now.softirq_since(&cores);
+    (row.tls_tx_opened, row.tls_tx_device) = counted;
+    row.kernel_sockets = kernel_sockets;
+    if row.void.is_empty() {
+        let evidence = Evidence { kernel_sockets, ..evidence(&job.cell, &outcome, counted) };
+        row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
+    }
+    Ok(row)
+}
+
+/// Reads the whole body over one connection: the file's, over the path that the arm claims?
+fn verify_body(prepared: &Prepared, job: &Job) -> Result<Option<String>> {
+    let server = &prepared.servers[&job.arm];
+    let whole = Cell {
+        read: Read::Verify,
+        body_cap: None,
+        connections: 1,
+        threads: 1,
+        calls: None,
+        rate: None,
+        extent: Extent::Requests(1),
+        ..job.cell.clone()
+    };
+    let counters = Counters::now();
+    let outcome = load::run(&load_plan(server, &whole, &prepared.plan.client_cores))?;
+    let expected = prepared.files.hashes[&job.cell.size].clone();
+    let evidence = Evidence {
+        body: Some((expected, outcome.body_sha256.clone())),
+        ..evidence(&job.cell, &outcome, counters.since())
+    };
+    Ok(proof::void(job.arm.claim(), &evidence))
+}
+
+fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>, Option<u64>)) -> Evidence {
+    Evidence {
+        tx_opened,
+        tx_device,
+        kernel_sockets: None,
+        handshakes: outcome.handshakes,
+        requests: outcome.requests,
+        failures: outcome.failures.total(),
+        first_failure: outcome.failures.first.clone().unwrap_or_default(),
+        offered: cell.suite,
+        agreed: outcome.suite.clone(),
+        body: None,
+    }
+}
+
+/// A server that ended is started again, once for each measurement.
+fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
+    let server = prepared.servers.get_mut(arm).expect("every arm has a server");
+    if server.ended().is_some() {
+        *server = arm.start(&prepared.setup)?;
+    }
+    Ok(())
+}
+
+fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
+    LoadPlan {
+        address: server.address,
+        server_name: server.name.clone(),
+        roots: server.roots.clone(),
+        target: server.target(&files::name(cell.size)),
+        threads: cell.threads,
+        connections: cell.connections,
+        calls: cell.calls,
+        resume: cell.resume,
+        arrival: cell.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate }),
+        extent: cell.extent,
+        read: cell.read,
+        body_cap: cell.body_cap,
+        suites: vec![cell.suite],
+        timeout: cell.timeout,
+        cores: cores.to_vec(),
+    }
+}
+
+/// Runs the load, and looks a few times at the server's sockets where that is allowed and they are few.
+fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Outcome, Option<u64>)> {
+    let Some(pids) = pids.filter(|_| diag::permitted() && plan.connections <= FEW) else {
+        return Ok((load::run(plan)?, None));
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = 0;
+            for _ in 0..LOOKS {
+                std::thread::sleep(BETWEEN_LOOKS);
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                most = most.max(kernel_senders(server, pids));
+            }
+            most
+        });
+        let outcome = load::run(plan);
+        over.store(true, Ordering::Relaxed);
+        let most = watcher.join().expect("looking does not panic");
+        Ok((outcome?, Some(most)))
+    })
+}
+
+/// Sockets of the server's port, held by its processes, whose records the kernel or a card seals.
+fn kernel_senders(server: &Server, pids: &[u32]) -> u64 {
+    let sockets = diag::sockets().unwrap_or_default();
+    let sealing = sockets.iter().filter(|socket| {
+        socket.local.port() == server.address.port() && socket.tls.is_some_and(|tls| tls.sending != By::UserSpace)
+    });
+    let sealing: Vec<u32> = sealing.map(|socket| socket.inode).collect();
+    if sealing.is_empty() {
+        return 0;
+    }
+    let held: HashSet<u32> = pids.iter().flat_map(|pid| inodes(&Path::new("/proc").join(pid.to_string()))).collect();
+    sealing.iter().filter(|inode| held.contains(inode)).count() as u64
+}
+
+fn inodes(process: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let target = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    entries.filter_map(target).collect()
+}
+
+fn row(job: &Job) -> Row {
+    let Cell { size, calls, connections, threads, rate, resume, read, body_cap, .. } = job.cell.clone();
+    Row {
+        study: job.study.name().to_owned(),
+        cell: job.cell.name(),
+        arm: job.arm.to_string(),
+        round: job.round,
+        started: since_1970(),
+        size,
+        calls,
+        connections: connections as u64,
+        threads: threads as u64,
+        rate,
+        resume,
+        read: match read {
+            Read::Verify => "verify",
+            Read::Decrypt => "decrypt",
+            Read::Drain => "drain",
+        }
+        .to_owned(),
+        body_cap,
+        ..Row::default()
+    }
+}
+
+fn fill(row: &mut Row, outcome: &Outcome) {
+    let text = |h| histogram::encode(h).unwrap_or_default();
+    row.suite = outcome.suite.clone();
+    row.elapsed = outcome.elapsed.as_nanos() as u64;
+    row.requests = outcome.requests;
+    row.body_bytes = outcome.body_bytes;
+    row.handshakes = outcome.handshakes;
+    row.resumed = outcome.resumed;
+    row.errors = outcome.failures.total() - outcome.failures.timeout;
+    row.timeouts = outcome.failures.timeout;
+    row.first_error = outcome.failures.first.clone().unwrap_or_default();
+    row.latency = text(&outcome.latency);
+    row.connect = text(&outcome.connect);
+    row.handshake = text(&outcome.handshake);
+    row.first_byte = text(&outcome.first_byte);
+    row.client_cpu = outcome.client_cpu;
+}
+
+/// The kernel's counters of sending sockets at one moment; `None`: it has none, so far.
+struct Counters(Option<TlsStat>);
+
+impl Counters {
+    fn now() -> Self {
+        Self(TlsStat::read().ok())
+    }
+
+    /// Rise of TlsTxSw + TlsTxDevice, and of TlsTxDevice alone.
+    fn since(&self) -> (Option<u64>, Option<u64>) {
+        let Ok(now) = TlsStat::read() else { return (None, None) };
+        // Where the module was loaded in between, they count from 0.
+        let before = |get: fn(&TlsStat) -> Option<u64>| self.0.as_ref().and_then(get).unwrap_or(0);
+        let rise = |get: fn(&TlsStat) -> Option<u64>| get(&now).map(|now| now.saturating_sub(before(get)));
+        let device = rise(TlsStat::tx_device);
+        (rise(TlsStat::tx_sw).map(|sw| sw + device.unwrap_or(0)), device)
+    }
+}
+
+/// GUESS: a few round trips over loopback.
+const SETTLE: Duration = Duration::from_millis(30);
+
+/// GUESS: connections above which a list of all sockets would cost the client time.
+const FEW: usize = 64;
+
+/// GUESS: looks at the sockets in a measurement, and the time between them.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(30);

@@ -1,0 +1,245 @@
+//! All that comes before the first measurement. Whatever is wrong is found here.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use rustix::thread::sched_getaffinity;
+use sealion_ktls::probe::{self, Probe};
+use tempfile::TempDir;
+
+use super::{Files, Options, Plan, files_directory};
+use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls};
+use crate::load::Suite;
+use crate::preflight::{self, Finding};
+use crate::run_info::{ArmInfo, RunInfo, Version};
+use crate::study::Study;
+
+/// What measurements need.
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    pub(super) files: Files,
+    pub(super) setup: Setup,
+    /// Started, or found; each idles while another is measured.
+    pub(super) servers: HashMap<Arm, Server>,
+    /// What a reading of the whole body gave: why it does not count, if it does not.
+    pub(super) verified: HashMap<(Arm, u64, Suite), Option<String>>,
+    _scratch: TempDir,
+}
+
+pub(super) fn prepare(options: &Options) -> Result<Prepared> {
+    let probe = probe::probe();
+    let mut absent = Vec::new();
+    let studies = studies(options, &probe, &mut absent)?;
+    let (server_cores, client_cores) = cores(options)?;
+    let plan = Plan { studies, scale: options.scale, server_cores, client_cores };
+    let resumed = directory(options, &plan)?;
+    let arms = plan.arms();
+    let sealion = arms.iter().any(Arm::is_ours).then(|| Sealion::find(options.sealion.as_deref())).transpose()?;
+    let nginx = arms.iter().any(Arm::is_nginx).then(|| Nginx::find(options.nginx.as_deref())).transpose()?;
+
+    let mut findings = preflight::findings(&plan.server_cores, &plan.client_cores);
+    findings.extend(debug_builds(options, sealion.as_ref())?);
+    let cells = || plan.studies.iter().flat_map(|study| &study.cells);
+    preflight::descriptors(cells().map(|cell| cell.connections).max().unwrap_or(0))?;
+    reach_peers(&arms)?;
+    let used: Vec<usize> = plan.server_cores.iter().chain(&plan.client_cores).copied().collect();
+    findings.extend(preflight::busy(&used)?);
+    preflight::consent(&findings, options.yes)?;
+
+    let files = match &options.files {
+        Some(directory) => directory.clone(),
+        None => files_directory()?,
+    };
+    let sizes: BTreeSet<u64> = cells().map(|cell| cell.size).collect();
+    let files = Files::make(&std::path::absolute(files)?, &sizes)?;
+    let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
+    let setup = Setup {
+        sealion,
+        nginx,
+        certificate: Certificate::make(scratch.path())?,
+        files: files.directory.clone(),
+        scratch: scratch.path().to_owned(),
+        cores: plan.server_cores.clone(),
+        address: options.address,
+    };
+    let mut servers = HashMap::new();
+    for arm in &arms {
+        let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
+        servers.insert(arm.clone(), server);
+    }
+
+    std::fs::create_dir_all(&options.out).with_context(|| format!("cannot make {}", options.out.display()))?;
+    let mut info = info(options, &plan, &probe, &setup, &findings);
+    info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm])).chain(absent).collect();
+    if resumed {
+        // Of the earlier part; what was found now may differ and is told too.
+        let earlier = RunInfo::read(&options.out)?;
+        info.started = earlier.started;
+        let new = std::mem::take(&mut info.warnings);
+        info.warnings = earlier.warnings;
+        info.warnings.extend(new.into_iter().filter(|w| !info.warnings.contains(w)).collect::<Vec<_>>());
+    } else {
+        plan.write(&options.out)?;
+    }
+    info.write(&options.out)?;
+    for warning in &info.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for arm in info.arms.iter().filter(|arm| !arm.absent.is_empty()) {
+        eprintln!("arm {} is absent: {}", arm.name, arm.absent);
+    }
+    Ok(Prepared { plan, files, setup, servers, verified: HashMap::new(), _scratch: scratch })
+}
+
+/// The studies with the arms that can be had, and why others cannot.
+fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Result<Vec<Study>> {
+    let mut studies = Vec::new();
+    for name in &options.studies {
+        let mut study = name.study(options.scale);
+        if let Some(rounds) = options.rounds {
+            study.rounds = rounds;
+        }
+        if let Some(suite) = options.suite {
+            study.cells.iter_mut().for_each(|cell| cell.suite = suite);
+            let mut seen = BTreeSet::new();
+            study.cells.retain(|cell| seen.insert(cell.name()));
+        }
+        let named = !options.arms.is_empty();
+        let mut wanted: Vec<Arm> = if named {
+            options.arms.clone()
+        } else {
+            study.arms.iter().map(|arm| arm.parse().expect("a study names arms")).collect()
+        };
+        if let Some(peer) = options.peer.as_ref().filter(|_| !named) {
+            wanted.retain(|arm| !arm.is_nginx());
+            wanted.push(peer.clone());
+        }
+        wanted.retain(|arm| {
+            // Named by the operator, nginx is measured wherever it starts, and the proof says what it did.
+            let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
+            let why = arm.absent(probe).or_else(|| without.then(|| no_kernel_tls(probe)));
+            let Some(why) = why else { return true };
+            let name = arm.to_string();
+            if !absent.iter().any(|a: &ArmInfo| a.name == name) {
+                absent.push(ArmInfo { name, absent: why, ..ArmInfo::default() });
+            }
+            false
+        });
+        study.arms = wanted.iter().map(Arm::to_string).collect();
+        studies.push(study);
+    }
+    let all_absent = || absent.iter().map(|a| format!("\n  {}: {}", a.name, a.absent)).collect::<String>();
+    ensure!(studies.iter().any(|study| !study.arms.is_empty()), "no arm can be had here:{}", all_absent());
+    Ok(studies)
+}
+
+/// For servers and client: as asked for, or the first two that this process may use.
+fn cores(options: &Options) -> Result<(Vec<usize>, Vec<usize>)> {
+    let set = sched_getaffinity(None).context("cannot ask which cores are ours")?;
+    let ours: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
+    for cores in [&options.server_cores, &options.client_cores].into_iter().flatten() {
+        let wrong: Vec<&usize> = cores.iter().filter(|core| !ours.contains(core)).collect();
+        ensure!(wrong.is_empty(), "this process may not use the cores {wrong:?}, only {ours:?}");
+    }
+    let (first, second) = match ours[..] {
+        [first, second, ..] => (vec![first], vec![second]),
+        _ => (ours.clone(), ours),
+    };
+    Ok((options.server_cores.clone().unwrap_or(first), options.client_cores.clone().unwrap_or(second)))
+}
+
+/// Whether the directory holds the beginning of the same run.
+fn directory(options: &Options, plan: &Plan) -> Result<bool> {
+    let out = options.out.display();
+    match Plan::read(&options.out)? {
+        Some(earlier) if earlier == *plan => Ok(true),
+        Some(_) => anyhow::bail!(
+            "{out} holds a run with another plan (study, scale, arms, rounds, cores or what this machine has): name \
+             another --out, or run with the command in its run.json"
+        ),
+        None => {
+            let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
+            ensure!(!holds, "{out} is not empty and holds no run: name another --out");
+            Ok(false)
+        }
+    }
+}
+
+fn debug_builds(options: &Options, sealion: Option<&Sealion>) -> Result<Vec<Finding>> {
+    let mut found = Vec::new();
+    if cfg!(debug_assertions) {
+        found.push("the lab");
+    }
+    if sealion.is_some_and(|sealion| sealion.debug) {
+        found.push("sealion");
+    }
+    ensure!(
+        found.is_empty() || options.allow_debug,
+        "{} is a debug build: build with `cargo build --release -p sealion -p sealion-lab`, or measure it with \
+         --allow-debug",
+        found.join(" and ")
+    );
+    Ok(found.into_iter().map(preflight::debug_build).collect())
+}
+
+fn reach_peers(arms: &[Arm]) -> Result<()> {
+    for arm in arms {
+        let Arm::Peer(peer) = arm else { continue };
+        let address = peer.server()?.address;
+        TcpStream::connect_timeout(&address, Duration::from_secs(5))
+            .with_context(|| format!("{} does not answer at {address}: is the server running?", peer.url))?;
+    }
+    Ok(())
+}
+
+fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: &[Finding]) -> RunInfo {
+    let machine = preflight::machine();
+    let version = |name: &str, version: String| Version { name: name.to_owned(), version };
+    let mut versions = vec![version("sealion-lab", lab_version())];
+    versions.extend(setup.sealion.iter().map(|sealion| version("sealion", sealion.version.clone())));
+    versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
+    let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
+    RunInfo {
+        study: if names.len() > 1 { "all".to_owned() } else { names.join("") },
+        command: options.command.clone(),
+        started: since_1970(),
+        limits: preflight::limits(&machine, options.address.is_loopback()),
+        machine,
+        kernel: preflight::kernel(),
+        aead_drivers: preflight::aead_drivers(probe),
+        versions,
+        server_cores: plan.server_cores.clone(),
+        client_cores: plan.client_cores.clone(),
+        warnings: findings.iter().map(|finding| finding.text.clone()).collect(),
+        ..RunInfo::default()
+    }
+}
+
+fn arm_info(arm: &Arm, server: &Server) -> ArmInfo {
+    ArmInfo {
+        name: arm.to_string(),
+        command: server.command.clone(),
+        configuration: server.configuration.clone(),
+        absent: String::new(),
+    }
+}
+
+/// The lab's version, and the source tree's where the program lies in one.
+fn lab_version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let tree = std::env::current_exe().ok().and_then(|exe| describe(exe.parent()?));
+    tree.map_or(version.to_owned(), |tree| format!("{version}, source tree {tree}"))
+}
+
+fn describe(directory: &Path) -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    let output = git.arg("-C").arg(directory).args(["describe", "--always", "--dirty"]).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+pub(super) fn since_1970() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
