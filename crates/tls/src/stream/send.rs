@@ -274,7 +274,7 @@ impl<'a> Source<'a> {
         while let Some((first, rest)) = self.parts.split_first()
             && self.done >= first.len()
         {
-            self.done = 0;
+            self.done -= first.len();
             self.parts = rest;
         }
     }
@@ -318,6 +318,27 @@ fn read_file(file: &File, into: &mut [IoSliceMut<'_>], range: &Range<u64>) -> Re
             Ok(read) => return Ok(read),
             Err(Errno::INTR) => {}
             Err(e) => return Err(Error::File(io::Error::from(e))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_goes_on_where_a_send_ended_in_any_part() {
+        let parts = [Part::Bytes(b"head"), Part::Bytes(b""), Part::Bytes(b"body"), Part::Bytes(b"end")];
+        for first in 0..=11 {
+            let mut source = Source::new(&parts);
+            source.advance(first);
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let (count, bytes) = source.leading_memory(&mut slices);
+            let rest: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+            assert_eq!(rest, b"headbodyend"[first as usize..], "{first}");
+            assert_eq!((bytes, source.remaining), (11 - first, 11 - first));
+            source.advance(bytes);
+            assert!(source.piece().is_none(), "{first}");
         }
     }
 }
