@@ -156,6 +156,39 @@ fn instructions_are_not_shown_as_times() {
 }
 
 #[test]
+fn counts_of_guests_are_reported_too() {
+    let directory = directory("guest");
+    let mut rows = Vec::new();
+    for (size, name) in [(1 << 10, "1k"), (64 << 10, "64k")] {
+        for (arm, count) in [("user", 60_000), ("kernel", 80_000), ("nginx", 70_000)] {
+            rows.push(Row {
+                study: "instructions".into(),
+                cell: name.into(),
+                arm: arm.into(),
+                size,
+                connections: 2,
+                requests: 10,
+                server_instructions: Some(10 * if size == 1 << 10 { count } else { 900_000 - 5 * count }),
+                ..Row::default()
+            });
+        }
+    }
+    let mut info = support::made_up_run("instructions");
+    info.guest = Some(Guest { emulator: "QEMU 7.2 TCG".into(), counts_instructions: true });
+    write(&directory, &rows, &info);
+    let written = report::write(&directory).unwrap();
+    assert!(
+        written.findings[0]
+            .starts_with("kernel against user, unlimited calls per connection, 2 connections: kernel cheaper from "),
+        "{:?}",
+        written.findings
+    );
+    let table = report::readme_table(&directory, "nginx").unwrap();
+    assert!(table.contains("| 1k | 70.0 k | 60.0 k (0.86×) | 80.0 k (1.14×) |\n"), "{table}");
+    assert!(table.contains("Instructions of the server per request"), "{table}");
+}
+
+#[test]
 fn the_readme_table_is_stable_and_has_ratios() {
     let directory = directory("readme");
     let rows = support::made_up_rows(StudyName::Crossover);

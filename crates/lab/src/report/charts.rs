@@ -38,13 +38,7 @@ const REST: [Plot; 4] = [
         y_title: "1/s",
         y_format: units::count,
     },
-    Plot {
-        metric: Metric::Throughput,
-        title: "Throughput",
-        better: MORE,
-        y_title: "body bytes per second",
-        y_format: units::bytes,
-    },
+    Plot { metric: Metric::Throughput, title: "Throughput", better: MORE, y_title: "bodies", y_format: units::rate },
     Plot {
         metric: Metric::Roi,
         title: "Return on investment",

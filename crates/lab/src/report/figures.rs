@@ -136,8 +136,8 @@ pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
                     arm: row.arm.clone(),
                     size: row.size,
                     calls: row.calls,
-                    condition: without(&row.cell, &["size"]),
-                    setting: without(&row.cell, &["size", "calls"]),
+                    condition: without(&name(&row), &["size"]),
+                    setting: without(&name(&row), &["size", "calls"]),
                     rounds: Vec::new(),
                     voids: Vec::new(),
                 });
@@ -157,6 +157,15 @@ pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
         )
     });
     all
+}
+
+/// The cell's name as words of `key=value`: its own, or one made of the row's columns if it has no such words.
+fn name(row: &Row) -> String {
+    if row.cell.contains("size=") {
+        return row.cell.clone();
+    }
+    let resume = if row.resume { " resume" } else { "" };
+    format!("calls={} connections={}{resume}", super::units::calls(row.calls), row.connections)
 }
 
 /// The words of a cell's name but those of the given keys.

@@ -191,6 +191,7 @@ fn facts(info: &RunInfo) -> Vec<(String, String)> {
             format!("server {}; client {}", cores(&info.server_cores), cores(&info.client_cores)),
         ),
     ];
+    facts.push(("Arms".to_owned(), ARMS.to_owned()));
     if let Some(guest) = &info.guest {
         facts.push(("Guest".to_owned(), guest.emulator.clone()));
     }
@@ -204,3 +205,6 @@ fn commands(info: &RunInfo) -> String {
     lines.extend(arms.iter().map(|arm| format!("{}: {}", arm.name, arm.command)));
     lines.join("\n")
 }
+
+const ARMS: &str = "user, kernel, auto: this server sealing in user space, in the kernel, or choosing by response; nginx, \
+     nginx-ktls: the peer without and with kernel TLS; nic: the network card seals";

@@ -121,5 +121,5 @@ svg .grid { stroke: var(--rule); stroke-width: 1; } svg .axis { stroke: var(--qu
 svg .level { stroke: var(--quiet); stroke-width: 1.2; stroke-dasharray: 3 3; }
 summary { cursor: pointer; margin: 10px 0 4px; font-weight: 600; }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } .wide { overflow: visible; }
-  .charts { grid-template-columns: 1fr 1fr; } h2 { break-after: avoid; } th, td { white-space: normal; padding: 2px 5px; } }
+  .charts { grid-template-columns: 1fr 1fr; } h2, h3 { break-after: avoid; } th, td { white-space: normal; padding: 2px 5px; } }
 ";

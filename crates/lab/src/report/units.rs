@@ -50,6 +50,11 @@ pub(crate) fn bytes(value: f64) -> String {
     format!("{value:.0} B")
 }
 
+/// Bytes a second: `1.2 GB/s`.
+pub(crate) fn rate(value: f64) -> String {
+    format!("{}/s", bytes(value))
+}
+
 /// A ratio: `0.56`, `12.3`.
 pub(crate) fn ratio(value: f64) -> String {
     if value.abs() >= 10.0 { significant(value) } else { format!("{value:.2}") }

@@ -31,7 +31,7 @@ pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told
         "netdev" => netdev::tell(cells, instructions),
         "container" => container::tell(cells, instructions),
         "crossover" => crossing::tell(cells, instructions),
-        _ => (against_size(cells, instructions), Vec::new()),
+        _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
     };
     if let Some(source) = published::source(study) {
         let intro = format!("Repeats {}. There: {}. Result there: {}.", source.citation, source.method, source.result);
@@ -128,6 +128,23 @@ fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -
         })
         .collect();
     crossover(&points)
+}
+
+/// For a study without a story of its own: crossovers of each condition, and ours against the peer.
+fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
+    let mut findings = Vec::new();
+    for condition in conditions(cells) {
+        let chosen = of_condition(cells, &condition);
+        if sizes(&chosen).len() < 2 {
+            continue;
+        }
+        for (user, kernel) in pairs(&chosen) {
+            let found = crossover_of(&chosen, user, kernel, metric);
+            findings.push(format!("{kernel} against {user}, {}: {found}", said(&chosen)));
+        }
+    }
+    findings.extend(against_peer(cells, metric));
+    findings
 }
 
 /// What a request costs on our server against a peer's on the same path: the least and the greatest ratio.
