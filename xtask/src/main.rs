@@ -3,6 +3,7 @@
 //!
 //! The same binary is `/init` inside the guest: it knows that by being process 1.
 
+mod bench_guard;
 mod binaries;
 mod fuzz_smoke;
 mod guest;
@@ -27,6 +28,7 @@ struct Xtask {
 enum Task {
     Test(test::Test),
     Guest(guest::Guest),
+    BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     Licences(licences::Licences),
 }
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse().task {
         Task::Test(test) => test.run(),
         Task::Guest(guest) => guest.run(),
+        Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::Licences(licences) => licences.run().map(code),
     };

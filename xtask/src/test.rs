@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use sealion_guest::follow::{Followed, Next};
 use sealion_guest::{Machine, Series};
 
+use crate::bench_guard::BenchGuard;
 use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
@@ -15,7 +16,8 @@ use crate::libtest::{Tally, Watch};
 use crate::licences::Licences;
 use crate::workspace;
 
-/// Run every check: format, lints, documentation, tests here, tests in guest kernels, fuzz targets, licences
+/// Run every check: format, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz targets,
+/// licences
 ///
 /// The first run installs missing programs (as root) and downloads kernels from this machine's Debian mirror. The last
 /// line is the sum: every test case counts as one, and so does every other check and every fuzz target.
@@ -38,6 +40,8 @@ enum Step {
     Native,
     /// Tests in guest kernels
     Guest,
+    /// Instruction counts in guest kernels
+    Bench,
     Fuzz,
     Licences,
 }
@@ -83,6 +87,13 @@ impl Test {
                 Ok(())
             });
             report.guests(&self.kernel, &built);
+        }
+        if wanted(Step::Bench) {
+            report.check("bench guard", || {
+                let guard = BenchGuard { kernel: self.kernel.clone(), with_nginx: false, record: false };
+                ensure!(guard.run()?, "instruction counts, see above");
+                Ok(())
+            });
         }
         if wanted(Step::Fuzz) {
             report.fuzz();

@@ -53,17 +53,13 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
         instructions::measure(&plan, work, Path::new("/out"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sealion = match &args.sealion {
-        Some(path) => std::path::absolute(path)?,
-        None => std::env::current_exe()?.with_file_name("sealion"),
-    };
     let plan = Plan {
         arms: args.arms.clone(),
         cells: cells(args),
         suite: args.suite,
         open_file_cache: args.open_file_cache,
         client: args.client,
-        sealion,
+        sealion: sealion(args.sealion.as_deref())?,
     };
     let counted = instructions::run(&plan, &args.kernel)?;
     let mut void = false;
@@ -81,6 +77,14 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
         }
     }
     Ok(if void { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The program named, or the one beside this one.
+pub(super) fn sealion(named: Option<&Path>) -> Result<PathBuf> {
+    Ok(match named {
+        Some(path) => std::path::absolute(path)?,
+        None => std::env::current_exe()?.with_file_name("sealion"),
+    })
 }
 
 fn cells(args: &InstructionsArgs) -> Vec<Cell> {

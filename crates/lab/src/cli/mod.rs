@@ -1,5 +1,6 @@
 //! The command line.
 
+mod guard;
 mod instructions;
 mod load;
 mod report;
@@ -27,6 +28,8 @@ enum Command {
     Instructions(Box<instructions::InstructionsArgs>),
     /// Make the report of a run again from its raw results
     Report(report::ReportArgs),
+    /// Compare instruction counts with recorded ones, and the policy with both its choices
+    Guard(Box<guard::GuardArgs>),
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -35,6 +38,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Instructions(args) => instructions::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Guard(args) => guard::main(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion-lab: {error:#}");

@@ -8,6 +8,7 @@
 //! ```
 
 mod asking;
+pub mod guard;
 mod guest;
 mod inside;
 mod plan;
