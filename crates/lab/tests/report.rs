@@ -189,6 +189,23 @@ fn counts_of_guests_are_reported_too() {
 }
 
 #[test]
+fn an_auto_that_stayed_in_user_space_proves_nothing_about_the_kernel() {
+    let directory = directory("idle");
+    let mut rows = support::made_up_rows(StudyName::Netdev);
+    rows.retain(|row| ["user", "auto"].contains(&row.arm.as_str()));
+    write(&directory, &rows, &support::made_up_run("netdev"));
+    let page = || fs::read_to_string(report::write(&directory).unwrap().page).unwrap();
+    assert!(!page().contains("user by another name"));
+    for row in &mut rows {
+        row.tls_tx_opened = None;
+    }
+    write(&directory, &rows, &support::made_up_run("netdev"));
+    assert!(page().contains("auto in netdev sent nothing through the kernel"));
+    assert_eq!(report::write(&directory).unwrap().findings, ["measured, but not on two paths or servers that compare"]);
+    assert!(!page().contains("kernel cheaper from"));
+}
+
+#[test]
 fn the_readme_table_is_stable_and_has_ratios() {
     let directory = directory("readme");
     let rows = support::made_up_rows(StudyName::Crossover);

@@ -2,7 +2,7 @@
 
 use super::arm;
 use super::chart::{Chart, Point, Scale, Series};
-use super::figures::{Measured, Metric};
+use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
 use super::units;
 
@@ -238,6 +238,9 @@ fn ratio(
     metric: Metric,
     same: impl Fn(&Measured, &Measured) -> bool,
 ) -> Option<Point> {
+    if measured.arm == "auto" && !chose_kernel(cells.iter().copied()) {
+        return None;
+    }
     let base = arm::user_space_of(&measured.arm)?;
     let base = cells.iter().find(|other| other.arm == base && same(measured, other))?;
     Some(exact(0.0, measured.median(metric)? / base.median(metric)?))

@@ -159,6 +159,11 @@ pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
     all
 }
 
+/// Whether `auto` sent anything through the kernel: if not, it is `user` by another name.
+pub(crate) fn chose_kernel<'a>(mut cells: impl Iterator<Item = &'a Measured>) -> bool {
+    cells.any(|measured| measured.arm == "auto" && measured.total(|row| row.tls_tx_opened.unwrap_or(0)) > 0)
+}
+
 /// The cell's name as words of `key=value`: its own, or one made of the row's columns if it has no such words.
 fn name(row: &Row) -> String {
     if row.cell.contains("size=") {

@@ -1,7 +1,7 @@
 //! The first screen: what was found, on what, how, and what it is not.
 
 use super::document::Block;
-use super::figures::Measured;
+use super::figures::{Measured, chose_kernel};
 use super::{arm, units};
 use crate::run_info::RunInfo;
 
@@ -57,6 +57,7 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     cautions.extend(voids(cells, true));
     cautions.extend(failures(cells));
     cautions.extend(unlike_suites(cells));
+    cautions.extend(idle_auto(cells));
     cautions
 }
 
@@ -102,6 +103,21 @@ fn voids(cells: &[Measured], together: bool) -> Vec<String> {
     }
     let line = |(study, arm, reason, count, all)| format!("Void: {count} of {all} runs of {arm} in {study}: {reason}");
     groups.into_iter().map(line).collect()
+}
+
+/// Studies in which `auto` sent nothing through the kernel.
+fn idle_auto(cells: &[Measured]) -> Vec<String> {
+    let mut studies: Vec<&str> = cells
+        .iter()
+        .filter(|measured| measured.arm == "auto" && !measured.rounds.is_empty())
+        .map(|measured| measured.study.as_str())
+        .collect();
+    studies.dedup();
+    studies
+        .into_iter()
+        .filter(|study| !chose_kernel(cells.iter().filter(|measured| measured.study == *study)))
+        .map(|study| format!("auto in {study} sent nothing through the kernel: it is user by another name here"))
+        .collect()
 }
 
 /// Cells whose arms did not agree on one suite: their figures do not compare.

@@ -5,7 +5,7 @@ use super::super::chart::Strip;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
-use super::{conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
+use super::{PEERS, conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
 use crate::statistics::Summary;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -29,7 +29,8 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
             if chosen.iter().any(|measured| !measured.rounds.is_empty()) {
                 blocks.push(Block::Strip(strip(&chosen, metric, name, format)));
             }
-            for (user, kernel) in pairs(&chosen) {
+            let peers = PEERS.into_iter().map(|(ours, peer)| (peer, ours));
+            for (user, kernel) in pairs(&chosen).into_iter().chain(peers) {
                 let (Some(base), Some(sample)) = (of_arm(&chosen, user), of_arm(&chosen, kernel)) else { continue };
                 let Some(found) = difference(base, sample, metric) else { continue };
                 findings.push(format!(

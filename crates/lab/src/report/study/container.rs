@@ -3,7 +3,7 @@
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
-use super::{cost, pairs, sizes};
+use super::{against_peer, cost, pairs, sizes};
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = Vec::new();
@@ -56,6 +56,7 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
             ]);
         }
     }
+    findings.extend(against_peer(cells, cost(instructions)));
     blocks.push(Block::Table(gains));
     if !instructions {
         blocks.push(Block::Table(fields(cells)));

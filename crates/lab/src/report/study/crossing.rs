@@ -3,7 +3,7 @@
 use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::Measured;
-use super::{conditions, cost, crossover_of, of_condition, pairs, said};
+use super::{conditions, cost, crossover_of, fixed_pairs, of_condition, said};
 use crate::statistics::Crossover;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -14,7 +14,7 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
     for condition in conditions(cells) {
         let chosen = of_condition(cells, &condition);
         let words = said(&chosen);
-        let pairs = pairs(&chosen);
+        let pairs = fixed_pairs(&chosen);
         for (user, kernel) in &pairs {
             let found = crossover_of(&chosen, user, kernel, metric);
             findings.push(format!("{words}: {kernel} against {user}: {found}"));

@@ -10,7 +10,7 @@ mod netdev;
 use super::charts;
 use super::cost;
 use super::document::{Block, Section};
-use super::figures::{Measured, Metric};
+use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
 use super::units;
 use crate::statistics::{Crossover, CrossoverPoint, Difference, crossover};
@@ -41,7 +41,12 @@ pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told
         format!("All figures of {study}"),
         vec![Block::Table(full::table(cells, instructions)), Block::Text(full::LEGEND.to_owned())],
     ));
-    let findings = if findings.is_empty() { vec!["nothing that counts was measured".to_owned()] } else { findings };
+    let counted = cells.iter().any(|measured| !measured.rounds.is_empty());
+    let findings = match (findings.is_empty(), counted) {
+        (false, _) => findings,
+        (true, true) => vec!["measured, but not on two paths or servers that compare".to_owned()],
+        (true, false) => vec!["nothing that counts was measured".to_owned()],
+    };
     Told { section: Section { title: study.to_owned(), blocks }, findings }
 }
 
@@ -114,7 +119,13 @@ fn of_arm<'a>(cells: &[&'a Measured], arm: &str) -> Option<&'a Measured> {
 /// Pairs of an arm in the kernel with the one in user space on the same server, as far as both were measured.
 fn pairs(cells: &[&Measured]) -> Vec<(&'static str, &'static str)> {
     let measured = |arm: &str| cells.iter().any(|measured| measured.arm == arm && !measured.rounds.is_empty());
-    PAIRS.into_iter().filter(|(user, kernel)| measured(user) && measured(kernel)).collect()
+    let idle = |arm: &str| arm == "auto" && !chose_kernel(cells.iter().copied());
+    PAIRS.into_iter().filter(|(user, kernel)| measured(user) && measured(kernel) && !idle(kernel)).collect()
+}
+
+/// As [`pairs`], without `auto`: an arm that chooses has no size from which on it is cheaper.
+fn fixed_pairs(cells: &[&Measured]) -> Vec<(&'static str, &'static str)> {
+    pairs(cells).into_iter().filter(|(_, kernel)| *kernel != "auto").collect()
 }
 
 /// Where two arms cost the same, over cells that differ in size.
@@ -138,7 +149,7 @@ fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
         if sizes(&chosen).len() < 2 {
             continue;
         }
-        for (user, kernel) in pairs(&chosen) {
+        for (user, kernel) in fixed_pairs(&chosen) {
             let found = crossover_of(&chosen, user, kernel, metric);
             findings.push(format!("{kernel} against {user}, {}: {found}", said(&chosen)));
         }
@@ -163,7 +174,7 @@ fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
         };
         Some(format!("{what} per request of {ours} against {peer}: {} to {}", at(least), at(most)))
     };
-    [("user", "nginx"), ("kernel", "nginx-ktls")].into_iter().filter_map(line).collect()
+    PEERS.into_iter().filter_map(line).collect()
 }
 
 /// A ratio and the cell it was found in.
@@ -187,5 +198,8 @@ fn extremes<'a>(cells: &[&'a Measured], base: &str, arm: &str, metric: Metric) -
 fn difference(baseline: &Measured, sample: &Measured, metric: Metric) -> Option<Difference> {
     Difference::between(&baseline.summary(metric)?, &sample.summary(metric)?)
 }
+
+/// Our arms with the peer's on the same path.
+const PEERS: [(&str, &str); 2] = [("user", "nginx"), ("kernel", "nginx-ktls")];
 
 const PAIRS: [(&str, &str); 4] = [("user", "kernel"), ("user", "auto"), ("user", "nic"), ("nginx", "nginx-ktls")];

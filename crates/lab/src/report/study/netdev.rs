@@ -3,7 +3,7 @@
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::{published, units};
-use super::{against_peer, against_size, cost, crossover_of, of_condition, pairs, said, sizes, widest};
+use super::{against_peer, against_size, cost, crossover_of, fixed_pairs, of_condition, said, sizes, widest};
 use crate::statistics::Summary;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -11,7 +11,7 @@ pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<
     let mut findings = Vec::new();
     if let Some(condition) = widest(cells) {
         let chosen = of_condition(cells, &condition);
-        for (user, kernel) in pairs(&chosen) {
+        for (user, kernel) in fixed_pairs(&chosen) {
             let found = crossover_of(&chosen, user, kernel, cost(instructions));
             findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k on)", said(&chosen)));
         }
