@@ -98,6 +98,7 @@ h2 { font-size: 20px; margin: 44px 0 8px; padding-top: 10px; border-top: 2px sol
 h3 { font-size: 16px; margin: 26px 0 6px; }
 p { margin: 8px 0; max-width: 90ch; }
 ul { margin: 8px 0; padding-left: 20px; } li { margin: 3px 0; max-width: 110ch; }
+header > ul:not(.caution) { columns: 2 520px; column-gap: 40px; } header > ul > li { break-inside: avoid; }
 .caution { list-style: none; background: var(--caution); border-left: 4px solid var(--caution-edge);
   padding: 8px 14px; margin: 12px 0; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 6px 24px; margin: 12px 0;

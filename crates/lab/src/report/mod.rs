@@ -26,7 +26,7 @@ use anyhow::{Context, Result};
 
 use crate::row::Row;
 use crate::run_info::RunInfo;
-use document::Document;
+use document::{Block, Document};
 use figures::{Measured, Metric, gather};
 
 /// What [`write`] wrote.
@@ -81,13 +81,23 @@ fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
         .iter()
         .flat_map(|told| {
             let study = &told.section.title;
-            told.findings.iter().map(move |text| if several { format!("{study}: {text}") } else { text.clone() })
+            let shown = if several { FINDINGS_EACH } else { usize::MAX };
+            let line = move |text: &String| if several { format!("{study}: {text}") } else { text.clone() };
+            told.findings.iter().take(shown).map(line)
         })
         .collect();
     let document = Document {
         title: front::title(info),
         front: front::front(info, &cells, findings.clone()),
-        sections: told.into_iter().map(|told| told.section).collect(),
+        sections: told
+            .into_iter()
+            .map(|mut told| {
+                if several {
+                    told.section.blocks.insert(0, Block::List(told.findings));
+                }
+                told.section
+            })
+            .collect(),
     };
     (document, findings)
 }
@@ -96,3 +106,6 @@ fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
 fn cost(instructions: bool) -> Metric {
     if instructions { Metric::Instructions } else { Metric::CpuPerRequest }
 }
+
+/// Findings of a study on a first screen that it shares with others; its section has them all.
+const FINDINGS_EACH: usize = 3;
