@@ -13,7 +13,7 @@ use crate::access_log::Destination;
 use crate::handler::HandlerOptions;
 use crate::http1::head::HeadLimits;
 use crate::send_policy::KtlsMode;
-use crate::{doctor, serve};
+use crate::{calibrate, doctor, serve};
 
 /// Serves files over HTTPS, and lets the kernel seal the records when that is cheaper.
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
     Doctor(DoctorArgs),
+    /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
+    Calibrate(CalibrateArgs),
 }
 
 /// Everything `sealion serve` can be told.
@@ -99,6 +101,23 @@ pub struct DoctorArgs {
     /// The same for the server on this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+}
+
+/// What `sealion calibrate` can be told.
+#[derive(Debug, Clone, Args)]
+pub struct CalibrateArgs {
+    /// Seconds to measure for, about; the rest of the machine should be quiet meanwhile
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+
+    /// Where the result is kept [default: /var/lib/sealion/calibration.json for root, else
+    /// $XDG_STATE_HOME/sealion/calibration.json; `serve` looks there]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Bounds on what a client can take.
@@ -212,6 +231,7 @@ pub fn main() -> ExitCode {
             serve::run(&args).map(|()| ExitCode::SUCCESS)
         }
         Command::Doctor(args) => doctor::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion: {error}");

@@ -41,7 +41,8 @@ impl DevCertificate {
         })
     }
 
-    fn load_or_make_in(directory: &Path) -> io::Result<Self> {
+    /// The same in this directory.
+    pub(crate) fn load_or_make_in(directory: &Path) -> io::Result<Self> {
         let kept = Self { cert: directory.join("localhost.crt"), key: directory.join("localhost.key"), new: false };
         let age = fs::metadata(&kept.cert)
             .and_then(|m| m.modified())

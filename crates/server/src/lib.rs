@@ -9,6 +9,7 @@
 //! ```
 
 pub mod access_log;
+pub mod calibrate;
 pub mod cli;
 pub mod conditional;
 pub mod connection;

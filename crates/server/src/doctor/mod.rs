@@ -16,6 +16,7 @@ use sealion_ktls::probe;
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
+use crate::costs::Costs;
 
 /// Runs the command. The exit code is 0 only if kernel TLS will be used, or with `--pid` or `--port`, is used.
 ///
@@ -38,9 +39,11 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
 }
 
 /// Everything that was found out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Report {
     ktls_will_be_used: bool,
+    /// It may work, and not be used because user space is cheaper.
+    ktls_works: bool,
     findings: Vec<Finding>,
 }
 
@@ -87,12 +90,15 @@ impl Report {
         findings.extend(kernel::layer(&probe));
         let (suites, usable) = paths::each_suite(&probe);
         findings.extend(suites);
+        let costs = Costs::load(None).unwrap_or_else(|error| Costs::shipped(error.to_string()));
+        let (costs, pays) = paths::costs(&probe, &costs);
+        findings.extend(costs);
         findings.extend(paths::rekey(&probe));
         findings.extend(crypto::drivers());
         findings.extend(settings::all());
         findings.extend(nic::all());
         findings.push(openssl::on_this_machine());
-        Self { ktls_will_be_used: usable, findings }
+        Self { ktls_will_be_used: usable && pays, ktls_works: usable, findings }
     }
 }
 
@@ -115,6 +121,8 @@ impl std::fmt::Display for Report {
         }
         f.write_str(if self.ktls_will_be_used {
             "\nKernel TLS will be used here.\n"
+        } else if self.ktls_works {
+            "\nKernel TLS works here but will not be used: user space is cheaper, and seals everything.\n"
         } else {
             "\nKernel TLS will not be used here: user space seals everything, which always works.\n"
         })
@@ -129,8 +137,11 @@ mod tests {
     fn a_report_shows_what_to_do() {
         let bad = Finding::new("module", State::Bad, "not loaded", "no kernel TLS").remedy("modprobe tls");
         let good = Finding::new("kernel", State::Good, "Linux 7.2.13", "has the known fixes");
-        let report = Report { ktls_will_be_used: false, findings: vec![good, bad] };
+        let report = Report { ktls_will_be_used: false, ktls_works: false, findings: vec![good, bad] };
         let text = report.to_string();
+        assert!(text.ends_with("user space seals everything, which always works.\n"), "{text}");
+        let dearer = Report { ktls_works: true, ..report.clone() }.to_string();
+        assert!(dearer.ends_with("user space is cheaper, and seals everything.\n"), "{dearer}");
         assert!(text.contains("ok    kernel       Linux 7.2.13\n"), "{text}");
         assert!(text.contains("BAD   module       not loaded\n"), "{text}");
         assert!(text.contains("-> modprobe tls\n"), "{text}");
