@@ -59,7 +59,7 @@ impl CacheLimits {
 ///
 /// GUESS, from counts of instructions: up to 64 KiB one send from memory is cheaper than sendfile on the kernel path,
 /// and the file's system calls show on the user path.
-const KEPT_IN_MEMORY: u64 = 64 << 10;
+pub(crate) const KEPT_IN_MEMORY: u64 = 64 << 10;
 
 /// Files that nobody asked for in this time are let go, so that what was deleted frees its blocks.
 /// INHERITED from nginx' open_file_cache, whose default is the same.

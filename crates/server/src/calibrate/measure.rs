@@ -11,13 +11,14 @@ use super::cpus::thread_nanoseconds;
 use super::pair::{Host, Pair};
 use crate::costs::calibration::{SetUpSpread, SuiteCosts};
 use crate::costs::curve::{Curve, Point};
+use crate::file_cache::KEPT_IN_MEMORY;
 
 /// Bytes of responses, head included. The last two make the slope behind them, and are far enough apart for that.
 const SIZES: [u64; 10] =
     [1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, LONGEST];
 
 /// Fits the page cache anywhere.
-pub(super) const LONGEST: u64 = 4 << 20;
+const LONGEST: u64 = 4 << 20;
 
 /// Bytes of a response before its file. GUESS: those of a usual head.
 const HEAD: [u8; 256] = [b'h'; 256];
@@ -30,6 +31,31 @@ const ROUNDS: std::ops::RangeInclusive<usize> = 3..=61;
 
 /// Connections that are moved.
 const MOVES: usize = 48;
+
+/// What responses are made of, in memory or in a file as the server has it.
+pub(super) struct Content {
+    memory: Vec<u8>,
+    file: File,
+}
+
+impl Content {
+    /// Writes the file, which is in the page cache then.
+    pub(super) fn new(path: &std::path::Path) -> Result<Self, String> {
+        let memory: Vec<u8> = (0..LONGEST).map(|n| (n * 131 + (n >> 8)) as u8).collect();
+        let file = std::fs::write(path, &memory)
+            .and_then(|()| File::open(path))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(Self { memory, file })
+    }
+
+    fn part(&self, bytes: u64) -> Part<'_> {
+        if bytes <= KEPT_IN_MEMORY {
+            Part::Bytes(&self.memory[..bytes as usize])
+        } else {
+            Part::File { file: &self.file, range: 0..bytes }
+        }
+    }
+}
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -70,7 +96,7 @@ impl Measured {
 /// Measures one version and AEAD on the user path and, if `kernel`, on that.
 pub(super) async fn suite(
     host: &Host,
-    file: &File,
+    content: &Content,
     (version, aead): (Version, Aead),
     kernel: bool,
     time: Duration,
@@ -83,7 +109,7 @@ pub(super) async fn suite(
     }
     for sender in &mut paths {
         // Page cache, buffers and congestion window are warm then.
-        sender.sample(file, LONGEST).await?;
+        sender.sample(content, LONGEST).await?;
     }
     for round in 0..*ROUNDS.end() {
         if round >= *ROUNDS.start() && began.elapsed() > time {
@@ -91,7 +117,7 @@ pub(super) async fn suite(
         }
         for (n, bytes) in SIZES.into_iter().enumerate() {
             for sender in &mut paths {
-                let nanoseconds = sender.sample(file, bytes).await?;
+                let nanoseconds = sender.sample(content, bytes).await?;
                 sender.samples[n].push(nanoseconds);
             }
         }
@@ -134,9 +160,9 @@ impl Sender {
 
     /// Nanoseconds of this thread for a response. All of it is read before this returns, so that it does not burden the
     /// next sample.
-    async fn sample(&mut self, file: &File, bytes: u64) -> Result<u64, String> {
+    async fn sample(&mut self, content: &Content, bytes: u64) -> Result<u64, String> {
         let repeats = (SAMPLE / bytes).max(1);
-        let parts = [Part::Bytes(&HEAD), Part::File { file, range: 0..bytes - HEAD.len() as u64 }];
+        let parts = [Part::Bytes(&HEAD), content.part(bytes - HEAD.len() as u64)];
         let read = self.pair.read();
         let began = thread_nanoseconds();
         for _ in 0..repeats {

@@ -5,9 +5,8 @@ mod measure;
 mod pair;
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +21,7 @@ use crate::costs::display_bytes;
 use crate::costs::machine::Machine;
 use crate::kernel_offer::combinations;
 use cpus::Cpus;
-use measure::Measured;
+use measure::{Content, Measured};
 use pair::Host;
 
 /// Runs the command. The exit code is 0 only if both paths were measured and the result stored.
@@ -66,7 +65,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
 fn measure_all(suites: &[((Version, Aead), bool)], seconds: u32) -> Result<Vec<Measured>, String> {
     let cpus = Cpus::pin_sender();
     let directory = tempfile::tempdir().map_err(|e| format!("cannot make a temporary directory: {e}"))?;
-    let file = file_of_responses(directory.path())?;
+    let content = Content::new(&directory.path().join("responses"))?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     let _entered = runtime.enter();
@@ -76,19 +75,10 @@ fn measure_all(suites: &[((Version, Aead), bool)], seconds: u32) -> Result<Vec<M
     for (n, &((version, aead), kernel)) in suites.iter().enumerate() {
         let paths = if kernel { "both paths" } else { "the user-space path" };
         eprintln!("sealion: {} of {}: {paths} with {version} {}", n + 1, suites.len(), aead.cipher());
-        let one = runtime.block_on(measure::suite(&host, &file, (version, aead), kernel, time));
+        let one = runtime.block_on(measure::suite(&host, &content, (version, aead), kernel, time));
         measured.push(one.map_err(|error| format!("{version} {}: {error}", aead.cipher()))?);
     }
     Ok(measured)
-}
-
-/// A file that is in the page cache, because it was just written.
-fn file_of_responses(directory: &Path) -> Result<File, String> {
-    let path = directory.join("responses");
-    let content: Vec<u8> = (0..measure::LONGEST).map(|n| (n * 131 + (n >> 8)) as u8).collect();
-    std::fs::write(&path, content)
-        .and_then(|()| File::open(&path))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Everything that was found out.

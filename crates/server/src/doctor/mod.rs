@@ -122,7 +122,7 @@ impl std::fmt::Display for Report {
         f.write_str(if self.ktls_will_be_used {
             "\nKernel TLS will be used here.\n"
         } else if self.ktls_works {
-            "\nKernel TLS works here but will not be used: user space is cheaper, and seals everything.\n"
+            "\nKernel TLS will not be used here: it works, but user space is cheaper, and seals everything.\n"
         } else {
             "\nKernel TLS will not be used here: user space seals everything, which always works.\n"
         })
