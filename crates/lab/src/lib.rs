@@ -22,5 +22,6 @@ pub mod report;
 pub mod row;
 pub mod run;
 pub mod run_info;
+pub mod setup_cost;
 pub mod statistics;
 pub mod study;

@@ -210,7 +210,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+pub(super) const PERCENTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
 fn times(outcome: &Outcome) -> [(&'static str, &Histogram<u64>); 4] {
     [
@@ -234,7 +235,7 @@ fn failures(outcome: &Outcome) -> [(&'static str, u64); 7] {
     ]
 }
 
-fn time(histogram: &Histogram<u64>, quantile: f64) -> String {
+pub(super) fn time(histogram: &Histogram<u64>, quantile: f64) -> String {
     if histogram.is_empty() {
         return "-".to_owned();
     }

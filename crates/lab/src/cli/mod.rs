@@ -5,6 +5,7 @@ mod instructions;
 mod load;
 mod report;
 mod run;
+mod setup_cost;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Run a study against our server and its peers, and make a report
     Run(Box<run::RunArgs>),
+    /// Time the system calls that give a connection to the kernel
+    SetupCost(setup_cost::SetupCostArgs),
     /// Count instructions per request in emulated guests, which repeat where times do not
     Instructions(Box<instructions::InstructionsArgs>),
     /// Make the report of a run again from its raw results
@@ -36,6 +39,7 @@ pub(crate) fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::SetupCost(args) => setup_cost::main(&args),
         Command::Instructions(args) => instructions::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Guard(args) => guard::main(&args),

@@ -191,9 +191,9 @@ impl Thread<'_> {
         // Reached by all threads, whether they can work or not.
         self.ready.wait();
         let runtime = prepared?;
+        let before = thread_cpu();
         let mut tally = runtime.block_on(LocalSet::new().run_until(self.load()))?;
-        let cpu = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
-        tally.cpu = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        tally.cpu = thread_cpu() - before;
         Ok(tally)
     }
 
@@ -248,6 +248,12 @@ impl Thread<'_> {
         let (each, over) = (self.plan.connections / self.plan.threads, self.plan.connections % self.plan.threads);
         each + usize::from(self.number < over)
     }
+}
+
+/// CPU of this thread so far, ns.
+fn thread_cpu() -> u64 {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// What `next` gives, or `None` when the load is cancelled.

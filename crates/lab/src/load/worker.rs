@@ -46,7 +46,7 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
 pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
     let mut patience = Patience::new(shared.timeout);
-    let mut connection: Option<(Connection, u64)> = None;
+    let mut connection: Option<(Box<Connection>, u64)> = None;
     while let Some(due) = shared.starts.next().await? {
         let started = Instant::now();
         let (mut current, calls) = match connection.take() {
@@ -79,20 +79,20 @@ pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
 }
 
 /// One request, on a new connection if there is none.
-async fn request(shared: &Shared, current: &mut Option<Connection>) -> Result<Answer, Failure> {
+async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Result<Answer, Failure> {
     let connection = match current {
         Some(connection) => connection,
         None => {
             let (connection, opening) = Connection::open(&shared.common).await?;
             shared.tally.borrow_mut().opened(opening);
-            current.insert(connection)
+            current.insert(Box::new(connection))
         }
     };
     connection.request(&shared.common).await
 }
 
 /// The connection and its calls so far, if there is to be another.
-fn keep(shared: &Shared, connection: Connection, calls: u64) -> Option<(Connection, u64)> {
+fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box<Connection>, u64)> {
     if shared.calls.is_some_and(|all| calls >= all) || connection.ended() {
         connection.close();
         return None;

@@ -1,0 +1,91 @@
+//! What it costs to give a connection to the kernel: the time of each system call, for many connections.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Kind, Version, handover};
+
+/// Times of set-up on this kernel.
+#[derive(Debug, Clone)]
+pub enum SetUpCost {
+    /// They were measured.
+    Measured(Box<SetUpTimes>),
+    /// The kernel does not seal and open with this version and cipher; why.
+    Absent(String),
+}
+
+/// Distributions over connections, ns.
+#[derive(Debug, Clone)]
+pub struct SetUpTimes {
+    /// `TCP_ULP`.
+    pub ulp: Histogram<u64>,
+    /// `TLS_TX`.
+    pub tx: Histogram<u64>,
+    /// `TLS_RX`.
+    pub rx: Histogram<u64>,
+}
+
+/// Gives `connections` connections over loopback to the kernel, one after another, each with random keys. No data is sent.
+///
+/// # Errors
+/// No connection over loopback, no random numbers, or a call that failed although the kernel has kernel TLS.
+pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<SetUpCost> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?;
+    let new = || Histogram::new(3).expect("three digits are allowed");
+    let mut times = SetUpTimes { ulp: new(), tx: new(), rx: new() };
+    for _ in 0..connections {
+        let (near, _far) = connect(&listener)?;
+        let (sending, receiving) = (random_keys(version, cipher)?, random_keys(version, cipher)?);
+        match handover::measure(&near, &sending, &receiving) {
+            Ok(taken) => {
+                record(&mut times.ulp, taken.ulp);
+                record(&mut times.tx, taken.tx);
+                record(&mut times.rx, taken.rx);
+            }
+            Err(error) if error.kind() == Kind::Unsupported => return Ok(SetUpCost::Absent(error.to_string())),
+            Err(error) => return Err(error).context("cannot give a connection to the kernel"),
+        }
+    }
+    Ok(SetUpCost::Measured(Box::new(times)))
+}
+
+fn connect(listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
+    let near = TcpStream::connect(listener.local_addr()?).context("cannot connect over loopback")?;
+    let (far, from) = listener.accept().context("cannot accept over loopback")?;
+    ensure!(
+        from == near.local_addr()?,
+        "another process, {from}, connected to the port of this measurement: run it again"
+    );
+    Ok((near, far))
+}
+
+fn random_keys(version: Version, cipher: Cipher) -> Result<CryptoInfo> {
+    let mut key = [0; 32];
+    let mut iv = [0; 12];
+    aws_lc_rs::rand::fill(&mut key).and_then(|()| aws_lc_rs::rand::fill(&mut iv)).context("no random numbers")?;
+    let key = AeadKey::from_bytes(cipher, &key[..cipher.key_len()]).context("a key of the cipher's length")?;
+    Ok(match version {
+        Version::Tls12 => CryptoInfo::tls12(key, iv, 0),
+        Version::Tls13 => CryptoInfo::tls13(key, iv, 0),
+    })
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record((time.as_nanos() as u64).max(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a kernel without kernel TLS the answer is a reason, and no number.
+    #[test]
+    fn every_connection_is_counted_or_none_is() {
+        match measure(Version::Tls13, Cipher::Aes128Gcm, 5).unwrap() {
+            SetUpCost::Measured(times) => assert_eq!([times.ulp.len(), times.tx.len(), times.rx.len()], [5; 3]),
+            SetUpCost::Absent(why) => assert!(!why.is_empty()),
+        }
+    }
+}
