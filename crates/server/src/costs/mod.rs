@@ -72,7 +72,7 @@ impl Costs {
 
     /// What is shipped, and why.
     pub fn shipped(why: String) -> Self {
-        let suites = combinations().map(|_| Cost::shipped()).collect();
+        let suites = combinations().map(|(_, aead)| Cost::shipped(aead)).collect();
         Self { suites, origin: Origin::Shipped { why } }
     }
 
@@ -84,7 +84,7 @@ impl Costs {
                     curve: Curve::new(suite.points.clone()).expect("it was looked at when it was read"),
                     set_up: SetUpCost::new(suite.set_up.median_ns),
                 },
-                None => Cost::shipped(),
+                None => Cost::shipped(aead),
             })
             .collect();
         Self { suites, origin: Origin::Calibrated { path, made: calibration.made.clone() } }
@@ -116,9 +116,9 @@ fn load_kept() -> Result<(PathBuf, Calibration), LoadError> {
 }
 
 impl Cost {
-    fn shipped() -> Self {
+    fn shipped(aead: Aead) -> Self {
         Self {
-            curve: Curve::new(shipped::points()).expect("the table ascends"),
+            curve: Curve::new(shipped::points(aead)).expect("the table ascends"),
             set_up: SetUpCost::new(shipped::SET_UP_NANOSECONDS),
         }
     }

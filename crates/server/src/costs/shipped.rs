@@ -1,32 +1,77 @@
 //! What the paths cost where nobody has measured.
 
+use sealion_tls::record::Aead;
+
 use super::curve::Point;
 
-/// Of kernel 6.1 and 7.2 the pair of which the kernel saves less: bytes of the body, thousands of instructions of the server in user
-/// space, and on the kernel path.
-///
-/// MEASURED: instructions per request, kernel work included, TLS 1.3 AES-256-GCM, as BENCHMARKING.md tells ("Instructions per
-/// request, both paths"), kernels 6.1.176 and 7.2.13 under QEMU's TCG, 2026-11-21. The shape alone is theirs: TCG has neither
-/// VPCLMULQDQ nor AVX-512, and a processor is not counted in instructions. `sealion calibrate` replaces it.
-const INSTRUCTIONS: [(u64, u64, u64); 4] =
-    [(1_000, 54, 57), (16_384, 128, 126), (65_536, 431, 376), (1 << 20, 6_492, 4_963)];
+/// Bytes of a response, instructions of the sending thread in user space, and on the kernel path.
+type Instructions = [(u64, u64, u64); 10];
+
+// MEASURED: `sealion calibrate` under -icount (BENCHMARKING.md, "Where the kernel wins on a machine"), TLS 1.3, kernels 6.1.176 and
+// 7.2.13 under QEMU's TCG, 2026-11-21; at each length the kernel of which the savings are smaller. TLS 1.2 is within 3 %. The shape alone is
+// theirs: TCG has neither VPCLMULQDQ nor AVX-512, and a processor is not counted in instructions, so that a real one may well
+// differ in which path wins. `sealion calibrate` there replaces them; a change of either path's sending voids them.
+
+const AES_128_GCM: Instructions = [
+    (1 << 10, 16_200, 20_700),
+    (4 << 10, 26_500, 26_800),
+    (16 << 10, 104_600, 78_100),
+    (32 << 10, 193_400, 150_400),
+    (64 << 10, 373_300, 293_100),
+    (128 << 10, 758_100, 568_000),
+    (256 << 10, 1_490_800, 1_102_700),
+    (512 << 10, 2_991_000, 2_184_800),
+    (1 << 20, 5_962_200, 4_315_800),
+    (4 << 20, 23_846_800, 17_290_600),
+];
+
+const AES_256_GCM: Instructions = [
+    (1 << 10, 16_600, 21_300),
+    (4 << 10, 27_800, 29_000),
+    (16 << 10, 100_100, 74_300),
+    (32 << 10, 203_500, 162_100),
+    (64 << 10, 394_200, 318_100),
+    (128 << 10, 797_000, 612_400),
+    (256 << 10, 1_583_200, 1_201_300),
+    (512 << 10, 3_166_000, 2_375_600),
+    (1 << 20, 6_323_000, 4_723_500),
+    (4 << 20, 25_301_900, 18_848_400),
+];
+
+const CHACHA20_POLY1305: Instructions = [
+    (1 << 10, 19_500, 30_400),
+    (4 << 10, 39_800, 48_200),
+    (16 << 10, 148_700, 135_700),
+    (32 << 10, 293_900, 269_700),
+    (64 << 10, 585_800, 537_500),
+    (128 << 10, 1_178_600, 1_052_800),
+    (256 << 10, 2_346_500, 2_104_600),
+    (512 << 10, 4_690_900, 4_196_300),
+    (1 << 20, 9_383_200, 8_396_700),
+    (4 << 20, 37_537_800, 33_594_300),
+];
 
 /// Instructions a nanosecond.
 ///
-/// MEASURED: 431 thousand instructions and 38 µs for 64 kB, 6.5 million and 551 µs for 1 MB in user space on an AMD EPYC
-/// (README, 2026-11-21). A small response has 4; taking the large ones' makes savings small, and moves rare.
+/// MEASURED: `sealion calibrate` took 36 µs for 64 KiB, 467 µs for 1 MiB and 1877 µs for 4 MiB in user space with AES-128-GCM on an
+/// AMD EPYC, Linux 6.18, 2026-11-21, hence 10 to 13. A response of 1 KiB has 2: taking the long ones' makes savings small, and
+/// moves late.
 const INSTRUCTIONS_PER_NANOSECOND: u64 = 12;
 
 /// What a move costs until this machine has moved some.
 ///
-/// INHERITED: a talk at netdev, 2022, measured 37 µs for TLS_TX without offload. Twice or more of what is seen on today's
-/// machines, so that moves start late; the running estimate then finds the truth.
+/// INHERITED: a talk at netdev, 2022, measured 37 µs for TLS_TX without offload. By count it is 10,000 to 18,000 instructions, a
+/// few microseconds: moves start late, and the running estimate then finds the truth.
 pub(super) const SET_UP_NANOSECONDS: u64 = 37_000;
 
-/// The shipped costs. One table for all AEADs and both versions: the ratio of the paths differs by less than the tables of two
-/// kernels do.
-pub(super) fn points() -> Vec<Point> {
-    let ns = |thousands: u64| thousands * 1000 / INSTRUCTIONS_PER_NANOSECOND;
+/// The shipped costs, for both versions.
+pub(super) fn points(aead: Aead) -> Vec<Point> {
+    let table = match aead {
+        Aead::Aes128Gcm => AES_128_GCM,
+        Aead::Aes256Gcm => AES_256_GCM,
+        Aead::Chacha20Poly1305 => CHACHA20_POLY1305,
+    };
+    let ns = |instructions: u64| instructions / INSTRUCTIONS_PER_NANOSECOND;
     let point = |(bytes, user, kernel)| Point { bytes, user_ns: ns(user), kernel_ns: ns(kernel) };
-    INSTRUCTIONS.map(point).to_vec()
+    table.map(point).to_vec()
 }
