@@ -10,7 +10,7 @@ use crate::cache::Cache;
 use crate::initramfs::Initramfs;
 
 /// The emulator.
-pub(crate) const QEMU: &str = "qemu-system-x86_64";
+pub const QEMU: &str = "qemu-system-x86_64";
 
 /// A program and the Debian package that has it.
 pub type Tool = (&'static str, &'static str);

@@ -116,9 +116,10 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 fn suite(text: &str) -> Result<Suite, String> {
-    match text {
-        "aes-128-gcm" => Ok(Suite::Aes128Gcm),
-        "aes-256-gcm" => Ok(Suite::Aes256Gcm),
+    // With or without the dash in AES-128.
+    match text.replace("aes-", "aes").as_str() {
+        "aes128-gcm" => Ok(Suite::Aes128Gcm),
+        "aes256-gcm" => Ok(Suite::Aes256Gcm),
         "chacha20-poly1305" => Ok(Suite::Chacha20Poly1305),
         _ => Err(format!("{text} is none of aes-128-gcm, aes-256-gcm, chacha20-poly1305")),
     }

@@ -8,6 +8,7 @@
 //! and the run goes on.
 
 mod files;
+mod in_guest;
 mod measurement;
 mod plan;
 mod prepare;
@@ -26,6 +27,7 @@ use crate::row::Row;
 use crate::study::{Scale, StudyName};
 
 pub use files::Files;
+pub use in_guest::run_in_guest;
 pub use plan::Plan;
 pub use raw::Raw;
 

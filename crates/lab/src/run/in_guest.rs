@@ -1,0 +1,169 @@
+//! A run inside an emulated guest kernel that counts instructions.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use sealion_guest::{Job, Load, Machine, Series};
+
+use super::{Options, Raw};
+use crate::arm::Arm;
+use crate::row::Row;
+use crate::run_info::{Guest, RunInfo};
+use crate::study::{Scale, suite_name};
+
+/// Runs what `options` ask for in a guest with the kernel `series`, and puts its results into `options.out`. There is one
+/// core, files lie in memory, and run times of the server are instruction counts: [`Row::server_instructions`]. Cores and
+/// directories of the options are of this machine and stay here. This program must be `sealion-lab`.
+///
+/// # Errors
+/// What is asked for cannot be had in a guest, the guest crashed twice, or the run in it failed; its output has been shown.
+pub fn run_in_guest(options: &Options, series: Series) -> Result<()> {
+    let out = options.out.display();
+    let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!holds, "{out} is not empty: name another --out (a run in a guest cannot be continued)");
+    let outside = options.arms.iter().chain(&options.peer).find(|arm| matches!(arm, Arm::Peer(_)));
+    if let Some(arm) = outside {
+        bail!("{arm} is outside: a guest has no network, measure it without --guest");
+    }
+    let sealion = match &options.sealion {
+        Some(program) => std::path::absolute(program)?,
+        None => std::env::current_exe()?.with_file_name("sealion"),
+    };
+    ensure!(
+        sealion.is_file(),
+        "{} is not there: build it with cargo build --release, or name it by --sealion",
+        sealion.display()
+    );
+    let load = Load {
+        jobs: vec![Job::program("/init", arguments(options, &sealion))],
+        include: vec![sealion],
+        directories: vec![INSIDE.into(), "/tmp".into()],
+        bring_back: Some(INSIDE.into()),
+        ..Load::default()
+    };
+    let machine = Machine { icount: true, timeout: LIMIT, memory: memory(options)? };
+    let outcomes = sealion_guest::run_on(&[series], &load, &machine)?;
+    let (_, outcome) = outcomes.into_iter().next().context("no guest ran")?;
+    if let Some(trouble) = outcome.trouble {
+        bail!("kernel {}: {trouble}", series.name());
+    }
+    let failed = outcome.jobs.iter().any(|job| job.code != 0);
+    ensure!(!failed || !outcome.files.is_empty(), "kernel {}: the run failed, see above", series.name());
+    for (path, content) in outcome.files {
+        write(&options.out.join(path), &content)?;
+    }
+    mark(options)
+}
+
+/// The command line of the same run inside.
+fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
+    let mut arguments = vec!["run".to_owned()];
+    arguments.push(match options.studies.as_slice() {
+        [study] => study.name().to_owned(),
+        _ => "all".to_owned(),
+    });
+    match options.scale {
+        Scale::Smoke => arguments.push("--smoke".into()),
+        Scale::Quick => arguments.push("--quick".into()),
+        Scale::Default => {}
+        Scale::Full => arguments.push("--full".into()),
+    }
+    if !options.arms.is_empty() {
+        let arms: Vec<String> = options.arms.iter().map(Arm::to_string).collect();
+        arguments.extend(["--arms".into(), arms.join(",")]);
+    }
+    if let Some(rounds) = options.rounds {
+        arguments.extend(["--rounds".into(), rounds.to_string()]);
+    }
+    if let Some(suite) = options.suite {
+        arguments.extend(["--suite".into(), suite_name(suite)]);
+    }
+    if options.allow_debug {
+        arguments.push("--allow-debug".into());
+    }
+    arguments.extend(["--sealion".into(), sealion.display().to_string()]);
+    arguments.extend(["--out", INSIDE, "--files", "/files", "--yes", "--no-report"].map(str::to_owned));
+    arguments
+}
+
+/// MiB: the files and what else a guest needs. What is larger than this machine is told before anything is booted.
+fn memory(options: &Options) -> Result<u32> {
+    let cells = options.studies.iter().flat_map(|study| study.study(options.scale).cells);
+    let sizes: BTreeSet<u64> = cells.map(|cell| cell.size).collect();
+    let files = sizes.iter().sum::<u64>() >> 20;
+    let needed = files * 5 / 4 + Machine::default().memory as u64;
+    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
+    let available = available.and_then(|kib| kib.parse::<u64>().ok()).context("/proc/meminfo tells nothing")? >> 10;
+    ensure!(
+        files * 5 / 4 + LEAST <= available,
+        "no room in memory: a guest has its files ({files} MiB) in memory, which takes {} MiB, and {available} MiB are \
+         available: use --quick, or run without --guest",
+        files * 5 / 4 + LEAST
+    );
+    u32::try_from(needed).context("too much memory for a guest")
+}
+
+/// Says in `run.json` where it ran, and in `raw.csv` that run times are instructions.
+fn mark(options: &Options) -> Result<()> {
+    let mut info = RunInfo::read(&options.out)?;
+    info.command = options.command.clone();
+    info.guest = Some(Guest { emulator: emulator()?, counts_instructions: true });
+    info.write(&options.out)?;
+    let path = options.out.join(Raw::FILE);
+    let rows: Result<Vec<Row>, csv::Error> = csv::Reader::from_path(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?
+        .deserialize()
+        .collect();
+    let mut writer = csv::Writer::from_path(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    for row in rows.with_context(|| format!("{} from the guest is damaged", path.display()))? {
+        writer.serialize(counted(row))?;
+    }
+    writer.flush().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The row with its run time as what it is there, and without times that mean nothing.
+fn counted(row: Row) -> Row {
+    Row {
+        server_instructions: row.server_cpu,
+        server_cpu: None,
+        server_user: None,
+        server_system: None,
+        cores_busy: String::new(),
+        cores_softirq: String::new(),
+        ..row
+    }
+}
+
+fn emulator() -> Result<String> {
+    let version = sealion_guest::output(std::process::Command::new(sealion_guest::tools::QEMU).arg("--version"))?;
+    Ok(format!("{}, TCG, one core, -icount shift=0", version.lines().next().unwrap_or_default()))
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let directory: PathBuf = path.parent().unwrap_or(Path::new(".")).to_owned();
+    std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(path, content))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The run's directory in the guest.
+const INSIDE: &str = "/run-of-lab";
+
+/// GUESS: seconds; a study as published, emulated.
+const LIMIT: u64 = 12 * 3600;
+
+/// GUESS: MiB that a guest touches besides its files.
+const LEAST: u64 = 700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_times_become_counts() {
+        let row = Row { server_cpu: Some(7), server_user: Some(1), cores_busy: "1;2".into(), ..Row::default() };
+        assert_eq!(counted(row), Row { server_instructions: Some(7), ..Row::default() });
+    }
+}
