@@ -66,6 +66,7 @@ impl Test {
             report.check("docs", docs);
         }
         if wanted(Step::Native) {
+            report.check("nginx", sealion_guest::tools::ensure_nginx);
             let mut built = Built::default();
             report.check("build", || {
                 built = Selection::default().build()?;

@@ -46,6 +46,14 @@ pub fn ensure(tools: &[Tool]) -> Result<()> {
     Ok(())
 }
 
+/// Makes sure that nginx is in the cache, for tests on this machine.
+///
+/// # Errors
+/// It cannot be downloaded.
+pub fn ensure_nginx() -> Result<()> {
+    nginx(&Cache::open()?).map(drop)
+}
+
 /// Debian 12's nginx, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     cache

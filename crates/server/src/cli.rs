@@ -15,9 +15,16 @@ use crate::http1::head::HeadLimits;
 use crate::send_policy::KtlsMode;
 use crate::{calibrate, doctor, serve};
 
+/// Who measures must see that a build is not worth it.
+const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// Serves files over HTTPS, and lets the kernel seal the records when that is cheaper.
 #[derive(Debug, Parser)]
-#[command(name = "sealion", version, max_term_width = 100)]
+#[command(name = "sealion", version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -60,6 +60,8 @@ pub struct Setup {
     pub cores: Vec<usize>,
     /// The address they listen on.
     pub address: IpAddr,
+    /// The process of the server that runs already.
+    pub peer_pid: Option<u32>,
 }
 
 /// A server that answers.
@@ -140,7 +142,7 @@ impl Arm {
             Self::Auto => sealion::start(setup, "auto"),
             Self::Nginx => nginx::start(setup, false),
             Self::NginxKtls => nginx::start(setup, true),
-            Self::Peer(peer) => peer.server(),
+            Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
 }

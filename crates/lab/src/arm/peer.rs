@@ -17,8 +17,6 @@ pub struct Peer {
     port: u16,
     /// Begins and ends with `/`.
     path: String,
-    /// Whose cost is measured.
-    pub pid: Option<u32>,
 }
 
 impl Peer {
@@ -35,7 +33,7 @@ impl Peer {
             name: host.to_owned(),
             roots: None,
             prefix: self.path.clone(),
-            pid: self.pid,
+            pid: None,
             command: String::new(),
             configuration: String::new(),
             process: None,
@@ -60,7 +58,7 @@ impl FromStr for Peer {
         }
         let path = path.trim_matches('/');
         let path = if path.is_empty() { "/".to_owned() } else { format!("/{path}/") };
-        Ok(Self { url: text.to_owned(), host: host.to_owned(), port, path, pid: None })
+        Ok(Self { url: text.to_owned(), host: host.to_owned(), port, path })
     }
 }
 

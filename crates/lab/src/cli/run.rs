@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use sealion_guest::Series;
 use sealion_lab::arm::{Arm, end_all};
@@ -147,19 +147,14 @@ fn options(args: &RunArgs) -> Result<Options> {
         (.., true) => Scale::Full,
         _ => Scale::Default,
     };
-    let mut arms = args.arms.clone();
-    let mut peer = match &args.peer {
+    let peer = match &args.peer {
         Peer::Nginx => None,
         Peer::Running(arm) => Some(arm.clone()),
     };
     if let Some(pid) = args.pid {
         ensure!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "--pid {pid}: there is no such process");
-        let mut running: Vec<&mut Arm> =
-            arms.iter_mut().chain(&mut peer).filter(|a| matches!(a, Arm::Peer(_))).collect();
-        match running.as_mut_slice() {
-            [Arm::Peer(peer)] => peer.pid = Some(pid),
-            _ => bail!("--pid is of the one server that runs already: name it by --peer URL"),
-        }
+        let running = args.arms.iter().chain(&peer).filter(|arm| matches!(arm, Arm::Peer(_))).count();
+        ensure!(running == 1, "--pid is of the one server that runs already: name it by --peer URL");
     }
     let out = match &args.out {
         Some(out) => out.clone(),
@@ -172,8 +167,9 @@ fn options(args: &RunArgs) -> Result<Options> {
     Ok(Options {
         studies,
         scale,
-        arms,
+        arms: args.arms.clone(),
         peer,
+        peer_pid: args.pid,
         rounds: args.rounds,
         suite: args.suite,
         out,

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use aws_lc_rs::digest;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tempfile::NamedTempFile;
 
 /// A directory of files by their size, each read once and so in the page cache if that has room.
 #[derive(Debug, Clone)]
@@ -89,10 +90,9 @@ fn is_whole(directory: &Path, size: u64) -> bool {
 
 fn write(directory: &Path, size: u64) -> Result<()> {
     let path = directory.join(name(size));
-    // Under another name until it is whole.
-    let unfinished = directory.join(format!("{}.new", name(size)));
-    let result = (|| {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
+    let result: std::io::Result<()> = (|| {
+        // Nameless until it is whole; another lab may be making the same.
+        let mut file = BufWriter::with_capacity(1 << 20, NamedTempFile::new_in(directory)?);
         let mut content = SplitMix64(size);
         let mut left = size;
         while left > 0 {
@@ -101,9 +101,12 @@ fn write(directory: &Path, size: u64) -> Result<()> {
             file.write_all(&bytes[..take as usize])?;
             left -= take;
         }
+        let file = file.into_inner()?;
         // Written to the disk now, not by the kernel in the middle of a measurement.
-        file.into_inner()?.sync_all()?;
-        fs::rename(&unfinished, &path)
+        file.as_file().sync_all()?;
+        // A server of another user may read it too.
+        file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+        file.persist(&path).map(drop).map_err(|error| error.error)
     })();
     result.with_context(|| format!("cannot write {}", path.display()))?;
     if !is_whole(directory, size) {

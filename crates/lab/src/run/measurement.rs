@@ -82,18 +82,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
 /// Reads the whole body over one connection: the file's, over the path that the arm claims?
 fn verify_body(prepared: &Prepared, job: &Job) -> Result<Option<String>> {
     let server = &prepared.servers[&job.arm];
-    let whole = Cell {
-        read: Read::Verify,
-        body_cap: None,
-        connections: 1,
-        threads: 1,
-        calls: None,
-        rate: None,
-        extent: Extent::Requests(1),
-        ..job.cell.clone()
-    };
     let counters = Counters::now();
-    let outcome = load::run(&load_plan(server, &whole, &prepared.plan.client_cores))?;
+    let outcome = load::run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
     let expected = prepared.files.hashes[&job.cell.size].clone();
     let evidence = Evidence {
         body: Some((expected, outcome.body_sha256.clone())),
@@ -124,6 +114,21 @@ fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
         *server = arm.start(&prepared.setup)?;
     }
     Ok(())
+}
+
+/// One request of the cell's file on a connection of its own, read and hashed to its end.
+pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
+    let whole = Cell {
+        read: Read::Verify,
+        body_cap: None,
+        connections: 1,
+        threads: 1,
+        calls: None,
+        rate: None,
+        extent: Extent::Requests(1),
+        ..cell.clone()
+    };
+    load_plan(server, &whole, cores)
 }
 
 fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {

@@ -42,6 +42,8 @@ pub struct Options {
     pub arms: Vec<Arm>,
     /// What takes nginx' place among the studies' arms.
     pub peer: Option<Arm>,
+    /// The process of the server that runs already, whose cost is measured.
+    pub peer_pid: Option<u32>,
     /// Rounds, if not the studies' own number.
     pub rounds: Option<u32>,
     /// Suite, if not the studies' own.

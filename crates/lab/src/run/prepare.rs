@@ -10,9 +10,9 @@ use rustix::thread::sched_getaffinity;
 use sealion_ktls::probe::{self, Probe};
 use tempfile::TempDir;
 
-use super::{Files, Options, Plan, files_directory};
+use super::{Files, Options, Plan, files_directory, measurement};
 use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls};
-use crate::load::Suite;
+use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
 use crate::run_info::{ArmInfo, RunInfo, Version};
 use crate::study::Study;
@@ -64,8 +64,10 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         scratch: scratch.path().to_owned(),
         cores: plan.server_cores.clone(),
         address: options.address,
+        peer_pid: options.peer_pid,
     };
     let mut servers = HashMap::new();
+    peers_have_files(&arms, &files, &plan)?;
     for arm in &arms {
         let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
         servers.insert(arm.clone(), server);
@@ -191,6 +193,24 @@ fn reach_peers(arms: &[Arm]) -> Result<()> {
         let address = peer.server()?.address;
         TcpStream::connect_timeout(&address, Duration::from_secs(5))
             .with_context(|| format!("{} does not answer at {address}: is the server running?", peer.url))?;
+    }
+    Ok(())
+}
+
+/// A server elsewhere must have the same files, or every measurement of it would be void.
+fn peers_have_files(arms: &[Arm], files: &Files, plan: &Plan) -> Result<()> {
+    let cells = || plan.studies.iter().flat_map(|study| &study.cells);
+    for arm in arms {
+        let Arm::Peer(peer) = arm else { continue };
+        let Some(smallest) = cells().min_by_key(|cell| cell.size) else { continue };
+        let outcome = load::run(&measurement::whole_body(&peer.server()?, smallest, &plan.client_cores))?;
+        ensure!(
+            outcome.body_sha256.as_ref() == Some(&files.hashes[&smallest.size]),
+            "{} does not serve the lab's files{}: let it serve {} or a copy of that directory",
+            peer.url,
+            outcome.failures.first.map(|first| format!(" ({first})")).unwrap_or_default(),
+            files.directory.display()
+        );
     }
     Ok(())
 }

@@ -166,6 +166,9 @@ pub fn suite_name(suite: Suite) -> String {
 /// GUESS: longer than any response takes on a machine that works.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// GUESS: several on each connection.
+const SMOKE_REQUESTS: u64 = 40;
+
 const KB: u64 = 1 << 10;
 const MB: u64 = 1 << 20;
 const GB: u64 = 1 << 30;
@@ -173,6 +176,11 @@ const GB: u64 = 1 << 30;
 /// The arms that most studies compare.
 fn both_servers() -> Vec<String> {
     ["user", "kernel", "auto", "nginx", "nginx-ktls", "nic"].map(str::to_owned).into()
+}
+
+/// Time, or for the smoke, which must answer some on any machine, a number of requests.
+fn extent(scale: Scale, time: f64) -> Extent {
+    if scale == Scale::Smoke { Extent::Requests(SMOKE_REQUESTS) } else { seconds(time) }
 }
 
 fn seconds(seconds: f64) -> Extent {

@@ -1,11 +1,11 @@
 //! netdev talk, 2022: 2 connections, 1 KB to 1 GB, K requests per connection, 3 × 25 s.
 
-use super::{Cell, GB, KB, MB, Scale, Study, StudyName, both_servers, seconds};
+use super::{Cell, GB, KB, MB, Scale, Study, StudyName, both_servers, extent};
 
 pub(super) fn study(scale: Scale) -> Study {
     // K is 1000 for all sizes, and swept for `swept`, which shows what the handshake and the set-up cost.
     let (sizes, swept, time, rounds): (&[u64], &[u64], f64, u32) = match scale {
-        Scale::Smoke => (&[KB, 128 * KB], &[KB], 0.05, 1),
+        Scale::Smoke => (&[KB, 128 * KB], &[KB], 0.0, 1),
         Scale::Quick => (&[KB, 16 * KB, 128 * KB, MB], &[128 * KB], 0.5, 3),
         Scale::Default => (&[KB, 4 * KB, 16 * KB, 64 * KB, 128 * KB, 256 * KB, MB, 16 * MB], &SWEPT, 3.0, 3),
         Scale::Full => (&FULL_SIZES, &SWEPT, 25.0, 3),
@@ -15,7 +15,7 @@ pub(super) fn study(scale: Scale) -> Study {
         .iter()
         .map(|&size| (size, 1000))
         .chain(sweep)
-        .map(|(size, k)| Cell { threads: 2, ..Cell::closed(size, Some(k), 2, seconds(time)) });
+        .map(|(size, k)| Cell { threads: 2, ..Cell::closed(size, Some(k), 2, extent(scale, time)) });
     Study { name: StudyName::Netdev, cells: cells.collect(), rounds, arms: both_servers(), setup_cost: true }
 }
 

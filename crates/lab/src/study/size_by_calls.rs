@@ -1,11 +1,11 @@
 //! File size × requests per connection, 2023: 4 threads, 4 connections, 10 s each.
 
-use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers, seconds};
+use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers, extent};
 use crate::load::Suite;
 
 pub(super) fn study(scale: Scale) -> Study {
     let (sizes, calls, time, rounds): (&[u64], &[Option<u64>], f64, u32) = match scale {
-        Scale::Smoke => (&[KB, 128 * KB], &[Some(2), None], 0.1, 1),
+        Scale::Smoke => (&[KB, 128 * KB], &[Some(2), None], 0.0, 1),
         Scale::Quick => (&[KB, 64 * KB, MB], &[Some(1), Some(20)], 0.5, 3),
         Scale::Default => (&ALL_SIZES, &[Some(1), Some(10), Some(20), None], 2.0, 3),
         Scale::Full => (&ALL_SIZES, &[Some(1), Some(10), Some(20), Some(50), Some(100), None], 10.0, 3),
@@ -14,7 +14,7 @@ pub(super) fn study(scale: Scale) -> Study {
         calls.iter().map(move |&calls| Cell {
             threads: 4,
             suite: Suite::Aes256Gcm,
-            ..Cell::closed(size, calls, 4, seconds(time))
+            ..Cell::closed(size, calls, 4, extent(scale, time))
         })
     });
     Study { name: StudyName::SizeByCalls, cells: cells.collect(), rounds, arms: both_servers(), setup_cost: false }
