@@ -30,3 +30,16 @@ fn kernel_arms_are_proven_and_user_arms_show_none() {
     // Connections that last were seen by sock_diag too.
     assert!(rows.iter().any(|row| row.arm != "user" && row.kernel_sockets.is_some_and(|n| n > 0)), "{rows:?}");
 }
+
+#[test]
+fn the_rule_decides_for_auto_and_is_not_void_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let (output, said) = run(lab(&["netdev", "--smoke", "--arms", "user,kernel,auto"], &out));
+    assert!(output.status.success(), "{said}");
+    for row in rows(&out) {
+        assert_eq!(row.void, "", "{row:?}");
+        let times = row.setup.split(';').filter_map(|time| time.parse::<f64>().ok()).filter(|&time| time > 0.0).count();
+        assert_eq!(times, if row.arm == "user" { 0 } else { 3 }, "{row:?}");
+    }
+}

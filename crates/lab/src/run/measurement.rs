@@ -8,15 +8,17 @@ use std::time::Duration;
 use anyhow::Result;
 use sealion_ktls::diag::{self, By};
 use sealion_ktls::stat::TlsStat;
+use sealion_ktls::{Cipher, Version};
 
 use super::prepare::{Prepared, since_1970};
 use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
 use crate::measure::{Cores, Cost, memory, with_children};
-use crate::proof::{self, Evidence};
+use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
+use crate::setup_cost::{self, SetUpCost};
 use crate::study::Cell;
 
 /// Measures, or says in the row why that was not possible.
@@ -43,6 +45,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         return Ok(row);
     }
     row.body_verified = true;
+    // Before the counters are looked at, which this moves too.
+    row.setup = setup_cost(prepared, job)?;
 
     let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
     let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
@@ -77,6 +81,27 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
     }
     Ok(row)
+}
+
+/// Median times of the system calls that give a connection to the kernel, now, where the study asks and the arm makes them.
+fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
+    let asked = prepared.plan.studies.iter().any(|study| study.name == job.study && study.setup_cost);
+    if !asked || job.arm.claim() == Claim::UserSpace || matches!(job.arm, Arm::Peer(_)) {
+        return Ok(String::new());
+    }
+    let (version, cipher) = match job.cell.suite {
+        Suite::Aes128Gcm => (Version::Tls13, Cipher::Aes128Gcm),
+        Suite::Aes256Gcm => (Version::Tls13, Cipher::Aes256Gcm),
+        Suite::Chacha20Poly1305 => (Version::Tls13, Cipher::Chacha20Poly1305),
+        Suite::Tls12Aes128Gcm => (Version::Tls12, Cipher::Aes128Gcm),
+        Suite::Tls12Aes256Gcm => (Version::Tls12, Cipher::Aes256Gcm),
+    };
+    Ok(match setup_cost::measure(version, cipher, SET_UPS)? {
+        SetUpCost::Measured(times) => {
+            [times.ulp, times.tx, times.rx].map(|times| times.value_at_quantile(0.5).to_string()).join(";")
+        }
+        SetUpCost::Absent(_) => String::new(),
+    })
 }
 
 /// Reads the whole body over one connection: the file's, over the path that the arm claims?
@@ -263,6 +288,9 @@ impl Counters {
 
 /// GUESS: a few round trips over loopback.
 const SETTLE: Duration = Duration::from_millis(30);
+
+/// GUESS: connections that are given to the kernel for a median.
+const SET_UPS: u32 = 50;
 
 /// GUESS: connections above which a list of all sockets would cost the client time.
 const FEW: usize = 64;
