@@ -24,6 +24,7 @@ use anyhow::{Context, Result, ensure};
 use crate::arm::Arm;
 use crate::load::Suite;
 use crate::row::Row;
+use crate::run_info::RunInfo;
 use crate::study::{Scale, StudyName};
 
 pub use files::Files;
@@ -105,7 +106,30 @@ pub fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
         rows.push(row);
     }
     progress.stop();
+    if let Some(warning) = other_work(&rows).filter(|&share| share > OTHER_WORK).map(|share| {
+        format!(
+            "other work took {:.0} % of the cores' time during the measurements: trust ratios at most",
+            100.0 * share
+        )
+    }) {
+        let mut info = RunInfo::read(&options.out)?;
+        eprintln!("warning: {warning}");
+        info.warnings.push(warning);
+        info.write(&options.out)?;
+    }
     Ok(ended(&rows))
+}
+
+/// Share of the cores' time that neither servers nor clients used, over all measurements whose servers are known.
+fn other_work(rows: &[Row]) -> Option<f64> {
+    let (mut other, mut all) = (0.0, 0.0);
+    for row in rows {
+        let Some(server) = row.server_cpu else { continue };
+        let busy: Vec<f64> = row.cores_busy.split(';').filter_map(|core| core.parse().ok()).collect();
+        other += busy.iter().sum::<f64>() - (server + row.client_cpu) as f64;
+        all += busy.len() as f64 * row.elapsed as f64;
+    }
+    (all > 0.0).then(|| (other / all).clamp(0.0, 1.0))
 }
 
 /// One measurement to do.
@@ -145,6 +169,9 @@ fn ended(rows: &[Row]) -> Ended {
     Ended { measured: rows.len(), void: rows.iter().filter(|row| !row.void.is_empty()).count(), left: 0 }
 }
 
+/// GUESS: share above which the operator should know; the kernel's own interrupts are part of it.
+const OTHER_WORK: f64 = 0.15;
+
 /// Makes the files of `studies` in `directory`, for a server that runs elsewhere.
 ///
 /// # Errors
@@ -165,4 +192,38 @@ pub fn files_directory() -> Result<PathBuf> {
     };
     ensure!(cache.is_absolute(), "XDG_CACHE_HOME is not an absolute path: name a directory by --files");
     Ok(cache.join("sealion/lab"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_work_is_what_neither_side_used() {
+        let row = |server_cpu, cores_busy: &str| Row {
+            server_cpu,
+            cores_busy: cores_busy.to_owned(),
+            client_cpu: 300,
+            elapsed: 1000,
+            ..Row::default()
+        };
+        assert_eq!(other_work(&[]), None);
+        assert_eq!(other_work(&[row(None, "1000;1000")]), None);
+        assert_eq!(other_work(&[row(Some(700), "700;300")]), Some(0.0));
+        assert_eq!(other_work(&[row(Some(700), "1000;1000"), row(Some(700), "700;300")]), Some(0.25));
+        assert_eq!(other_work(&[row(Some(900), "700;300")]), Some(0.0), "ticks are coarse");
+    }
+
+    #[test]
+    fn arms_take_turns_and_a_round_does_every_cell() {
+        let study = StudyName::Crossover.study(Scale::Quick);
+        let cells = study.cells.len();
+        let plan = Plan { studies: vec![study], scale: Scale::Quick, server_cores: vec![0], client_cores: vec![1] };
+        let jobs = jobs(&plan);
+        assert_eq!(jobs.len(), cells * 2 * 3);
+        for (index, job) in jobs.iter().enumerate() {
+            assert_eq!(job.arm, [Arm::User, Arm::Kernel][index % 2]);
+            assert_eq!(job.round as usize, index / (2 * cells));
+        }
+    }
 }
