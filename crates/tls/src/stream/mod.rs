@@ -1,6 +1,7 @@
 //! An established connection.
 
 mod close;
+mod cold;
 mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;

@@ -2,17 +2,18 @@
 //!
 //! User space: the parts are copied and read straight into the payload slots of up to
 //! [`RECORDS_PER_SEND`] records in one buffer, sealed in place and sent by one call.
-//! Kernel: what fits one record is gathered and sent by one call; anything longer goes as memory with
-//! MSG_MORE and files by sendfile, so that records stay full.
+//! Kernel: what lies in memory is sent by one call, and so is what fits one record; longer files go by sendfile, after
+//! a record of their own for what comes before them.
 
 use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 
 use rustix::io::Errno;
 use sealion_ktls::{More, Operation};
 
+use super::cold::{self, Read, Wait};
 use super::key_update::most_records;
 use super::{Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
@@ -81,6 +82,7 @@ impl TlsStream {
 
     async fn send_from_user(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
         let mut turn = 0;
+        let mut wait = Wait::No;
         while source.remaining > 0 {
             self.key_for(1).await?;
             self.drain().await?;
@@ -88,7 +90,15 @@ impl TlsStream {
                 unreachable!("a connection does not enter the kernel during a send");
             };
             let before = source.remaining;
-            self.outgoing = Some(seal_batch(sealer, source)?);
+            match seal_batch(sealer, source, wait)? {
+                Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
+                Batch::Cold { file, range } => {
+                    cold::fetch(file, range).await?;
+                    wait = Wait::Yes;
+                    continue;
+                }
+            }
+            wait = Wait::No;
             self.drain().await?;
             self.payload_sent += before - source.remaining;
             turn += before - source.remaining;
@@ -104,29 +114,31 @@ impl TlsStream {
         if source.remaining <= MAX_PLAINTEXT as u64 && !source.is_in_memory() {
             return self.send_one_record(source).await;
         }
-        // How full the open record is, as far as MSG_MORE has kept it open.
-        let mut open = 0;
         let mut turn = 0;
         while let Some(piece) = source.piece() {
             let sent = match piece {
                 Part::Bytes(_) => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
                     let (count, bytes) = source.leading_memory(&mut slices);
-                    let more = if bytes == source.remaining { More::No } else { More::Yes };
+                    // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
+                    // block of the cipher lies across two pages.
                     self.key_for(most_records(bytes)).await?;
-                    self.kernel(|tx, io| tx.send_vectored(io, &slices[..count], more)).await? as u64
+                    self.kernel(|tx, io| tx.send_vectored(io, &slices[..count], More::No)).await? as u64
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
                     // A call that is satisfied closes its record: let it end where a full one does, or the file.
-                    let count = if left < 2 * TURN { left } else { TURN - open };
+                    let count = if left < 2 * TURN { left } else { TURN };
+                    let asked = range.start..range.start + count;
+                    if cold::is_cold(file, &asked) {
+                        cold::fetch(file, asked).await?;
+                    }
                     self.key_for(most_records(count)).await?;
                     self.sendfile(file, range, count).await?
                 }
             };
             source.advance(sent);
             self.payload_sent += sent;
-            open = (open + sent) % MAX_PLAINTEXT as u64;
             turn += sent;
             if turn >= TURN && source.remaining > 0 {
                 turn = 0;
@@ -140,6 +152,7 @@ impl TlsStream {
     async fn send_one_record(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
         let mut buffer = SendBuffer::take();
         let mut len = 0;
+        let mut wait = Wait::No;
         while let Some(piece) = source.piece() {
             let read = match piece {
                 Part::Bytes(bytes) => {
@@ -148,7 +161,15 @@ impl TlsStream {
                 }
                 Part::File { file, range } => {
                     let wanted = (range.end - range.start) as usize;
-                    read_file(file, &mut [IoSliceMut::new(&mut buffer[len..][..wanted])], &range)?
+                    let mut slot = [IoSliceMut::new(&mut buffer[len..][..wanted])];
+                    match cold::read(file, &mut slot, &range, wait)? {
+                        Read::Bytes(read) => read,
+                        Read::Cold => {
+                            cold::fetch(file, range).await?;
+                            wait = Wait::Yes;
+                            0
+                        }
+                    }
                 }
             };
             source.advance(read as u64);
@@ -190,13 +211,26 @@ impl TlsStream {
         };
         let parts = [Part::Bytes(bytes)];
         let mut source = Source::new(&parts);
-        self.outgoing = Some(seal_batch(sealer, &mut source)?);
+        match seal_batch(sealer, &mut source, Wait::Yes)? {
+            Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
+            Batch::Cold { .. } => unreachable!("memory is never cold"),
+        }
         Ok(bytes.len() - source.remaining as usize)
     }
 }
 
+/// What became of a batch of records.
+enum Batch<'a> {
+    Sealed(Outgoing),
+    /// Nothing was taken from the source: these bytes have to come from a disk first.
+    Cold {
+        file: &'a File,
+        range: Range<u64>,
+    },
+}
+
 /// Fills and seals as many records as a buffer and the key allow.
-fn seal_batch(sealer: &mut Sealer, source: &mut Source<'_>) -> Result<Outgoing, Error> {
+fn seal_batch<'a>(sealer: &mut Sealer, source: &mut Source<'a>, wait: Wait) -> Result<Batch<'a>, Error> {
     let records = sealer.records_left().min(RECORDS_PER_SEND as u64);
     let payload = source.remaining.min(records * MAX_PLAINTEXT as u64) as usize;
     let records = payload.div_ceil(MAX_PLAINTEXT);
@@ -211,14 +245,19 @@ fn seal_batch(sealer: &mut Sealer, source: &mut Source<'_>) -> Result<Outgoing, 
         let end = prefix + record.len() - overhead;
         *slot = IoSliceMut::new(&mut record[prefix..end]);
     }
-    source.fill(&mut slots[..records])?;
+    let mut filled = source.clone();
+    if let Some((file, range)) = filled.fill(&mut slots[..records], wait)? {
+        return Ok(Batch::Cold { file, range });
+    }
+    *source = filled;
     for record in buffer[..len].chunks_mut(full) {
         sealer.seal(ContentType::ApplicationData, record)?;
     }
-    Ok(Outgoing { buffer, unsent: 0..len })
+    Ok(Batch::Sealed(Outgoing { buffer, unsent: 0..len }))
 }
 
 /// The parts from where the last send ended.
+#[derive(Clone)]
 struct Source<'a> {
     parts: &'a [Part<'a>],
     /// How much of the first part is done.
@@ -279,8 +318,9 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fills all slots, which are no longer than what remains.
-    fn fill(&mut self, mut slots: &mut [IoSliceMut<'_>]) -> Result<(), Error> {
+    /// Fills all slots, which are no longer than what remains. Returns what has to be fetched from a disk instead: then
+    /// neither the slots nor this source are of use.
+    fn fill(&mut self, mut slots: &mut [IoSliceMut<'_>], wait: Wait) -> Result<Option<(&'a File, Range<u64>)>, Error> {
         let mut room: u64 = slots.iter().map(|slot| slot.len() as u64).sum();
         while room > 0 {
             let piece = self.piece().expect("the slots are no longer than what remains");
@@ -290,36 +330,31 @@ impl<'a> Source<'a> {
                     slots[0][..len].copy_from_slice(&bytes[..len]);
                     len
                 }
-                Part::File { file, ref range } if piece.len() >= room => read_file(file, slots, range)?,
-                // The part ends inside the slots: not beyond it in one call.
                 Part::File { file, ref range } => {
-                    let len = slots[0].len().min((range.end - range.start) as usize);
-                    read_file(file, &mut [IoSliceMut::new(&mut slots[0][..len])], range)?
+                    let read = if piece.len() >= room {
+                        cold::read(file, slots, range, wait)?
+                    } else {
+                        // The part ends inside the slots: not beyond it in one call.
+                        let len = slots[0].len().min((range.end - range.start) as usize);
+                        cold::read(file, &mut [IoSliceMut::new(&mut slots[0][..len])], range, wait)?
+                    };
+                    match read {
+                        Read::Bytes(read) => read,
+                        Read::Cold => return Ok(Some((file, range.start..range.end.min(range.start + room)))),
+                    }
                 }
             };
             self.advance(filled as u64);
             room -= filled as u64;
             IoSliceMut::advance_slices(&mut slots, filled);
         }
-        Ok(())
+        Ok(None)
     }
 }
 
 /// Whether `sendfile` failed because of its input: the disk, or a file that cannot be sent.
 fn is_of_the_file(errno: Option<i32>) -> bool {
     errno.is_some_and(|errno| [Errno::IO, Errno::INVAL, Errno::ISDIR].contains(&Errno::from_raw_os_error(errno)))
-}
-
-/// Reads from the start of `range`; at least one byte.
-fn read_file(file: &File, into: &mut [IoSliceMut<'_>], range: &Range<u64>) -> Result<usize, Error> {
-    loop {
-        match rustix::io::preadv(file, into, range.start) {
-            Ok(0) => return Err(Error::FileShrank { at: range.start, end: range.end }),
-            Ok(read) => return Ok(read),
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(Error::File(io::Error::from(e))),
-        }
-    }
 }
 
 #[cfg(test)]

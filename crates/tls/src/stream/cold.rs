@@ -1,0 +1,108 @@
+//! Files whose pages are not in memory: another thread waits for the disk, so that the connections of this one do not.
+//!
+//! Whether a page is there is asked by reading with RWF_NOWAIT (preadv2(2)). File systems that cannot answer, such as
+//! FUSE and NFS, and tmpfs before Linux 6.6, which has no disk to wait for, are read as if everything were there.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
+use tokio::task::spawn_blocking;
+
+use crate::error::Error;
+
+/// Whether a read may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// It may.
+    Yes,
+    /// It must not: [`Read::Cold`] instead.
+    No,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing, because the disk has to be waited for.
+    Cold,
+}
+
+/// Reads from the start of `range`, which is there unless the file shrank.
+pub(super) fn read(
+    file: &File,
+    into: &mut [IoSliceMut<'_>],
+    range: &Range<u64>,
+    mut wait: Wait,
+) -> Result<Read, Error> {
+    loop {
+        let read = match wait {
+            Wait::Yes => preadv(file, into, range.start),
+            Wait::No => preadv2(file, into, range.start, ReadWriteFlags::NOWAIT),
+        };
+        match read {
+            Ok(0) => return Err(Error::FileShrank { at: range.start, end: range.end }),
+            Ok(bytes) => return Ok(Read::Bytes(bytes)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if wait == Wait::No => return Ok(Read::Cold),
+            Err(Errno::OPNOTSUPP) if wait == Wait::No => wait = Wait::Yes,
+            Err(errno) => return Err(Error::File(io::Error::from(errno))),
+        }
+    }
+}
+
+/// Whether sendfile(2) of `range` would have to wait for a disk, as far as samples tell.
+///
+/// A sample each [`SAMPLED`] bytes, and the last byte. Pages that went singly in between make sendfile wait for them:
+/// slower, and no worse.
+pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
+    let mut byte = [0];
+    let mut is_missing = |at: u64| {
+        let sample = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+        match sample {
+            Err(Errno::AGAIN) => Some(true),
+            Err(Errno::OPNOTSUPP) => None,
+            // What else is wrong, sendfile will say.
+            _ => Some(false),
+        }
+    };
+    let mut at = range.start;
+    while at < range.end {
+        match is_missing(at) {
+            Some(false) => at += SAMPLED,
+            Some(true) => return true,
+            None => return false,
+        }
+    }
+    is_missing(range.end - 1) == Some(true)
+}
+
+/// SPEC: Linux reads ahead 128 KiB at a time unless told otherwise (VM_READAHEAD_PAGES in include/linux/mm.h), so pages
+/// come in runs of that length.
+const SAMPLED: u64 = 128 << 10;
+
+/// Has another thread read `range`, so that its pages are there. What it cannot read, whoever needs it will find out.
+pub(super) async fn fetch(file: &File, range: Range<u64>) -> Result<(), Error> {
+    let file = file.try_clone().map_err(Error::File)?;
+    let reading = spawn_blocking(move || {
+        let mut scratch = vec![0; SCRATCH];
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = scratch.len().min((range.end - at) as usize);
+            match preadv(&file, &mut [IoSliceMut::new(&mut scratch[..wanted])], at) {
+                Ok(0) => return,
+                Ok(read) => at += read as u64,
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    });
+    // It neither panics nor is it cancelled but with the runtime.
+    let _ = reading.await;
+    Ok(())
+}
+
+/// Bytes copied out of the page cache at a time, for nobody. GUESS: fits a core's own cache.
+const SCRATCH: usize = 128 << 10;
