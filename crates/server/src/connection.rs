@@ -61,7 +61,8 @@ pub enum Phase {
 /// Serves an accepted connection until it is closed.
 pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
     let deadline = shared.limits.handshake_timeout;
-    let mut stream = match timeout(deadline, TlsStream::accept(io, &shared.tls)).await {
+    // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
+    let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &shared.tls))).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(HandshakeError::ClosedByPeer)) => {
             tracing::debug!("{peer}: closed before the handshake");
@@ -78,14 +79,14 @@ pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
     };
     tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
     let ended = match http1::connection::serve(&mut stream, peer, shared).await {
-        Ok(()) => stream.shutdown().await,
+        Ok(()) => Box::pin(stream.shutdown()).await,
         Err(error) => Err(error),
     };
     if let Err(error) = ended {
         match error.alert() {
             Some(alert) => {
                 tracing::info!("{peer}: {error}; answered with the alert {alert}");
-                let _ = timeout(shared.limits.stall_timeout, stream.abort(alert)).await;
+                let _ = timeout(shared.limits.stall_timeout, Box::pin(stream.abort(alert))).await;
             }
             None => tracing::info!("{peer}: {error}"),
         }

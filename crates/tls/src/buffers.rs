@@ -22,8 +22,12 @@ const RECEIVE_LEN: usize = 2 * (MAX_CIPHERTEXT_TLS12 + 5);
 /// in a moment of ordinary load.
 const KEPT: usize = 8;
 
+/// The longest vector for received data that is kept. GUESS: a browser's request head is 500 to 900 bytes.
+const KEPT_PLAINTEXT: usize = 4096;
+
 thread_local! {
     static SEND: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static PLAINTEXT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static RECEIVE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -61,6 +65,24 @@ impl std::ops::DerefMut for SendBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
+}
+
+/// A vector for what a connection has received and not read, from the thread's store.
+pub(crate) fn take_plaintext() -> Vec<u8> {
+    PLAINTEXT.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Takes a vector back that is no longer needed.
+pub(crate) fn keep_plaintext(mut plaintext: Vec<u8>) {
+    plaintext.clear();
+    if plaintext.capacity() > KEPT_PLAINTEXT {
+        return;
+    }
+    PLAINTEXT.with_borrow_mut(|kept| {
+        if kept.len() < KEPT {
+            kept.push(plaintext);
+        }
+    });
 }
 
 /// Lends the thread's receive buffer. `use_buffer` must not call this again.

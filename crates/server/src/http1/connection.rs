@@ -8,6 +8,7 @@
 //!   │ timeout: end     │ timeout: 408│ timeout: end
 //! ```
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -34,7 +35,7 @@ use crate::worker::draining;
 /// # Errors
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
-    let mut exchange = Exchange { head: Vec::new(), log: RequestLine::default(), choice: Choice::default() };
+    let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default() };
     let mut phase = shared.phase.clone();
     let mut end = pin!(draining(&mut phase));
     let mut idle = pin!(sleep(shared.limits.idle_timeout));
@@ -113,7 +114,6 @@ impl Answer {
 
 /// Kept from request to request, so that a steady state allocates little.
 struct Exchange {
-    head: Vec<u8>,
     log: RequestLine,
     choice: Choice,
 }
@@ -209,10 +209,16 @@ impl Exchange {
             let target = self.log.get().map_or("", |(_, target)| target);
             tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
         }
-        self.head.clear();
-        write_head(&mut self.head, response, *connection, now);
+        let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        write_head(&mut head, response, *connection, now);
         let before = stream.payload_sent();
-        let sent = transport::send(stream, &self.head, &response.body, shared, &mut self.choice).await;
+        let sent = transport::send(stream, &head, &response.body, shared, &mut self.choice).await;
+        head.clear();
+        HEADS.with_borrow_mut(|heads| {
+            if heads.len() < KEPT_HEADS {
+                heads.push(head);
+            }
+        });
         if shared.access_log.is_on() {
             let payload = stream.payload_sent() - before;
             shared.access_log.write(&Entry {
@@ -247,6 +253,14 @@ async fn answer(request: &Request<'_>, shared: &Shared, now: HttpTime) -> Respon
         }
     }
 }
+
+thread_local! {
+    /// Buffers for heads of responses; an idle connection holds none.
+    static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// GUESS: as many as responses of one worker are under way in a moment of ordinary load.
+const KEPT_HEADS: usize = 8;
 
 enum Body {
     Done,

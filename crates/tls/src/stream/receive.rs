@@ -20,10 +20,6 @@ const MAX_EMPTY_RECORDS: u8 = 32;
 /// Key updates that a peer may send without application data between them. INHERITED from rustls.
 const MAX_KEY_UPDATES: u8 = 32;
 
-/// Capacity that an idle connection keeps for its next request. GUESS: a browser's request head is
-/// 500 to 900 bytes.
-const KEPT_PLAINTEXT: usize = 1024;
-
 /// What was received and is not read yet.
 pub(super) struct Receiver {
     /// Received but not opened: the beginning of a record.
@@ -84,8 +80,7 @@ impl TlsStream {
         assert!(receiver.read <= receiver.plaintext.len(), "consumed more than was received");
         if receiver.read == receiver.plaintext.len() {
             receiver.read = 0;
-            receiver.plaintext.clear();
-            receiver.plaintext.shrink_to(KEPT_PLAINTEXT);
+            buffers::keep_plaintext(std::mem::take(&mut receiver.plaintext));
         }
     }
 
@@ -188,6 +183,9 @@ impl TlsStream {
             ContentType::ApplicationData => {
                 self.receiver.empty_records = 0;
                 self.receiver.key_updates = 0;
+                if self.receiver.plaintext.capacity() == 0 {
+                    self.receiver.plaintext = buffers::take_plaintext();
+                }
                 self.receiver.plaintext.extend_from_slice(payload);
                 Ok(())
             }

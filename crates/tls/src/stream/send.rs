@@ -53,8 +53,8 @@ impl Part<'_> {
 /// GUESS: about a fifth of a millisecond of sealing in user space.
 pub(super) const TURN: u64 = 1 << 20;
 
-/// Parts in memory that one call sends. A response has two; several ranges of a small file have more.
-const SLICES: usize = 16;
+/// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
+const SLICES: usize = 4;
 
 impl TlsStream {
     /// Sends the parts as one response and returns when TCP, or the kernel's record layer, has all of
