@@ -164,7 +164,7 @@ impl fmt::Display for Of {
     }
 }
 
-/// What a count may be above another. MEASURED: see `requests` in asking.rs for how far counts repeat; this is some ten times that.
+/// What a count may be above another. MEASURED: `requests` in asking.rs says how far counts repeat; this is three times that.
 const MARGIN: f64 = 1.03;
 
 #[cfg(test)]
