@@ -213,6 +213,7 @@ impl Exchange {
         write_head(&mut head, response, *connection, now);
         let before = stream.payload_sent();
         let sent = transport::send(stream, &head, &response.body, shared, &mut self.choice).await;
+        let head_len = head.len() as u64;
         head.clear();
         HEADS.with_borrow_mut(|heads| {
             if heads.len() < KEPT_HEADS {
@@ -225,7 +226,7 @@ impl Exchange {
                 peer,
                 request: self.log.get(),
                 status: response.status.code(),
-                body: payload.saturating_sub(self.head.len() as u64),
+                body: payload.saturating_sub(head_len),
                 duration: started.elapsed(),
                 tls: stream.info(),
                 path: stream.path(),
