@@ -130,11 +130,19 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             }
             false
         });
+        if wanted.len() < 2 && !named {
+            wanted.clear();
+        }
         study.arms = wanted.iter().map(Arm::to_string).collect();
         studies.push(study);
     }
     let all_absent = || absent.iter().map(|a| format!("\n  {}: {}", a.name, a.absent)).collect::<String>();
-    ensure!(studies.iter().any(|study| !study.arms.is_empty()), "no arm can be had here:{}", all_absent());
+    ensure!(
+        studies.iter().any(|study| !study.arms.is_empty()),
+        "there is nothing to compare here:{}\n--guest runs in a kernel that has it; --arms names arms to measure \
+         all the same",
+        all_absent()
+    );
     Ok(studies)
 }
 
