@@ -100,8 +100,8 @@ fn with_lab(plan: &Plan, cell: Cell, server: &Server, work: &Path, requests: u64
     })
 }
 
-/// How many requests the two runs make. MEASURED (how far does a count repeat? unlimited calls within 0.3 % on 6.1 and
-/// 0.9 % on 7.2; `sealion-lab guard` twice, QEMU 7.2, 2026-11-21): few must outlast the growth of TCP's windows,
+/// How many requests the two runs make. MEASURED (how far does a count repeat? half of 96 cells within
+/// 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2; `sealion-lab guard` twice with one binary, QEMU 7.2, 2026-11-21): few must outlast the growth of TCP's windows,
 /// and the difference must outweigh a timer tick more or less.
 fn requests(cell: Cell) -> (u64, u64) {
     let (few, many) = match cell.size {
