@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A file that is replaced is seen [`CacheLimits::age`] later at most. One that is written to in place is seen at once
-//! if it is sent from the disk; from memory it is sent as it was, whole, with the validators of that state.
+//! if it is sent from the disk; from memory it is sent as it was, whole, with the validators of that state. One that changed
+//! within the present tick of the file system's clock is not kept: its next change might look like this one.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -123,6 +124,10 @@ impl Files {
     /// # Errors
     /// [`Missing`]. After [`Missing::Waits`], run the errand elsewhere and ask again with what it `fetched`.
     pub fn find(&self, path: &SitePath<'_>, fetched: Option<Fetched>) -> Result<Found, Missing> {
+        self.find_at(path, fetched, Instant::now())
+    }
+
+    fn find_at(&self, path: &SitePath<'_>, fetched: Option<Fetched>, now: Instant) -> Result<Found, Missing> {
         let mut name = path.as_bytes();
         let with_index;
         if path.names_directory() {
@@ -130,20 +135,19 @@ impl Files {
             with_index = if name.is_empty() { index.to_vec() } else { [name, b"/", index].concat() };
             name = &with_index;
         }
-        match self.find_name(name, fetched)? {
+        match self.find_name(name, fetched, now)? {
             // An index that is a directory: nothing to show, and no slash would help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),
             found => Ok(found),
         }
     }
 
-    fn find_name(&self, name: &[u8], fetched: Option<Fetched>) -> Result<Found, Missing> {
+    fn find_name(&self, name: &[u8], fetched: Option<Fetched>, now: Instant) -> Result<Found, Missing> {
         let keep = self.limits.keep();
         if keep == 0 {
             let found = fetched.map_or_else(|| self.root.resolve(name, 0, Wait::No), |fetched| fetched.found);
             return found.map_err(|error| self.missing(error, name, 0));
         }
-        let now = Instant::now();
         let mut cache = self.caches.get_or(|| RefCell::new(Cache::new(&self.limits, now))).borrow_mut();
         let found = match fetched {
             Some(fetched) => fetched.found,
@@ -156,7 +160,9 @@ impl Files {
         };
         cache.remove(name);
         let found = found.map_err(|error| self.missing(error, name, keep))?;
-        if let Found::File(file) = &found {
+        if let Found::File(file) = &found
+            && file.is_settled()
+        {
             cache.keep(name, file, now, &self.limits);
         }
         Ok(found)
@@ -234,3 +240,7 @@ fn in_memory(file: &SiteFile) -> usize {
         Content::File(_) => 0,
     }
 }
+
+#[cfg(test)]
+#[path = "file_cache_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
@@ -50,6 +51,8 @@ pub struct SiteFile {
     /// By the extension of its name.
     pub content_type: ContentType,
     state: State,
+    /// The time of file systems before its bytes were read, in seconds and nanoseconds.
+    read_at: [u64; 2],
 }
 
 /// Where the bytes of a file are.
@@ -119,6 +122,7 @@ impl Root {
         // Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it has no effect.
         const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
         let file = File::from(self.open_beneath(name, FLAGS, wait)?);
+        let read_at = time_of_files();
         let metadata = file.metadata().map_err(Unresolved::broken)?;
         if metadata.is_dir() {
             return Ok(Found::Directory);
@@ -135,6 +139,7 @@ impl Root {
             content_type: ContentType::of_name(name),
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
+            read_at,
         })))
     }
 
@@ -167,6 +172,15 @@ impl Root {
 }
 
 impl SiteFile {
+    /// Whether every later change shows in the time of change. Within a tick of the clock it need not: what was read
+    /// between two changes then looks like what the second made.
+    pub fn is_settled(&self) -> bool {
+        let [seconds, nanoseconds] = self.state.changed();
+        // Some file systems keep whole seconds.
+        let latest = if nanoseconds == 0 { [seconds + 1, 0] } else { [seconds, nanoseconds] };
+        latest < self.read_at
+    }
+
     /// Whether its bytes are still those that the validators speak of. What is in memory is so by itself.
     pub fn is_intact(&self) -> bool {
         match &self.content {
@@ -198,6 +212,7 @@ impl SiteFile {
             etag: state.entity_tag(),
             content_type: ContentType::of_name(b""),
             state,
+            read_at: time_of_files(),
         })
     }
 }
@@ -303,6 +318,10 @@ impl State {
         self.0[2]
     }
 
+    fn changed(&self) -> [u64; 2] {
+        [self.0[5], self.0[6]]
+    }
+
     /// Hashed, because clients have no business with inode numbers.
     fn entity_tag(&self) -> EntityTag {
         let hash = digest(&SHA256, self.0.map(u64::to_le_bytes).as_flattened());
@@ -310,6 +329,12 @@ impl State {
         fingerprint.copy_from_slice(&hash.as_ref()[..8]);
         EntityTag::from_fingerprint(fingerprint)
     }
+}
+
+/// The clock that file systems stamp changes by, in seconds and nanoseconds: it advances by ticks.
+fn time_of_files() -> [u64; 2] {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    [now.tv_sec as u64, now.tv_nsec as u64]
 }
 
 /// Beneath the root without exception, and not by way of /proc/*/fd.

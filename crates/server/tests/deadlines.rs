@@ -4,7 +4,7 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealion_testkit::{Event, PATIENCE, Suite, http, pattern};
 use sealion_tls::AlertDescription;
@@ -67,6 +67,29 @@ fn idle_connections_are_closed_in_order() {
     }
     // No response, no line.
     access_lines(&server, 1);
+}
+
+/// Each request begins the wait anew, at whatever moment of the one before it comes.
+#[test]
+fn a_connection_in_use_outlives_the_idle_timeout() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&["--idle-timeout", "2s"]);
+    let mut client = site.connect(&server);
+    let begun = Instant::now();
+    let mut last = begun;
+    // Up to half of the timeout apart, so that a busy machine does not make it a whole one.
+    for pause in [10, 100, 700, 1000].into_iter().cycle() {
+        if last - begun > TIMEOUT * 5 / 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(pause));
+        last = Instant::now();
+        assert_eq!(http::get(&mut client, "/f").expect("an answer").body, b"content");
+    }
+    client.read_to_end().expect("the server closes").assert_orderly();
+    assert!(last.elapsed() >= TIMEOUT, "closed {:?} after the last request", last.elapsed());
 }
 
 #[test]

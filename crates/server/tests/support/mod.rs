@@ -46,7 +46,16 @@ impl Site {
     }
 
     pub(crate) fn with(pki: Pki) -> Self {
-        let outside = tempfile::tempdir().expect("a directory");
+        Self::inside(&std::env::temp_dir(), pki)
+    }
+
+    /// A site below the given directory, and not where temporary files go.
+    pub(crate) fn beneath(directory: &Path) -> Self {
+        Self::inside(directory, Pki::ecdsa())
+    }
+
+    fn inside(directory: &Path, pki: Pki) -> Self {
+        let outside = tempfile::tempdir_in(directory).expect("a directory");
         fs::create_dir(outside.path().join("root")).expect("a directory");
         costs().store(&outside.path().join(CALIBRATION)).expect("the calibration is written");
         Self { pki, outside }
