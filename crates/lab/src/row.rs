@@ -34,6 +34,10 @@ pub struct Row {
     pub read: String,
     /// Cap on body bytes read.
     pub body_cap: Option<u64>,
+    /// Another load on the same server at the same time, as connections × body bytes; empty: none. Nothing of it is in this
+    /// row.
+    #[serde(default)]
+    pub beside: String,
     /// Version and suite agreed on.
     pub suite: String,
 
@@ -74,6 +78,9 @@ pub struct Row {
     pub server_preemptions: Option<u64>,
     /// Proportional set size of the server's processes at the end, bytes.
     pub server_memory: Option<u64>,
+    /// By how much that grew while `connections` were open and idle, each after one request; bytes.
+    #[serde(default)]
+    pub idle_memory: Option<u64>,
     /// Busy time of each core, softirq and irq included, `;` between.
     pub cores_busy: String,
     /// Softirq time of each core.

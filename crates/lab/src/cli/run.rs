@@ -220,6 +220,7 @@ impl ValueEnum for StudyOrAll {
                 Self::One(StudyName::ALL[2]),
                 Self::One(StudyName::ALL[3]),
                 Self::One(StudyName::ALL[4]),
+                Self::One(StudyName::ALL[5]),
                 Self::All,
             ]
         }

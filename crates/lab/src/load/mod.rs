@@ -3,6 +3,7 @@
 mod connection;
 mod failure;
 mod handshake;
+mod held;
 mod outcome;
 mod plan;
 mod receiving;
@@ -14,6 +15,7 @@ mod tally;
 mod tls_client;
 mod worker;
 
+pub use held::hold;
 pub use outcome::{Failures, Outcome};
 pub use plan::{Arrival, Extent, LoadPlan, Read, Suite};
 pub use run::{Progress, run, run_watched};

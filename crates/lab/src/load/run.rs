@@ -68,8 +68,7 @@ pub fn run(plan: &LoadPlan) -> Result<Outcome> {
 /// # Errors
 /// As [`run`].
 pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome> {
-    check(plan)?;
-    allow_open_files(plan.connections + plan.threads * FILES_OF_A_THREAD)?;
+    prepare(plan)?;
     let config = super::tls_client::config(plan)?;
     let reference = Arc::new(Reference::default());
     let schedule = Arc::new(Schedule::new(plan));
@@ -101,7 +100,12 @@ pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome>
             sum.failures.first.get_or_insert("a request was due and no connection was free".into());
         }
     }
-    Ok(Outcome {
+    Ok(outcome(sum, &reference))
+}
+
+/// The sum of what was seen.
+pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
+    Outcome {
         elapsed: sum.first_start.zip(sum.last_end).map_or(Duration::ZERO, |(start, end)| end - start),
         requests: sum.requests,
         body_bytes: sum.body_bytes,
@@ -115,7 +119,13 @@ pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome>
         client_cpu: sum.cpu,
         body_sha256: reference.sha256.get().map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),
         suite: sum.suite.unwrap_or_default(),
-    })
+    }
+}
+
+/// Refuses a plan that cannot be carried out, and sees to the limit of open files.
+pub(super) fn prepare(plan: &LoadPlan) -> Result<()> {
+    check(plan)?;
+    allow_open_files(plan.connections + plan.threads * FILES_OF_A_THREAD)
 }
 
 /// Most connections at a time.
@@ -200,18 +210,7 @@ impl Thread<'_> {
     async fn load(self) -> Result<Tally> {
         let plan = self.plan;
         let shared = Rc::new(Shared {
-            common: Common {
-                address: plan.address,
-                name: ServerName::try_from(plan.server_name.clone())?,
-                config: self.config.clone(),
-                request: request(plan),
-                reading: Reading {
-                    read: plan.read,
-                    cap: plan.body_cap.unwrap_or(u64::MAX),
-                    reference: self.reference.clone(),
-                },
-                buffer: RefCell::new(vec![0; BUFFER]),
-            },
+            common: common(plan, self.config.clone(), self.reference.clone())?,
             starts: Starts::new(self.schedule.clone()).context("cannot make a timer")?,
             tally: RefCell::new(Tally::new()),
             calls: plan.calls,
@@ -248,6 +247,18 @@ impl Thread<'_> {
         let (each, over) = (self.plan.connections / self.plan.threads, self.plan.connections % self.plan.threads);
         each + usize::from(self.number < over)
     }
+}
+
+/// What all connections of a thread have in common.
+pub(super) fn common(plan: &LoadPlan, config: Arc<ClientConfig>, reference: Arc<Reference>) -> Result<Common> {
+    Ok(Common {
+        address: plan.address,
+        name: ServerName::try_from(plan.server_name.clone())?,
+        config,
+        request: request(plan),
+        reading: Reading { read: plan.read, cap: plan.body_cap.unwrap_or(u64::MAX), reference },
+        buffer: RefCell::new(vec![0; BUFFER]),
+    })
 }
 
 /// CPU of this thread so far, ns.

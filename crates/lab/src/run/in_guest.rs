@@ -90,7 +90,7 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
 /// MiB: the files and what else a guest needs. What is larger than this machine is told before anything is booted.
 fn memory(options: &Options) -> Result<u32> {
     let cells = options.studies.iter().flat_map(|study| study.study(options.scale).cells);
-    let sizes: BTreeSet<u64> = cells.map(|cell| cell.size).collect();
+    let sizes: BTreeSet<u64> = cells.flat_map(|cell| cell.sizes().collect::<Vec<_>>()).collect();
     let files = sizes.iter().sum::<u64>() >> 20;
     let needed = files * 5 / 4 + Machine::default().memory as u64;
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;

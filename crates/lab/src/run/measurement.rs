@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sealion_ktls::diag::{self, By};
@@ -14,12 +15,12 @@ use super::prepare::{Prepared, since_1970};
 use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Progress, Read, Suite};
 use crate::measure::{Cores, Cost, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
 use crate::setup_cost::{self, SetUpCost};
-use crate::study::Cell;
+use crate::study::{Cell, Scene};
 
 /// Measures, or says in the row why that was not possible.
 ///
@@ -48,12 +49,17 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
     // Before the counters are looked at, which this moves too.
     row.setup = setup_cost(prepared, job)?;
 
+    if job.cell.scene == Scene::Idle {
+        return idle(prepared, job, row);
+    }
     let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
     let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
     let pids = server.pid.map(with_children).transpose()?;
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
-    let (outcome, kernel_sockets) = watched(server, pids.as_deref(), &plan)?;
+    let ((outcome, kernel_sockets), trouble) =
+        beside(server, &job.cell, &plan, || watched(server, pids.as_deref(), &plan))?;
+    row.void = trouble.unwrap_or_default();
     // Connections that the client has just closed end on the server's side too.
     std::thread::sleep(SETTLE);
     let (counted, cores_now) = (counters.since(), Cores::now()?);
@@ -62,11 +68,13 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         Ok(after) => {
             if let (Some(after), Some(before), Some(pids)) = (after, cost_before, &pids) {
                 let spent = after.since(&before);
-                row.server_cpu = Some(spent.cpu);
-                row.server_user = Some(spent.user);
-                row.server_system = Some(spent.system);
-                row.server_switches = Some(spent.switches);
-                row.server_preemptions = Some(spent.preemptions);
+                if job.cell.scene == Scene::Alone {
+                    row.server_cpu = Some(spent.cpu);
+                    row.server_user = Some(spent.user);
+                    row.server_system = Some(spent.system);
+                    row.server_switches = Some(spent.switches);
+                    row.server_preemptions = Some(spent.preemptions);
+                }
                 row.server_memory = memory(pids);
             }
         }
@@ -81,6 +89,85 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
     }
     Ok(row)
+}
+
+/// What the memory of a server that was just started grows by while connections are open and idle. One that was under load
+/// before has memory to give them.
+fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
+    if matches!(job.arm, Arm::Peer(_)) {
+        row.void =
+            "memory of idle connections takes a server that was just started, and this one runs already".to_owned();
+        return Ok(row);
+    }
+    let setup = &prepared.setup;
+    let started = job.arm.start(setup).map(|server| prepared.servers.insert(job.arm.clone(), server));
+    if let Err(why) = started {
+        row.void = format!("{why:#}");
+        return Ok(row);
+    }
+    let server = &prepared.servers[&job.arm];
+    let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
+    // What a first connection brings into memory is there before, however many follow.
+    load::run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
+    std::thread::sleep(SETTLE);
+    let pids = server.pid.map(with_children).transpose()?.unwrap_or_default();
+    let (before, counters) = (memory(&pids), Counters::now());
+    let (outcome, after) = load::hold(&plan, || {
+        std::thread::sleep(SETTLE);
+        memory(&pids)
+    })?;
+    let counted = counters.since();
+    fill(&mut row, &outcome);
+    (row.tls_tx_opened, row.tls_tx_device) = counted;
+    row.server_memory = after;
+    row.idle_memory = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+    row.void = proof::void(job.arm.claim(), &evidence(&job.cell, &outcome, counted)).unwrap_or_default();
+    if row.void.is_empty() && outcome.requests < job.cell.connections as u64 {
+        row.void = format!("of {} connections {} were open", job.cell.connections, outcome.requests);
+    }
+    Ok(row)
+}
+
+/// Runs `measured` while the cell's other load goes on, if it has one; and why that did not go on.
+fn beside<T>(
+    server: &Server,
+    cell: &Cell,
+    plan: &LoadPlan,
+    measured: impl FnOnce() -> Result<T>,
+) -> Result<(T, Option<String>)> {
+    let Scene::Beside { size, connections } = cell.scene else { return Ok((measured()?, None)) };
+    let other = LoadPlan {
+        target: server.target(&files::name(size)),
+        connections,
+        threads: 1,
+        calls: None,
+        resume: false,
+        arrival: Arrival::Closed,
+        extent: Extent::Time(cell.timeout * 2),
+        ..plan.clone()
+    };
+    let progress = Arc::new(Progress::default());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| load::run_watched(&other, &progress));
+        let began = Instant::now();
+        while progress.requests() == 0 && !other.is_finished() && began.elapsed() < cell.timeout {
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+        let before = progress.requests();
+        let measured = measured();
+        let during = progress.requests() - before;
+        progress.cancel();
+        let other = other.join().expect("a load does not panic")?;
+        let trouble = match (other.failures.total(), during) {
+            (0, 1..) => None,
+            (0, 0) => Some("the load beside it finished no request meanwhile".to_owned()),
+            (failures, _) => Some(format!(
+                "the load beside it failed {failures} times: {}",
+                other.failures.first.unwrap_or_default()
+            )),
+        };
+        Ok((measured?, trouble))
+    })
 }
 
 /// Median times of the system calls that give a connection to the kernel, now, where the study asks and the arm makes them.
@@ -123,6 +210,8 @@ fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>
         tx_device,
         kernel_sockets: None,
         handshakes: outcome.handshakes,
+        not_resumed: cell.resume.then(|| outcome.handshakes - outcome.resumed),
+        connections: cell.connections as u64,
         requests: outcome.requests,
         failures: outcome.failures.total(),
         first_failure: outcome.failures.first.clone().unwrap_or_default(),
@@ -245,6 +334,10 @@ fn row(job: &Job) -> Row {
         }
         .to_owned(),
         body_cap,
+        beside: match job.cell.scene {
+            Scene::Beside { size, connections } => format!("{connections} × {size}"),
+            Scene::Alone | Scene::Idle => String::new(),
+        },
         ..Row::default()
     }
 }

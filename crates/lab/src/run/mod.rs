@@ -10,6 +10,7 @@
 mod files;
 mod in_guest;
 mod measurement;
+mod paths;
 mod plan;
 mod prepare;
 mod progress;
@@ -178,7 +179,7 @@ const OTHER_WORK: f64 = 0.15;
 /// As [`Files::make`].
 pub fn make_files(studies: &[StudyName], scale: Scale, directory: &std::path::Path) -> Result<Files> {
     let cells = studies.iter().flat_map(|study| study.study(scale).cells);
-    Files::make(directory, &cells.map(|cell| cell.size).collect())
+    Files::make(directory, &cells.flat_map(|cell| cell.sizes().collect::<Vec<_>>()).collect())
 }
 
 /// The directory of the files unless another is named.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -10,12 +10,13 @@ use rustix::thread::sched_getaffinity;
 use sealion_ktls::probe::{self, Probe};
 use tempfile::TempDir;
 
+use super::paths::Paths;
 use super::{Files, Options, Plan, files_directory, measurement};
 use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
 use crate::run_info::{ArmInfo, RunInfo, Version};
-use crate::study::Study;
+use crate::study::{Cell, Study};
 
 /// What measurements need.
 pub(super) struct Prepared {
@@ -53,7 +54,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         Some(directory) => directory.clone(),
         None => files_directory()?,
     };
-    let sizes: BTreeSet<u64> = cells().map(|cell| cell.size).collect();
+    let sizes: BTreeSet<u64> = cells().flat_map(Cell::sizes).collect();
     let files = Files::make(&std::path::absolute(files)?, &sizes)?;
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
     let setup = Setup {
@@ -74,8 +75,11 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     }
 
     std::fs::create_dir_all(&options.out).with_context(|| format!("cannot make {}", options.out.display()))?;
+    let programs = setup.sealion.iter().map(|sealion| &sealion.program).chain(setup.nginx.iter().map(|n| &n.program));
+    let paths = Paths::new(programs.map(PathBuf::as_path), &setup.scratch);
     let mut info = info(options, &plan, &probe, &setup, &findings);
-    info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm])).chain(absent).collect();
+    info.command = paths.shorten(&info.command);
+    info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm], &paths)).chain(absent).collect();
     if resumed {
         // Of the earlier part; what was found now may differ and is told too.
         let earlier = RunInfo::read(&options.out)?;
@@ -246,11 +250,11 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     }
 }
 
-fn arm_info(arm: &Arm, server: &Server) -> ArmInfo {
+fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {
     ArmInfo {
         name: arm.to_string(),
-        command: server.command.clone(),
-        configuration: server.configuration.clone(),
+        command: paths.shorten(&server.command),
+        configuration: paths.shorten(&server.configuration),
         absent: String::new(),
     }
 }

@@ -4,6 +4,7 @@ mod container;
 mod crossover;
 mod netdev;
 mod nginx_article;
+mod peers;
 mod size_by_calls;
 
 use std::time::Duration;
@@ -27,11 +28,14 @@ pub enum StudyName {
     Container,
     /// The size from which the kernel path is cheaper, by suite and requests per connection
     Crossover,
+    /// Ours against nginx in user space: CPU by size, handshakes, latency, fairness, memory of idle connections
+    Peers,
 }
 
 impl StudyName {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::NginxArticle, Self::SizeByCalls, Self::Netdev, Self::Container, Self::Crossover];
+    pub const ALL: [Self; 6] =
+        [Self::NginxArticle, Self::SizeByCalls, Self::Netdev, Self::Container, Self::Crossover, Self::Peers];
 
     /// As on the command line and in `raw.csv`.
     pub fn name(self) -> &'static str {
@@ -41,6 +45,7 @@ impl StudyName {
             Self::Netdev => "netdev",
             Self::Container => "container",
             Self::Crossover => "crossover",
+            Self::Peers => "peers",
         }
     }
 
@@ -52,6 +57,7 @@ impl StudyName {
             Self::Netdev => netdev::study(scale),
             Self::Container => container::study(scale),
             Self::Crossover => crossover::study(scale),
+            Self::Peers => peers::study(scale),
         }
     }
 }
@@ -110,6 +116,25 @@ pub struct Cell {
     pub extent: Extent,
     /// Time that a request may take.
     pub timeout: Duration,
+    /// What else goes on, and what is measured.
+    pub scene: Scene,
+}
+
+/// What goes on around a cell's requests, and what is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scene {
+    /// Nothing: cost and latency of the requests.
+    Alone,
+    /// Another load on the same server: latency of the requests. The server's cost is of both and is not kept.
+    Beside {
+        /// Body bytes of its file.
+        size: u64,
+        /// Its connections, in a closed loop.
+        connections: usize,
+    },
+    /// The cell's connections stay open after one request each, on a server that was just started: what its memory grows by.
+    Idle,
 }
 
 impl Cell {
@@ -127,7 +152,17 @@ impl Cell {
             suite: Suite::Aes128Gcm,
             extent,
             timeout: TIMEOUT,
+            scene: Scene::Alone,
         }
+    }
+
+    /// Sizes of the files that it asks for.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> {
+        let beside = match self.scene {
+            Scene::Beside { size, .. } => Some(size),
+            Scene::Alone | Scene::Idle => None,
+        };
+        std::iter::once(self.size).chain(beside)
     }
 
     /// Equal for all arms and rounds, and different for all cells of a study.
@@ -144,6 +179,11 @@ impl Cell {
         }
         if self.resume {
             name += " resume";
+        }
+        match self.scene {
+            Scene::Alone => {}
+            Scene::Beside { size, connections } => name += &format!(" beside={connections}x{size}"),
+            Scene::Idle => name += " idle",
         }
         name
     }

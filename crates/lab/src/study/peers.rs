@@ -1,0 +1,26 @@
+//! Ours against nginx, both sealing in user space: what the README's table is made of.
+
+use super::{Cell, KB, MB, Scale, Scene, Study, StudyName, extent};
+
+pub(super) fn study(scale: Scale) -> Study {
+    let (time, rounds) = match scale {
+        Scale::Smoke => (0.0, 1),
+        Scale::Quick => (1.5, 1),
+        Scale::Default => (2.0, 3),
+        Scale::Full => (5.0, 5),
+    };
+    let (large, idle) = if scale == Scale::Smoke { (4 * MB, 20) } else { (64 * MB, 1000) };
+    let cell = |size, calls| Cell::closed(size, calls, CONNECTIONS, extent(scale, time));
+    let mut cells: Vec<Cell> = [KB, 16 * KB, 64 * KB, 128 * KB, MB].map(|size| cell(size, None)).into();
+    cells.push(cell(KB, Some(1)));
+    cells.push(Cell { resume: true, ..cell(KB, Some(1)) });
+    cells.push(Cell { scene: Scene::Beside { size: large, connections: 4 }, ..cell(KB, None) });
+    cells.push(Cell {
+        scene: Scene::Idle,
+        ..Cell::closed(KB, Some(1), idle, crate::load::Extent::Requests(idle as u64))
+    });
+    let arms = ["user", "nginx"].map(str::to_owned).into();
+    Study { name: StudyName::Peers, cells, rounds, arms, setup_cost: false }
+}
+
+const CONNECTIONS: usize = 64;
