@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
 use sealion_lab::report;
@@ -18,12 +18,24 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     readme: bool,
 
+    /// Put that table into FILE, between <!-- peers: DIRECTORY --> (or instructions:) and <!-- end -->
+    #[arg(long, value_name = "FILE", requires = "readme")]
+    update: Option<PathBuf>,
+
     /// Arm that the table's ratios are to
     #[arg(long, value_name = "ARM", default_value = "nginx", requires = "readme")]
     to: String,
 }
 
 pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
+    if let Some(readme) = &args.update {
+        let text = std::fs::read_to_string(readme).with_context(|| format!("cannot read {}", readme.display()))?;
+        let base = std::path::absolute(readme)?;
+        let base = base.parent().unwrap_or(std::path::Path::new("/"));
+        let updated = report::updated(&text, base, Some(&args.directory), &args.to)?;
+        std::fs::write(readme, updated).with_context(|| format!("cannot write {}", readme.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.readme {
         print!("{}", report::readme_table(&args.directory, &args.to)?);
         return Ok(ExitCode::SUCCESS);

@@ -52,6 +52,8 @@ pub(crate) enum Metric {
     Switches,
     /// Proportional set size of the server's processes, bytes.
     Memory,
+    /// By how much that grew for an idle connection, bytes.
+    IdleMemory,
 }
 
 impl Metric {
@@ -71,6 +73,7 @@ impl Metric {
             Self::Roi => statistics::roi(bytes / 1e9 / seconds, row.server_cpu?, row.elapsed)?,
             Self::Switches => (row.server_switches? + row.server_preemptions?) as f64 / requests,
             Self::Memory => row.server_memory? as f64,
+            Self::IdleMemory => row.idle_memory? as f64 / requests,
         };
         (value.is_finite() && value > 0.0).then_some(value)
     }

@@ -8,11 +8,13 @@
 mod arm;
 mod chart;
 mod charts;
+mod counted;
 mod document;
 mod figures;
 mod front;
 mod html;
 mod markdown;
+mod marked;
 mod published;
 pub mod raw;
 mod readme;
@@ -28,6 +30,7 @@ use crate::row::Row;
 use crate::run_info::RunInfo;
 use document::{Block, Document};
 use figures::{Measured, Metric, gather};
+pub use marked::updated;
 
 /// What [`write`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,12 +58,15 @@ pub fn write(directory: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// The table for the README, see [`readme`].
+/// The table for the README, see [`readme`]; or of counts, where the directory holds those of guests.
 ///
 /// # Errors
 ///
 /// As [`write`]; and no cell was measured on `baseline`.
 pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
+    if directory.join(counted::RAW).is_dir() {
+        return counted::table(directory);
+    }
     readme::table(raw::read(directory)?, &RunInfo::read(directory)?, baseline)
 }
 

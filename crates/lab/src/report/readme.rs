@@ -5,9 +5,10 @@ use anyhow::{Result, bail};
 use super::cost;
 use super::document::Table;
 use super::figures::{Measured, gather};
-use super::{arm, markdown, units};
+use super::{arm, markdown, study, units};
 use crate::row::Row;
 use crate::run_info::RunInfo;
+use crate::study::StudyName;
 
 /// The table as Markdown, with a line below that says when, where and how it was measured. The same rows make the same
 /// text.
@@ -30,6 +31,9 @@ pub(crate) fn table(rows: Vec<Row>, info: &RunInfo, baseline: &str) -> Result<St
     }
     arms.sort_by_key(|name| (*name != baseline, arm::order(name)));
 
+    if cells.iter().all(|measured| measured.study == StudyName::Peers.name()) && !instructions {
+        return Ok(peers(&cells, info, baseline));
+    }
     let names: Vec<(String, Vec<&Measured>)> = by_cell(&cells);
     let mut head = vec!["cell".to_owned()];
     head.extend(arms.iter().map(|arm| (*arm).to_owned()));
@@ -54,8 +58,46 @@ pub(crate) fn table(rows: Vec<Row>, info: &RunInfo, baseline: &str) -> Result<St
         rounds(&cells),
         info.machine.processor,
         info.kernel.split_whitespace().next().unwrap_or("unknown"),
-        units::date(info.started).split(' ').next().unwrap_or_default(),
+        units::day(info.started),
     ))
+}
+
+/// Of the study that is made for it.
+fn peers(cells: &[Measured], info: &RunInfo, baseline: &str) -> String {
+    let table = study::peers::table(&cells.iter().collect::<Vec<_>>(), baseline);
+    let mut suites: Vec<&str> = cells.iter().flat_map(Measured::suites).collect();
+    suites.sort_unstable();
+    suites.dedup();
+    let version = |name: &str| {
+        let found = info.versions.iter().find(|version| version.name == name)?;
+        Some(format!("{name} {}", found.version.split([' ', ',']).next().unwrap_or_default()))
+    };
+    let mut text = format!(
+        "{}\nServer CPU per request, kernel work included: {}; {}; {} connections in a closed loop, \
+         one client thread. p99: latency, all rounds. {}, {} cores, Linux {}; {}; {}.\n",
+        markdown::table(&table),
+        match rounds(cells).as_str() {
+            "1" => "one round".to_owned(),
+            rounds => format!("medians of {rounds} interleaved rounds"),
+        },
+        suites.join(" and "),
+        cells
+            .iter()
+            .flat_map(|measured| &measured.rounds)
+            .filter(|row| row.idle_memory.is_none())
+            .map(|row| row.connections)
+            .max()
+            .unwrap_or(0),
+        info.machine.processor,
+        info.machine.cores,
+        info.kernel.split_whitespace().next().unwrap_or("unknown"),
+        ["sealion", "nginx"].into_iter().filter_map(version).collect::<Vec<_>>().join(", "),
+        units::day(info.started),
+    );
+    if !info.warnings.is_empty() {
+        text += &format!("Preflight warned: {}.\n", info.warnings.join("; "));
+    }
+    text
 }
 
 fn format(cost: f64, instructions: bool) -> String {

@@ -16,6 +16,15 @@ pub(crate) fn size(bytes: f64) -> String {
     format!("{bytes:.0} B")
 }
 
+/// A body's size in words: `64 kB`, k being 1,024.
+pub(crate) fn body(bytes: f64) -> String {
+    let text = size(bytes);
+    match text.char_indices().last() {
+        Some((at, unit)) if unit != 'B' => format!("{} {unit}B", &text[..at]),
+        _ => text,
+    }
+}
+
 /// Nanoseconds as a time: `9.2 µs`, `1.03 ms`.
 pub(crate) fn time(nanoseconds: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
@@ -99,6 +108,11 @@ pub(crate) fn date(seconds: f64) -> String {
     humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
 }
 
+/// Seconds since 1970 as a date in UTC.
+pub(crate) fn day(seconds: f64) -> String {
+    date(seconds).split(' ').next().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +126,8 @@ mod tests {
             (size(21811.2), "21.3k"),
             (size(300.0), "300 B"),
             (size(1073741824.0), "1G"),
+            (body(65536.0), "64 kB"),
+            (body(300.0), "300 B"),
             (time(9_200.0), "9.20 µs"),
             (time(1_032_000.0), "1.03 ms"),
             (time(999.9), "1000 ns"),

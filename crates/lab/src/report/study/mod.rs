@@ -6,6 +6,7 @@ mod container;
 mod crossing;
 mod full;
 mod netdev;
+pub(crate) mod peers;
 
 use super::charts;
 use super::cost;
@@ -31,6 +32,7 @@ pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told
         "netdev" => netdev::tell(cells, instructions),
         "container" => container::tell(cells, instructions),
         "crossover" => crossing::tell(cells, instructions),
+        "peers" => peers::tell(cells, instructions),
         _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
     };
     if let Some(source) = published::source(study) {

@@ -1,0 +1,90 @@
+//! Tables of a README that are made from committed runs: each between two comments that browsers do not show.
+//!
+//! ```text
+//! <!-- peers: bench/peers -->
+//! …
+//! <!-- end -->
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The text with its tables made anew from the directories that they name, relative to `base`. With `only`, the others stay
+/// as they are.
+///
+/// # Errors
+///
+/// A table has no end, or cannot be made; or there is none of `only`.
+pub fn updated(text: &str, base: &Path, only: Option<&Path>, baseline: &str) -> Result<String> {
+    let only = only.map(real).transpose()?;
+    let mut made = String::new();
+    let mut found = false;
+    let mut rest = text;
+    while let Some((before, directory, inside, after)) = next(rest)? {
+        made += before;
+        let directory = base.join(directory);
+        let wanted = match &only {
+            Some(only) => real(&directory).is_ok_and(|directory| directory == *only),
+            None => true,
+        };
+        if wanted {
+            made += &format!("\n{}\n", super::readme_table(&directory, baseline)?);
+            found = true;
+        } else {
+            made += inside;
+        }
+        rest = after;
+    }
+    ensure!(
+        found || only.is_none(),
+        "there is no table of that run: write <!-- peers: DIRECTORY --> and {END} where it belongs"
+    );
+    Ok(made + rest)
+}
+
+/// What is before a table, its mark included, the directory it is made from, the table, and what follows from its end on.
+fn next(text: &str) -> Result<Option<(&str, &str, &str, &str)>> {
+    let mark = KINDS.iter().filter_map(|kind| text.find(&format!("<!-- {kind}: "))).min();
+    let Some(mark) = mark else { return Ok(None) };
+    let directory = text[mark..].split_once(": ").and_then(|(_, rest)| rest.split_once(" -->"));
+    let Some((directory, rest)) = directory.filter(|(directory, _)| !directory.contains('\n')) else {
+        bail!("a mark of a table is not closed: {}", text[mark..].lines().next().unwrap_or_default());
+    };
+    let Some(inside) = rest.find(END) else { bail!("the table of {directory} has no {END}") };
+    let start = text.len() - rest.len() + 1;
+    let rest =
+        rest.strip_prefix('\n').with_context(|| format!("the mark of {directory} must stand on a line of its own"))?;
+    Ok(Some((&text[..start], directory, &rest[..inside - 1], &rest[inside - 1..])))
+}
+
+fn real(path: &Path) -> Result<std::path::PathBuf> {
+    fs::canonicalize(path).with_context(|| format!("there is no {}", path.display()))
+}
+
+/// What tables can be of: a run of the study `peers`, and counts in guests.
+const KINDS: [&str; 2] = ["peers", "instructions"];
+
+const END: &str = "<!-- end -->";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_found_with_what_surrounds_it() {
+        let text = "a\n<!-- peers: x/y -->\nold\n<!-- end -->\nb\n";
+        let parts = next(text).unwrap().expect("a mark");
+        assert_eq!(parts, ("a\n<!-- peers: x/y -->\n", "x/y", "old\n", "<!-- end -->\nb\n"));
+        assert_eq!(next(parts.3).unwrap(), None);
+        assert_eq!(next("<!-- other: x -->").unwrap(), None);
+    }
+
+    #[test]
+    fn a_table_without_an_end_is_told() {
+        for (text, why) in [("<!-- peers: x\n -->", "not closed"), ("<!-- peers: x -->\n", "no <!-- end -->")] {
+            assert!(next(text).unwrap_err().to_string().contains(why), "{text}");
+        }
+    }
+}
