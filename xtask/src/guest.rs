@@ -118,11 +118,20 @@ fn equipped() -> Result<Load> {
 }
 
 /// Programs that guest tests call by name.
-const PROGRAMS: &[&str] = &["curl", "openssl", "gnutls-cli", "gnutls-serv", "strace", "ip", "ss"];
+const PROGRAMS: &[&str] =
+    &["curl", "openssl", "gnutls-cli", "gnutls-serv", "strace", "ip", "ss", "dmsetup", "losetup", "mkfs.ext4"];
 
 /// Where these programs come from.
-const FOR_TESTS: &[Tool] =
-    &[("curl", "curl"), ("openssl", "openssl"), ("gnutls-cli", "gnutls-bin"), ("strace", "strace"), ("ip", "iproute2")];
+const FOR_TESTS: &[Tool] = &[
+    ("curl", "curl"),
+    ("openssl", "openssl"),
+    ("gnutls-cli", "gnutls-bin"),
+    ("strace", "strace"),
+    ("ip", "iproute2"),
+    ("dmsetup", "dmsetup"),
+    ("losetup", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+];
 
 /// What tests read besides their binaries: the example site and the files beside their sources.
 fn test_data(workspace: &Path) -> Result<Vec<PathBuf>> {

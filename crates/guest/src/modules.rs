@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What kernel TLS and its ciphers may need. A kernel that has one built in, or lacks it, has no file of that name.
+/// What kernel TLS, its ciphers and the tests may need. A kernel that has one built in, or lacks it, has no file of that name.
 const WANTED: &[&str] = &[
     "aesni_intel",
     "ghash_clmulni_intel",
@@ -30,6 +30,12 @@ const WANTED: &[&str] = &[
     "tls",
     // Socket diagnosis, for tests of it and for `ss`.
     "tcp_diag",
+    // A disk that can be made to stand still, for tests of what waits for it.
+    "loop",
+    "dm_mod",
+    "ext4",
+    "crc32c_generic",
+    "crc32c_intel",
 ];
 
 /// Stands for the list above in the name of a cached directory, so that a longer list is not served from an old cache.
