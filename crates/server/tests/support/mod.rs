@@ -4,6 +4,7 @@
 pub(crate) mod changing_file;
 pub(crate) mod content;
 pub(crate) mod curl;
+pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod module;
 pub(crate) mod multipart;
