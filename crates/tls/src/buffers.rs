@@ -1,15 +1,20 @@
 //! Buffers shared by the connections of a thread, so that an idle connection holds none.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use crate::record::{MAX_CIPHERTEXT_TLS12, MAX_PLAINTEXT};
 
 /// Records sealed into one buffer and sent by one call.
 ///
-/// INHERITED from a bare probe (file read into record slots, sealed in place by aws-lc-rs, 1 MB
-/// bodies, 2 cores of an AMD EPYC Zen 4, loopback): 1 record a send cost 0.64 s/GB, 2 0.48, 4 0.51, 16 0.39,
-/// 32 0.37. Sixteen keep a stalled connection at a quarter of a mebibyte.
-pub(crate) const RECORDS_PER_SEND: usize = 16;
+/// MEASURED: how many? 1 MiB bodies, 64 connections of `sealion-lab load --read drain`, server CPU a response, medians of
+/// five interleaved runs on an AMD EPYC (Zen 4), Linux 6.18, 2026-11-21: 417 µs with 16, 326 µs with 33. 33 and not 32,
+/// because a head makes 65 records of 1 MiB. Void where a core's own cache is below a mebibyte.
+pub(crate) const RECORDS_PER_SEND: usize = 33;
+
+/// Records of a connection's next send after TCP did not take all of one: fewer, down to this. GUESS: 64 KiB keep a slow
+/// reader's TCP busy.
+pub(crate) const FEWEST_RECORDS_PER_SEND: usize = 4;
 
 /// Bytes of a send buffer: full records with the most a version adds (TLS 1.2 GCM: 29 bytes).
 const SEND_LEN: usize = RECORDS_PER_SEND * (MAX_PLAINTEXT + 29);
@@ -26,6 +31,8 @@ const KEPT: usize = 8;
 const KEPT_PLAINTEXT: usize = 4096;
 
 thread_local! {
+    /// Buffers of full length that connections hold.
+    static OUT: Cell<usize> = const { Cell::new(0) };
     static SEND: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static PLAINTEXT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static RECEIVE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -36,14 +43,30 @@ pub(crate) struct SendBuffer(Box<[u8]>);
 
 impl SendBuffer {
     pub(crate) fn take() -> Self {
+        OUT.set(OUT.get() + 1);
         let kept = SEND.with_borrow_mut(Vec::pop);
         Self(kept.unwrap_or_else(|| vec![0; SEND_LEN].into_boxed_slice()))
+    }
+}
+
+impl SendBuffer {
+    /// What is in `range`, in a buffer of just that length if so many connections wait for TCP that whole ones would add
+    /// up: thousands of slow readers are not to cost half a mebibyte each.
+    pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
+        if self.0.len() == SEND_LEN && OUT.get() > KEPT {
+            *self = Self(self.0[range.clone()].into());
+            *range = 0..range.len();
+        }
     }
 }
 
 impl Drop for SendBuffer {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.0);
+        if buffer.len() != SEND_LEN {
+            return;
+        }
+        let _ = OUT.try_with(|out| out.set(out.get() - 1));
         // A thread that is ending has no store left; the buffer is then simply freed.
         let _ = SEND.try_with(|kept| {
             let mut kept = kept.borrow_mut();
@@ -91,4 +114,28 @@ pub(crate) fn with_receive_buffer<T>(use_buffer: impl FnOnce(&mut [u8]) -> T) ->
         buffer.resize(RECEIVE_LEN, 0);
         use_buffer(buffer)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_that_wait_are_cut_to_length_when_there_are_many() {
+        let mut buffers: Vec<SendBuffer> = (0..KEPT).map(|_| SendBuffer::take()).collect();
+        let mut range = 10..15;
+        buffers[0].keep_only(&mut range);
+        assert_eq!((buffers[0].len(), range.clone()), (SEND_LEN, 10..15), "few wait");
+
+        buffers.push(SendBuffer::take());
+        buffers[0][10..15].copy_from_slice(b"abcde");
+        buffers[0].keep_only(&mut range);
+        assert_eq!((&buffers[0][..], range.clone()), (&b"abcde"[..], 0..5));
+        buffers[0].keep_only(&mut range);
+        assert_eq!((OUT.get(), range), (KEPT, 0..5), "once");
+
+        drop(buffers);
+        assert_eq!((OUT.get(), SEND.with_borrow(Vec::len)), (0, KEPT));
+        assert_eq!(SendBuffer::take().len(), SEND_LEN);
+    }
 }

@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::buffers::SendBuffer;
+use crate::buffers::{FEWEST_RECORDS_PER_SEND, RECORDS_PER_SEND, SendBuffer};
 use crate::error::{Error, HandshakeError};
 use crate::handshake::config::ServerConfig;
 use crate::handshake::secrets::KeySchedule;
@@ -67,6 +67,8 @@ pub struct TlsStream {
     opener: Opener,
     receiver: Receiver,
     outgoing: Option<Outgoing>,
+    /// Records of the next send: as many as a buffer holds, unless TCP does not take that much at once.
+    batch: usize,
     sending: Sending,
     /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
     key_update_due: bool,
@@ -130,6 +132,7 @@ impl TlsStream {
             info: done.info,
             config: config.clone(),
             outgoing: None,
+            batch: RECORDS_PER_SEND,
             sending: Sending::Open,
             key_update_due: false,
             timer: None,
@@ -207,7 +210,11 @@ impl TlsStream {
                         self.outgoing = None;
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_writable(cx))?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.batch = (self.batch / 2).max(FEWEST_RECORDS_PER_SEND);
+                    out.buffer.keep_only(&mut out.unsent);
+                    ready!(self.poll_writable(cx))?;
+                }
                 Err(e) => return Poll::Ready(Err(Error::Io(e))),
             }
         }

@@ -90,7 +90,7 @@ impl TlsStream {
                 unreachable!("a connection does not enter the kernel during a send");
             };
             let before = source.remaining;
-            match seal_batch(sealer, source, wait)? {
+            match seal_batch(sealer, source, self.batch, wait)? {
                 Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
                 Batch::Cold { file, range } => {
                     cold::fetch(file, range).await?;
@@ -99,7 +99,11 @@ impl TlsStream {
                 }
             }
             wait = Wait::No;
+            let batch = self.batch;
             self.drain().await?;
+            if self.batch == batch {
+                self.batch = (2 * batch).min(RECORDS_PER_SEND);
+            }
             self.payload_sent += before - source.remaining;
             turn += before - source.remaining;
             if turn >= TURN && source.remaining > 0 {
@@ -211,7 +215,7 @@ impl TlsStream {
         };
         let parts = [Part::Bytes(bytes)];
         let mut source = Source::new(&parts);
-        match seal_batch(sealer, &mut source, Wait::Yes)? {
+        match seal_batch(sealer, &mut source, self.batch, Wait::Yes)? {
             Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
             Batch::Cold { .. } => unreachable!("memory is never cold"),
         }
@@ -229,9 +233,9 @@ enum Batch<'a> {
     },
 }
 
-/// Fills and seals as many records as a buffer and the key allow.
-fn seal_batch<'a>(sealer: &mut Sealer, source: &mut Source<'a>, wait: Wait) -> Result<Batch<'a>, Error> {
-    let records = sealer.records_left().min(RECORDS_PER_SEND as u64);
+/// Fills and seals as many records as are wanted, at `most`, and the key allows.
+fn seal_batch<'a>(sealer: &mut Sealer, source: &mut Source<'a>, most: usize, wait: Wait) -> Result<Batch<'a>, Error> {
+    let records = sealer.records_left().min(most as u64);
     let payload = source.remaining.min(records * MAX_PLAINTEXT as u64) as usize;
     let records = payload.div_ceil(MAX_PLAINTEXT);
     let prefix = sealer.prefix_len();
