@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scripted::{READS, Server, last_head};
-use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, run, run_watched};
+use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, hold, run, run_beside, run_watched};
 use sealion_testkit::pattern;
 
 const SUITES: [Suite; 5] =
@@ -188,4 +188,35 @@ fn a_load_can_be_cancelled() {
         let outcome = load.join().expect("no panic").unwrap();
         assert_eq!((outcome.requests, outcome.failures.total()), (0, 0));
     });
+}
+
+#[test]
+fn held_connections_are_all_open_at_once() {
+    let server = Server::of(pattern::bytes(0..1000));
+    let plan = LoadPlan { connections: 20, ..server.plan(Read::Drain) };
+    let open = || {
+        let sockets = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
+        let peer = |fd: std::fs::DirEntry| {
+            let fd = std::fs::File::open(fd.path()).err()?;
+            // A socket cannot be opened by its name in /proc.
+            (fd.raw_os_error() == Some(6)).then_some(())
+        };
+        sockets.filter_map(peer).count()
+    };
+    let before = open();
+    let (outcome, during) = hold(&plan, open).unwrap();
+    assert_eq!((outcome.requests, outcome.handshakes, outcome.failures.total()), (20, 20, 0));
+    assert!(during >= before + 20, "{before} sockets before, {during} during");
+}
+
+#[test]
+fn a_load_beside_another_is_counted_apart() {
+    let (small, large) = (Server::of(pattern::bytes(0..1000)), Server::of(pattern::bytes(0..3_000_000)));
+    let plan = LoadPlan { connections: 4, extent: Extent::Requests(50), ..small.plan(Read::Drain) };
+    let other = LoadPlan { connections: 2, extent: Extent::Time(Duration::MAX), ..large.plan(Read::Drain) };
+    let (measured, beside) = run_beside(&plan, &other).unwrap();
+    assert_eq!((measured.requests, measured.body_bytes, measured.handshakes), (50, 50_000, 4));
+    assert_eq!(measured.latency.len(), 50);
+    assert!(beside.requests > 0 && beside.body_bytes == beside.requests * 3_000_000, "{beside:?}");
+    assert_eq!((measured.failures.total(), beside.failures.total()), (0, 0), "{:?}", beside.failures);
 }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
 use sealion_lab::instructions::{self, Arm, Client, Counted, Plan, guard};
 use sealion_lab::load::Suite;
+use sealion_lab::run_info::{Guest, RunInfo};
 
 /// What `sealion-lab guard` can be told.
 #[derive(Debug, Clone, Args)]
@@ -82,6 +84,16 @@ fn record(directory: &Path, counted: &[Counted]) -> Result<ExitCode> {
         std::fs::write(raw.join(format!("{}.csv", kernel.series.name())), &kernel.raw).with_context(cannot)?;
         println!("recorded {}", path.display());
     }
+    let info = RunInfo {
+        study: "instructions".to_owned(),
+        command: "cargo xtask bench-guard --record".to_owned(),
+        started: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs_f64(),
+        kernel: counted.iter().map(|kernel| kernel.series.name()).collect::<Vec<_>>().join(", "),
+        guest: Some(Guest { emulator: "QEMU TCG, one core, -icount shift=0".to_owned(), counts_instructions: true }),
+        ..RunInfo::default()
+    };
+    info.write(directory)?;
+    println!("for the README: sealion-lab report {} --readme --update README.md", directory.display());
     Ok(ExitCode::SUCCESS)
 }
 

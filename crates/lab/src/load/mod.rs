@@ -1,5 +1,6 @@
 //! Load: what clients do, and what they saw.
 
+mod beside;
 mod connection;
 mod failure;
 mod handshake;
@@ -15,6 +16,7 @@ mod tally;
 mod tls_client;
 mod worker;
 
+pub use beside::run_beside;
 pub use held::hold;
 pub use outcome::{Failures, Outcome};
 pub use plan::{Arrival, Extent, LoadPlan, Read, Suite};

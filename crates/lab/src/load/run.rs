@@ -125,7 +125,7 @@ pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
 /// Refuses a plan that cannot be carried out, and sees to the limit of open files.
 pub(super) fn prepare(plan: &LoadPlan) -> Result<()> {
     check(plan)?;
-    allow_open_files(plan.connections + plan.threads * FILES_OF_A_THREAD)
+    allow_open_files(plan, plan.connections)
 }
 
 /// Most connections at a time.
@@ -134,7 +134,7 @@ const MOST_CONNECTIONS: usize = 2000;
 /// Files a thread's runtime and timer hold open, and some to spare for the process itself.
 const FILES_OF_A_THREAD: usize = 16;
 
-fn check(plan: &LoadPlan) -> Result<()> {
+pub(super) fn check(plan: &LoadPlan) -> Result<()> {
     ensure!(
         (1..=MOST_CONNECTIONS).contains(&plan.connections),
         "{} connections: from 1 to {MOST_CONNECTIONS} are possible",
@@ -161,8 +161,9 @@ fn check(plan: &LoadPlan) -> Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of open files if it is too low for `more`.
-fn allow_open_files(more: usize) -> Result<()> {
+/// Raises the soft limit of open files if it is too low for that many connections.
+pub(super) fn allow_open_files(plan: &LoadPlan, connections: usize) -> Result<()> {
+    let more = connections + plan.threads * FILES_OF_A_THREAD;
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count);
     let needed = (open + more) as u64;
     let limits = getrlimit(Resource::Nofile);
@@ -193,9 +194,8 @@ struct Thread<'a> {
 
 impl Thread<'_> {
     fn run(self) -> Result<Tally> {
-        let prepared = self.pin().and_then(|()| {
-            // A thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
-            aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")?;
+        let prepared = pin(&self.plan.cores, self.number).and_then(|()| {
+            warm_up()?;
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a client thread")
         });
         // Reached by all threads, whether they can work or not.
@@ -209,14 +209,8 @@ impl Thread<'_> {
 
     async fn load(self) -> Result<Tally> {
         let plan = self.plan;
-        let shared = Rc::new(Shared {
-            common: common(plan, self.config.clone(), self.reference.clone())?,
-            starts: Starts::new(self.schedule.clone()).context("cannot make a timer")?,
-            tally: RefCell::new(Tally::new()),
-            calls: plan.calls,
-            timeout: plan.timeout,
-            progress: self.progress.clone(),
-        });
+        let (config, reference) = (self.config.clone(), self.reference.clone());
+        let shared = Rc::new(shared(plan, config, reference, self.schedule.clone(), self.progress.clone())?);
         let mut clients = JoinSet::new();
         for _ in 0..self.connections() {
             clients.spawn_local(work(shared.clone()));
@@ -231,22 +225,46 @@ impl Thread<'_> {
         Ok(shared.tally.into_inner())
     }
 
-    fn pin(&self) -> Result<()> {
-        if self.plan.cores.is_empty() {
-            return Ok(());
-        }
-        let core = self.plan.cores[self.number % self.plan.cores.len()];
-        ensure!(core < CpuSet::MAX_CPU, "there is no core {core}");
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
-    }
-
     /// Connections of this thread.
     fn connections(&self) -> usize {
         let (each, over) = (self.plan.connections / self.plan.threads, self.plan.connections % self.plan.threads);
         each + usize::from(self.number < over)
     }
+}
+
+/// What the clients of a thread share. Must be made inside its runtime.
+pub(super) fn shared(
+    plan: &LoadPlan,
+    config: Arc<ClientConfig>,
+    reference: Arc<Reference>,
+    schedule: Arc<Schedule>,
+    progress: Arc<Progress>,
+) -> Result<Shared> {
+    Ok(Shared {
+        common: common(plan, config, reference)?,
+        starts: Starts::new(schedule).context("cannot make a timer")?,
+        tally: RefCell::new(Tally::new()),
+        calls: plan.calls,
+        timeout: plan.timeout,
+        progress,
+    })
+}
+
+/// Keeps this thread, the one of that number, on its core.
+pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    let core = cores[number % cores.len()];
+    ensure!(core < CpuSet::MAX_CPU, "there is no core {core}");
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
+}
+
+/// A thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
+pub(super) fn warm_up() -> Result<()> {
+    aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")
 }
 
 /// What all connections of a thread have in common.

@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use sealion_ktls::diag::{self, By};
@@ -15,7 +14,7 @@ use super::prepare::{Prepared, since_1970};
 use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Progress, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
 use crate::measure::{Cores, Cost, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
@@ -57,9 +56,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
     let pids = server.pid.map(with_children).transpose()?;
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
-    let ((outcome, kernel_sockets), trouble) =
-        beside(server, &job.cell, &plan, || watched(server, pids.as_deref(), &plan))?;
-    row.void = trouble.unwrap_or_default();
+    let Loaded { outcome, kernel_sockets, trouble } = loaded(server, pids.as_deref(), &job.cell, &plan)?;
+    row.void = trouble;
     // Connections that the client has just closed end on the server's side too.
     std::thread::sleep(SETTLE);
     let (counted, cores_now) = (counters.since(), Cores::now()?);
@@ -128,46 +126,36 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
     Ok(row)
 }
 
-/// Runs `measured` while the cell's other load goes on, if it has one; and why that did not go on.
-fn beside<T>(
-    server: &Server,
-    cell: &Cell,
-    plan: &LoadPlan,
-    measured: impl FnOnce() -> Result<T>,
-) -> Result<(T, Option<String>)> {
-    let Scene::Beside { size, connections } = cell.scene else { return Ok((measured()?, None)) };
+/// Runs the load, with the cell's other load beside it if it has one; and says what was wrong with that.
+fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -> Result<Loaded> {
+    let Scene::Beside { size, connections } = cell.scene else {
+        let (outcome, kernel_sockets) = watched(server, pids, plan)?;
+        return Ok(Loaded { outcome, kernel_sockets, trouble: String::new() });
+    };
     let other = LoadPlan {
         target: server.target(&files::name(size)),
         connections,
-        threads: 1,
         calls: None,
         resume: false,
         arrival: Arrival::Closed,
-        extent: Extent::Time(cell.timeout * 2),
+        extent: Extent::Time(Duration::MAX),
         ..plan.clone()
     };
-    let progress = Arc::new(Progress::default());
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| load::run_watched(&other, &progress));
-        let began = Instant::now();
-        while progress.requests() == 0 && !other.is_finished() && began.elapsed() < cell.timeout {
-            std::thread::sleep(BETWEEN_LOOKS);
-        }
-        let before = progress.requests();
-        let measured = measured();
-        let during = progress.requests() - before;
-        progress.cancel();
-        let other = other.join().expect("a load does not panic")?;
-        let trouble = match (other.failures.total(), during) {
-            (0, 1..) => None,
-            (0, 0) => Some("the load beside it finished no request meanwhile".to_owned()),
-            (failures, _) => Some(format!(
-                "the load beside it failed {failures} times: {}",
-                other.failures.first.unwrap_or_default()
-            )),
-        };
-        Ok((measured?, trouble))
-    })
+    let (outcome, other) = load::run_beside(plan, &other)?;
+    let trouble = match other.failures.first {
+        Some(first) => format!("the load beside it failed: {first}"),
+        None => String::new(),
+    };
+    Ok(Loaded { outcome, kernel_sockets: None, trouble })
+}
+
+/// What came of a load.
+struct Loaded {
+    outcome: Outcome,
+    /// Sockets with a kernel sender, if that was asked.
+    kernel_sockets: Option<u64>,
+    /// Empty: none.
+    trouble: String,
 }
 
 /// Median times of the system calls that give a connection to the kernel, now, where the study asks and the arm makes them.
