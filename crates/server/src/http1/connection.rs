@@ -23,9 +23,9 @@ use super::head::{self, Framing, Parsed, Version};
 use super::write::{Connection, write_head};
 use crate::access_log::Entry;
 use crate::connection::{Phase, Shared};
+use crate::file_cache::{Errand, Fetched};
 use crate::handler;
 use crate::http_time::HttpTime;
-use crate::request::Request;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
 use crate::worker::draining;
@@ -151,23 +151,39 @@ impl Exchange {
         let mut deadline = None;
         let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + shared.limits.request_timeout);
         let refused = |status| Ok(Some(Answer::refusal(status)));
+        let mut fetched = None;
         let (started, now, response, version, framing, wants_close, head_len) = loop {
-            match head::parse(stream.buffered(), &shared.head_limits) {
+            let errand = match head::parse(stream.buffered(), &shared.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
                     let started = Instant::now();
                     if shared.access_log.is_on() {
                         self.log.set(head.request.method.as_str(), head.request.raw_target);
                     }
                     let now = HttpTime::now();
-                    let response = answer(&head.request, shared, now).await;
                     let wants_close = !head.keep_alive || head.expect_continue;
-                    break (started, now, response, head.version, head.framing, wants_close, len);
+                    match handler::handle(&head.request, &shared.files, &shared.handler, now, fetched.take()) {
+                        Ok(response) => {
+                            break (started, now, response, head.version, head.framing, wants_close, len);
+                        }
+                        Err(errand) => Some(errand),
+                    }
                 }
-                Ok(Parsed::Incomplete) => {}
+                Ok(Parsed::Incomplete) => None,
                 Err(reject) => {
                     tracing::debug!("refused with {}: {}", reject.status.code(), reject.why);
                     return refused(reject.status);
                 }
+            };
+            // The head is parsed again with what the disk said: that is rare, and costs an idle connection no room.
+            if let Some(errand) = errand {
+                match fetch(errand).await {
+                    Ok(brought) => fetched = Some(brought),
+                    Err(error) => {
+                        tracing::error!("a thread that asked the disk ended: {error}");
+                        return refused(Status::InternalServerError);
+                    }
+                }
+                continue;
             }
             match timeout_at(deadline(), stream.read_more()).await {
                 Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(None),
@@ -239,20 +255,9 @@ impl Exchange {
     }
 }
 
-/// The handler's answer; a disk that it has to wait for is waited for by another thread.
-async fn answer(request: &Request<'_>, shared: &Shared, now: HttpTime) -> Response {
-    let mut fetched = None;
-    loop {
-        match handler::handle(request, &shared.files, &shared.handler, now, fetched) {
-            Ok(response) => return response,
-            Err(errand) => match spawn_blocking(|| errand.run()).await {
-                Ok(brought) => fetched = Some(brought),
-                Err(error) => {
-                    return Response::plain(Status::InternalServerError).because(Some(io::Error::other(error)));
-                }
-            },
-        }
-    }
+/// Waits on another thread for a disk that the handler did not want to wait for.
+async fn fetch(errand: Errand) -> Result<Fetched, io::Error> {
+    spawn_blocking(|| errand.run()).await.map_err(io::Error::other)
 }
 
 thread_local! {
