@@ -7,7 +7,7 @@ use crate::SENDER;
 use crate::support::{self, FILE};
 
 const RECORD: u64 = 16_384;
-const TURN: u64 = 1 << 20;
+const TURN: u64 = 512 << 10;
 
 #[test]
 fn a_response_that_fits_is_one_record() {
