@@ -14,7 +14,7 @@ pub(super) fn study(scale: Scale) -> Study {
     let mut cells: Vec<Cell> = [KB, 16 * KB, 64 * KB, 128 * KB, MB].map(|size| cell(size, None)).into();
     cells.push(cell(KB, Some(1)));
     cells.push(Cell { resume: true, ..cell(KB, Some(1)) });
-    cells.push(Cell { scene: Scene::Beside { size: large, connections: 4 }, ..cell(KB, None) });
+    cells.push(Cell { scene: Scene::Beside { size: large, connections: 1 }, ..cell(KB, None) });
     cells.push(Cell {
         scene: Scene::Idle,
         ..Cell::closed(KB, Some(1), idle, crate::load::Extent::Requests(idle as u64))

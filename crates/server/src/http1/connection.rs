@@ -95,20 +95,13 @@ async fn wait_for_request(
 struct Answer {
     response: Response,
     connection: Connection,
-    /// What Date says.
-    now: HttpTime,
     /// When the request's head, or what stands for it, was complete.
     started: Instant,
 }
 
 impl Answer {
     fn refusal(status: Status) -> Self {
-        Self {
-            response: Response::plain(status),
-            connection: Connection::Close,
-            now: HttpTime::now(),
-            started: Instant::now(),
-        }
+        Self { response: Response::plain(status), connection: Connection::Close, started: Instant::now() }
     }
 }
 
@@ -152,7 +145,7 @@ impl Exchange {
         let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + shared.limits.request_timeout);
         let refused = |status| Ok(Some(Answer::refusal(status)));
         let mut fetched = None;
-        let (started, now, response, version, framing, wants_close, head_len) = loop {
+        let (started, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &shared.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
                     let started = Instant::now();
@@ -163,7 +156,7 @@ impl Exchange {
                     let wants_close = !head.keep_alive || head.expect_continue;
                     match handler::handle(&head.request, &shared.files, &shared.handler, now, fetched.take()) {
                         Ok(response) => {
-                            break (started, now, response, head.version, head.framing, wants_close, len);
+                            break (started, response, head.version, head.framing, wants_close, len);
                         }
                         Err(errand) => Some(errand),
                     }
@@ -176,7 +169,7 @@ impl Exchange {
             };
             // The head is parsed again with what the disk said: that is rare, and costs an idle connection no room.
             if let Some(errand) = errand {
-                match fetch(errand).await {
+                match Box::pin(fetch(errand)).await {
                     Ok(brought) => fetched = Some(brought),
                     Err(error) => {
                         tracing::error!("a thread that asked the disk ended: {error}");
@@ -196,7 +189,7 @@ impl Exchange {
 
         let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
         if framing != Framing::None && !wants_close {
-            match drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline()).await? {
+            match Box::pin(drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline())).await? {
                 Body::Done => {}
                 Body::TooLong => close = true,
                 Body::Broken(status) => return refused(status),
@@ -209,7 +202,7 @@ impl Exchange {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        Ok(Some(Answer { response, connection, now, started }))
+        Ok(Some(Answer { response, connection, started }))
     }
 
     /// Sends the response and writes its line.
@@ -220,13 +213,13 @@ impl Exchange {
         shared: &Shared,
         answer: &Answer,
     ) -> Result<(), Error> {
-        let Answer { response, connection, now, started } = answer;
+        let Answer { response, connection, started } = answer;
         if let Some(cause) = &response.cause {
             let target = self.log.get().map_or("", |(_, target)| target);
             tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
         }
         let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        write_head(&mut head, response, *connection, now);
+        write_head(&mut head, response, *connection, &HttpTime::now());
         let before = stream.payload_sent();
         let sent = transport::send(stream, &head, &response.body, shared, &mut self.choice).await;
         let head_len = head.len() as u64;

@@ -84,6 +84,8 @@ pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
 const SAMPLED: u64 = 128 << 10;
 
 /// Has another thread read `range`, so that its pages are there. What it cannot read, whoever needs it will find out.
+///
+/// Callers box this, so that what is rarely needed takes no room in every connection.
 pub(super) async fn fetch(file: &File, range: Range<u64>) -> Result<(), Error> {
     let file = file.try_clone().map_err(Error::File)?;
     let reading = spawn_blocking(move || {

@@ -54,7 +54,7 @@ impl Part<'_> {
 pub(super) const TURN: u64 = 512 << 10;
 
 /// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
-const SLICES: usize = 4;
+const SLICES: usize = 2;
 
 impl TlsStream {
     /// Sends the parts as one response and returns when TCP, or the kernel's record layer, has all of
@@ -93,7 +93,7 @@ impl TlsStream {
             match seal_batch(sealer, source, self.batch, wait)? {
                 Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
                 Batch::Cold { file, range } => {
-                    cold::fetch(file, range).await?;
+                    Box::pin(cold::fetch(file, range)).await?;
                     wait = Wait::Yes;
                     continue;
                 }
@@ -135,7 +135,7 @@ impl TlsStream {
                     let count = if left <= 2 * TURN { left } else { TURN };
                     let asked = range.start..range.start + count;
                     if cold::is_cold(file, &asked) {
-                        cold::fetch(file, asked).await?;
+                        Box::pin(cold::fetch(file, asked)).await?;
                     }
                     self.key_for(most_records(count)).await?;
                     self.sendfile(file, range, count).await?
@@ -169,7 +169,7 @@ impl TlsStream {
                     match cold::read(file, &mut slot, &range, wait)? {
                         Read::Bytes(read) => read,
                         Read::Cold => {
-                            cold::fetch(file, range).await?;
+                            Box::pin(cold::fetch(file, range)).await?;
                             wait = Wait::Yes;
                             0
                         }
