@@ -101,7 +101,8 @@ fn label(row: &Row) -> String {
         text += if row.resume { ", each with a resumed handshake" } else { ", each with a full handshake" };
     }
     if let Some((connections, size)) = row.beside.split_once(" × ") {
-        text += &format!(" beside {connections} transfers of {}", units::body(size.parse().unwrap_or(0.0)));
+        let transfers = if connections == "1" { "a transfer".to_owned() } else { format!("{connections} transfers") };
+        text += &format!(" beside {transfers} of {}", units::body(size.parse().unwrap_or(0.0)));
     }
     text
 }
