@@ -104,9 +104,9 @@ pub(crate) fn main(args: &LoadArgs) -> Result<ExitCode> {
     let plan = plan(args)?;
     let outcome = load::run(&plan)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json(&plan, &outcome))?);
+        super::print(&(serde_json::to_string_pretty(&json(&plan, &outcome))? + "\n"))?;
     } else {
-        print!("{}", Shown(&outcome));
+        super::print(&Shown(&outcome).to_string())?;
     }
     Ok(if outcome.failures.total() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

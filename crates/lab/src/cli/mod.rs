@@ -7,9 +7,12 @@ mod report;
 mod run;
 mod setup_cost;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use sealion_lab::report::Written;
 
 /// Loads TLS file servers, measures what they cost and proves which path they took.
 #[derive(Debug, Parser)]
@@ -48,6 +51,21 @@ pub(crate) fn main() -> ExitCode {
         eprintln!("sealion-lab: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Prints a result. That its reader has gone, as `head` does, is no error of ours.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print the result"),
+        _ => Ok(()),
+    }
+}
+
+/// What a report found, and where it lies.
+fn print_report(written: &Written) -> Result<()> {
+    let mut text: String = written.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    text += &format!("{}\n{}\n", written.page.display(), written.summary.display());
+    print(&text)
 }
 
 #[cfg(test)]

@@ -37,14 +37,9 @@ pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.readme {
-        print!("{}", report::readme_table(&args.directory, &args.to)?);
+        super::print(&report::readme_table(&args.directory, &args.to)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let written = report::write(&args.directory)?;
-    for finding in &written.findings {
-        println!("{finding}");
-    }
-    println!("{}", written.page.display());
-    println!("{}", written.summary.display());
+    super::print_report(&report::write(&args.directory)?)?;
     Ok(ExitCode::SUCCESS)
 }

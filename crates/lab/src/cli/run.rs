@@ -127,13 +127,7 @@ pub(crate) fn main(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn write_report(options: &Options) -> Result<()> {
-    let written = report::write(&options.out)?;
-    for finding in &written.findings {
-        println!("{finding}");
-    }
-    println!("{}", written.page.display());
-    println!("{}", written.summary.display());
-    Ok(())
+    super::print_report(&report::write(&options.out)?)
 }
 
 fn options(args: &RunArgs) -> Result<Options> {
