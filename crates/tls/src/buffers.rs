@@ -1,7 +1,9 @@
 //! Buffers shared by the connections of a thread, so that an idle connection holds none.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::record::{MAX_CIPHERTEXT_TLS12, MAX_PLAINTEXT};
 
@@ -31,30 +33,34 @@ const KEPT: usize = 8;
 const KEPT_PLAINTEXT: usize = 4096;
 
 thread_local! {
-    /// Buffers of full length that connections hold.
-    static OUT: Cell<usize> = const { Cell::new(0) };
+    /// Buffers of full length that were taken here and are in use, wherever that is now.
+    static OUT: Arc<AtomicUsize> = Arc::default();
     static SEND: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static PLAINTEXT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static RECEIVE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A send buffer; it goes back to its thread when dropped.
-pub(crate) struct SendBuffer(Box<[u8]>);
-
-impl SendBuffer {
-    pub(crate) fn take() -> Self {
-        OUT.set(OUT.get() + 1);
-        let kept = SEND.with_borrow_mut(Vec::pop);
-        Self(kept.unwrap_or_else(|| vec![0; SEND_LEN].into_boxed_slice()))
-    }
+/// A send buffer; it goes back to a thread's store when dropped.
+pub(crate) struct SendBuffer {
+    bytes: Box<[u8]>,
+    /// Counts this buffer for the thread that took it; `None` for one that was cut to length.
+    out: Option<Arc<AtomicUsize>>,
 }
 
 impl SendBuffer {
-    /// What is in `range`, in a buffer of just that length if so many connections wait for TCP that whole ones would add
-    /// up: thousands of slow readers are not to cost half a mebibyte each.
+    pub(crate) fn take() -> Self {
+        let kept = SEND.with_borrow_mut(Vec::pop);
+        let bytes = kept.unwrap_or_else(|| vec![0; SEND_LEN].into_boxed_slice());
+        let out = OUT.with(Arc::clone);
+        out.fetch_add(1, Ordering::Relaxed);
+        Self { bytes, out: Some(out) }
+    }
+
+    /// Keeps what is in `range`, in a buffer of just that length if so many connections wait for TCP that whole ones would
+    /// add up: thousands of slow readers are not to cost half a mebibyte each.
     pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
-        if self.0.len() == SEND_LEN && OUT.get() > KEPT {
-            *self = Self(self.0[range.clone()].into());
+        if self.out.as_ref().is_some_and(|out| out.load(Ordering::Relaxed) > KEPT) {
+            *self = Self { bytes: self.bytes[range.clone()].into(), out: None };
             *range = 0..range.len();
         }
     }
@@ -62,16 +68,14 @@ impl SendBuffer {
 
 impl Drop for SendBuffer {
     fn drop(&mut self) {
-        let buffer = std::mem::take(&mut self.0);
-        if buffer.len() != SEND_LEN {
-            return;
-        }
-        let _ = OUT.try_with(|out| out.set(out.get() - 1));
+        let Some(out) = &self.out else { return };
+        out.fetch_sub(1, Ordering::Relaxed);
+        let bytes = std::mem::take(&mut self.bytes);
         // A thread that is ending has no store left; the buffer is then simply freed.
         let _ = SEND.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() < KEPT {
-                kept.push(buffer);
+                kept.push(bytes);
             }
         });
     }
@@ -80,13 +84,13 @@ impl Drop for SendBuffer {
 impl std::ops::Deref for SendBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
 impl std::ops::DerefMut for SendBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        &mut self.bytes
     }
 }
 
@@ -132,10 +136,10 @@ mod tests {
         buffers[0].keep_only(&mut range);
         assert_eq!((&buffers[0][..], range.clone()), (&b"abcde"[..], 0..5));
         buffers[0].keep_only(&mut range);
-        assert_eq!((OUT.get(), range), (KEPT, 0..5), "once");
+        assert_eq!((OUT.with(|out| out.load(Ordering::Relaxed)), range), (KEPT, 0..5), "once");
 
         drop(buffers);
-        assert_eq!((OUT.get(), SEND.with_borrow(Vec::len)), (0, KEPT));
+        assert_eq!((OUT.with(|out| out.load(Ordering::Relaxed)), SEND.with_borrow(Vec::len)), (0, KEPT));
         assert_eq!(SendBuffer::take().len(), SEND_LEN);
     }
 }
