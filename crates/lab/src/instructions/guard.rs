@@ -113,7 +113,7 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
 /// Reads a baseline.
 ///
 /// # Errors
-/// It is not what [`write`] makes.
+/// It is not what [`write()`] makes.
 pub fn read(text: &[u8]) -> Result<Vec<Recorded>> {
     csv::Reader::from_reader(text).deserialize().collect::<Result<_, _>>().context("the baseline is damaged")
 }

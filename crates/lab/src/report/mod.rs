@@ -32,7 +32,7 @@ use document::{Block, Document};
 use figures::{Measured, Metric, gather};
 pub use marked::updated;
 
-/// What [`write`] wrote.
+/// What [`write()`] wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The page.
@@ -58,11 +58,11 @@ pub fn write(directory: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// The table for the README, see [`readme`]; or of counts, where the directory holds those of guests.
+/// The table for the README, see `readme.rs`; or of counts, where the directory holds those of guests.
 ///
 /// # Errors
 ///
-/// As [`write`]; and no cell was measured on `baseline`.
+/// As [`write()`]; and no cell was measured on `baseline`.
 pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
     if directory.join(counted::RAW).is_dir() {
         return counted::table(directory);
