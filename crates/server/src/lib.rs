@@ -12,6 +12,7 @@ pub mod access_log;
 pub mod calibrate;
 pub mod cli;
 pub mod conditional;
+pub mod config;
 pub mod connection;
 pub mod costs;
 pub mod dev_certificate;

@@ -1,0 +1,222 @@
+//! Values of the configuration file: times, sizes, and where in the file a value stands.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A value with the bytes of the file that it was read from, for messages. Empty: it came from elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct At<T> {
+    /// What was read.
+    pub value: T,
+    /// From where.
+    pub span: Range<usize>,
+}
+
+impl<T> Deref for At<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> From<T> for At<T> {
+    fn from(value: T) -> Self {
+        At { value, span: 0..0 }
+    }
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = toml::Spanned::<T>::deserialize(deserializer)?;
+        let span = spanned.span();
+        Ok(At { value: spanned.into_inner(), span })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+/// A time, written with its unit: `500ms`, `10s`, `2h`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+impl Time {
+    /// In seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Time(Duration::from_secs(seconds))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 500ms, 10s or 2m"))?;
+        Ok(Time(time))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Time {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "time" })
+    }
+}
+
+impl serde::Serialize for Time {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A number of bytes: a number, or one with its unit: `512`, `64KiB`, `1MiB`, `10MB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) =
+            BINARY.iter().rev().find(|(unit, _)| self.0 >= *unit && self.0 % *unit == 0).unwrap_or(&(1, "B"));
+        write!(f, "{}{name}", self.0 / unit)
+    }
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hint = || format!("\"{text}\" is not a size: write for instance 512B, 64KiB or 10MB");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| hint())?;
+        let unit = unit.trim_start();
+        let unit = match unit {
+            "" => 1,
+            _ => BINARY.iter().chain(&DECIMAL).find(|(_, name)| *name == unit).ok_or_else(hint)?.0,
+        };
+        number.checked_mul(unit).map(Size).ok_or_else(hint)
+    }
+}
+
+const BINARY: [(u64, &str); 5] = [(1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB")];
+const DECIMAL: [(u64, &str); 4] = [(1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (1_000_000_000_000, "TB")];
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SizeVisitor;
+        impl Visitor<'_> for SizeVisitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as 512, \"64KiB\" or \"10MB\"")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Size, E> {
+                u64::try_from(number).map(Size).map_err(|_| E::custom("a size cannot be negative"))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Size, E> {
+                Ok(Size(number))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+impl JsonSchema for Size {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "integer"], "format": "size" })
+    }
+}
+
+impl serde::Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<T: serde::Serialize> serde::Serialize for At<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_print_as_they_are_read() {
+        for (text, bytes) in
+            [("512", 512), ("512B", 512), ("64KiB", 64 << 10), ("10MB", 10_000_000), ("1 GiB", 1 << 30)]
+        {
+            let size: Size = text.parse().unwrap();
+            assert_eq!(size.0, bytes, "{text}");
+            assert_eq!(size.to_string().parse(), Ok(size));
+        }
+        for text in ["", "B", "-1", "1.5MB", "12 kb", "99999999999TiB"] {
+            assert!(text.parse::<Size>().unwrap_err().contains("64KiB"), "{text}");
+        }
+    }
+}
