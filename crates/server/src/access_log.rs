@@ -1,7 +1,7 @@
 //! A line for each response. Writing it never waits: lines go to a thread of their own, and what that thread cannot
 //! keep up with is dropped and counted.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
@@ -12,8 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
+use schemars::JsonSchema;
 use sealion_tls::{HandshakeInfo, Path, Version};
+use serde::{Deserialize, Serialize};
 
+use crate::config::overridable;
 use crate::send_policy::Why;
 
 /// Lines that may wait for the writer. GUESS: a tenth of a second of a busy machine, under 2 MB.
@@ -46,6 +50,46 @@ impl FromStr for Destination {
         }
     }
 }
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Serialize for Destination {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Destination {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A line for each response.
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessLogConfig {
+    /// Where the lines go: `stdout`, `off` or a file to append to.
+    #[arg(id = "access_log", long = "access-log", value_name = "WHERE", env = "SEALION_ACCESS_LOG", default_value_t = Destination::Stdout)]
+    #[schemars(with = "String")]
+    pub to: Destination,
+}
+
+impl Default for AccessLogConfig {
+    fn default() -> Self {
+        AccessLogConfig { to: Destination::Stdout }
+    }
+}
+
+overridable!(AccessLogConfig { to = "access_log" });
 
 /// What a line says.
 pub struct Entry<'a> {

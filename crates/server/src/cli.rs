@@ -1,19 +1,19 @@
 //! The command line: what can be set, its defaults, and where errors end.
 
 use std::io::IsTerminal;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
-use crate::access_log::Destination;
-use crate::handler::HandlerOptions;
-use crate::http1::head::HeadLimits;
-use crate::send_policy::KtlsMode;
-use crate::{calibrate, doctor, serve};
+use crate::access_log::AccessLogConfig;
+use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
+use crate::listener::{Listen, ListenConfig};
+use crate::site::{CertificateConfig, SiteConfig};
+use crate::{calibrate, check, doctor, serve};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -34,64 +34,88 @@ struct Cli {
 enum Command {
     /// Serve a directory over HTTPS
     Serve(Box<ServeArgs>),
+    /// Say what is wrong with a configuration, without starting anything; takes what `serve` takes
+    Check(Box<ServeArgs>),
     /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
     Doctor(DoctorArgs),
     /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
     Calibrate(CalibrateArgs),
+    /// Print the reference of all keys of the configuration file
+    #[command(hide = true)]
+    Reference,
 }
 
-/// Everything `sealion serve` can be told.
+/// Everything `sealion serve` can be told. What is given here or in the environment goes before the file.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
+    /// Configuration file, which says what is served: docs/configuration.md has all its keys
+    #[arg(long, value_name = "FILE", env = "SEALION_CONFIG", conflicts_with_all = ["root", "cert", "key"])]
+    pub config: Option<PathBuf>,
+
     /// The directory to serve; nothing outside it is reachable
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
-    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6
-    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:8443", value_parser = parse_listen)]
+    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6. Without it and without a
+    /// file: localhost:8443
+    #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 
     /// Certificate chain, PEM. Without it a development certificate for localhost is made and kept
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", env = "SEALION_CERT")]
     pub cert: Option<PathBuf>,
 
     /// Private key of the certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
-    /// Worker threads; each has its own runtime and its own listening sockets [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub workers: Option<u16>,
-
-    /// Who seals the records: `auto` moves a connection into the kernel when that is worth it,
-    /// `always` before its first response, `never` leaves all to user space
-    #[arg(long, value_enum, default_value_t = KtlsMode::Auto)]
-    pub ktls: KtlsMode,
-
-    /// What `sealion calibrate` measured [default: where it keeps that]
-    #[arg(long, value_name = "FILE")]
-    pub calibration: Option<PathBuf>,
-
-    /// Repeat the self-check of the kernel path, which is done at the start, this often [default: never]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub self_check_every: Option<Duration>,
-
-    /// How long a file is taken to be what it was: one that was replaced is seen this much later at most. 0s: no file
-    /// is kept open or in memory
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_age)]
-    pub file_cache_age: Duration,
-
-    /// Least severe messages to print on standard error
-    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
-    pub log: LogLevel,
-
-    /// Where a line for each response goes: `stdout`, `off` or a file to append to
-    #[arg(long, value_name = "WHERE", default_value = "stdout")]
-    pub access_log: Destination,
-
-    /// Bounds on what a client can take.
+    /// What `[server]` says.
     #[command(flatten)]
-    pub limits: LimitArgs,
+    pub server: ProcessConfig,
+
+    /// What `[access_log]` says.
+    #[command(flatten)]
+    pub access_log: AccessLogConfig,
+
+    /// What `[limits]` says.
+    #[command(flatten)]
+    pub limits: LimitsConfig,
+
+    #[arg(skip)]
+    given: Given,
+}
+
+impl ServeArgs {
+    /// The configuration: the file, if one is named, with what was given beside it.
+    ///
+    /// # Errors
+    /// What is wrong with the file's form.
+    pub fn configuration(&self) -> Result<(Config, Problems), Problems> {
+        let (mut config, problems) = match &self.config {
+            Some(file) => Config::read(file)?,
+            None => (self.without_file(), Problems::of_arguments()),
+        };
+        if !self.listen.is_empty() {
+            config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
+        }
+        config.server.override_by(&self.server, &self.given);
+        config.access_log.override_by(&self.access_log, &self.given);
+        config.limits.override_by(&self.limits, &self.given);
+        Ok((config, problems))
+    }
+
+    fn without_file(&self) -> Config {
+        let certificates = self.cert.clone().zip(self.key.clone());
+        let site = SiteConfig {
+            root: Some(self.root.clone().into()),
+            certificates: certificates
+                .map(|(cert, key)| CertificateConfig { cert: cert.into(), key: key.into() })
+                .into_iter()
+                .collect(),
+            ..SiteConfig::default()
+        };
+        Config { site: vec![site], listen: vec![ListenConfig::from(Listen::development())], ..Config::default() }
+    }
 }
 
 /// What `sealion doctor` can be told.
@@ -127,75 +151,9 @@ pub struct CalibrateArgs {
     pub json: bool,
 }
 
-/// Bounds on what a client can take.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Limits")]
-pub struct LimitArgs {
-    // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
-    // memory at 5 to 300 kB a connection.
-    /// Connections at a time; more wait until one ends [default: 10000, or what the limit on open files allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_connections: Option<u32>,
-
-    /// Time for the TLS handshake
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    pub handshake_timeout: Duration,
-
-    /// Time from the first byte of a request to the end of its head, and then of its body
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    pub request_timeout: Duration,
-
-    /// Time a connection may wait for its next request
-    #[arg(long, value_name = "TIME", default_value = "65s", value_parser = parse_duration)]
-    pub idle_timeout: Duration,
-
-    /// Time a client may take nothing of a response
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
-    pub stall_timeout: Duration,
-
-    /// Time to wait for the client's end of a connection after ours
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
-    pub linger_timeout: Duration,
-
-    /// Time for responses under way to finish after SIGINT or SIGTERM
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    pub grace: Duration,
-
-    /// Requests on one connection [default: unlimited]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_requests: Option<u64>,
-
-    /// Bytes of a request line (414 above)
-    #[arg(long, value_name = "BYTES", default_value_t = HeadLimits::default().request_line,
-          value_parser = parse_size)]
-    pub max_request_line: usize,
-
-    /// Bytes of a request head (431 above)
-    #[arg(long, value_name = "BYTES", default_value_t = HeadLimits::default().head, value_parser = parse_size)]
-    pub max_head: usize,
-
-    /// Fields of a request head (431 above)
-    #[arg(long, value_name = "N", default_value_t = HeadLimits::default().fields as u16,
-          value_parser = clap::value_parser!(u16).range(1..=HeadLimits::MOST_FIELDS as i64))]
-    pub max_fields: u16,
-
-    // GUESS: what a client sends along with a GET by mistake is small.
-    /// Bytes of a request body that are read and dropped to keep the connection (it is closed above)
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
-    pub max_body: u64,
-
-    /// Ranges in one request (the whole file is sent above)
-    #[arg(long, value_name = "N", default_value_t = HandlerOptions::default().max_ranges)]
-    pub max_ranges: usize,
-
-    /// Records sealed under one key before it is changed or the connection closed (RFC 8446, 5.5)
-    #[arg(long, value_name = "N", default_value_t = 1 << 24,
-          value_parser = clap::value_parser!(u64).range(64..=1 << 24))]
-    pub max_records_per_key: u64,
-}
-
 /// Severities of messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// Nothing.
     Off,
@@ -221,21 +179,17 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// A `--listen` value with the addresses that its host stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// As it was given.
-    pub name: String,
-    /// What it resolves to.
-    pub addresses: Vec<SocketAddr>,
-}
-
 /// Runs the command that the arguments ask for.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Serve(args) => {
-            log_to_stderr(args.log);
-            serve::run(&args).map(|()| ExitCode::SUCCESS)
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let given = matches.subcommand().map(|(_, matches)| Given::of(matches)).unwrap_or_default();
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(&ServeArgs { given, ..*args }).map(|()| ExitCode::SUCCESS),
+        Command::Check(args) => check::run(&ServeArgs { given, ..*args }),
+        Command::Reference => {
+            print!("{}", reference::markdown());
+            Ok(ExitCode::SUCCESS)
         }
         Command::Doctor(args) => doctor::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
@@ -246,7 +200,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-fn log_to_stderr(level: LogLevel) {
+pub(crate) fn log_to_stderr(level: LogLevel) {
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(level))
         .with_target(false)
@@ -255,66 +209,30 @@ fn log_to_stderr(level: LogLevel) {
         .init();
 }
 
-fn parse_listen(name: &str) -> Result<Listen, String> {
-    let hint = "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443";
-    let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
-        Ok(addresses) => addresses.collect(),
-        Err(error) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-            return Err(format!("the host is not known here ({error}): {hint}"));
-        }
-        Err(_) => return Err(hint.to_owned()),
-    };
-    let mut addresses = addresses;
-    // Machines whose hosts file lacks the IPv6 line still have the address.
-    if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
-        addresses = vec![([127, 0, 0, 1], port).into(), ([0, 0, 0, 0, 0, 0, 0, 1], port).into()];
-    }
-    Ok(Listen { name: name.to_owned(), addresses })
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 500ms, 10s or 2m"))?;
-    if duration.is_zero() {
-        return Err("must be longer than nothing".to_owned());
-    }
-    Ok(duration)
-}
-
-/// A time that may be none.
-fn parse_age(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 0s, 500ms or 1s"))
-}
-
-/// A size that still lets an ordinary request through.
-fn parse_size(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(bytes @ 256..=1_048_576) => Ok(bytes),
-        _ => Err("write a number of bytes from 256 to 1048576".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn localhost_is_both_families() {
-        let listen = parse_listen("localhost:8443").unwrap();
-        assert_eq!(listen.addresses, ["127.0.0.1:8443".parse().unwrap(), "[::1]:8443".parse().unwrap()]);
-    }
-
-    #[test]
-    fn bad_values_say_what_to_write() {
-        for listen in ["8443", "localhost", "localhost:99999", "localhost:", ""] {
-            assert!(parse_listen(listen).unwrap_err().contains("HOST:PORT"), "{listen}");
-        }
-        assert!(parse_duration("10").unwrap_err().contains("10s"));
-        assert!(parse_duration("0s").is_err());
+    fn arguments_go_before_the_file_and_their_defaults_do_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "[limits]\ngrace = '7s'\nidle_timeout = '8s'\n[server]\nworkers = 5\n").unwrap();
+        let file = file.path().to_str().unwrap();
+        let matches =
+            Cli::command().get_matches_from(["sealion", "serve", "--config", file, "--grace", "9s", "--log", "debug"]);
+        let Command::Serve(args) = Cli::from_arg_matches(&matches).unwrap().command else { panic!() };
+        let given = Given::of(matches.subcommand().unwrap().1);
+        let (config, _) = ServeArgs { given, ..*args }.configuration().unwrap();
+        assert_eq!(config.limits.grace.to_string(), "9s");
+        assert_eq!(config.limits.idle_timeout.to_string(), "8s");
+        assert_eq!(config.limits.request_timeout, LimitsConfig::default().request_timeout);
+        assert_eq!(config.server.workers.unwrap().get(), 5);
+        assert_eq!(config.server.log, LogLevel::Debug);
+        assert!(config.site.is_empty());
     }
 }

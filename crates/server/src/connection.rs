@@ -4,41 +4,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use sealion_tls::{HandshakeError, ServerConfig, TlsStream};
+use sealion_tls::{HandshakeError, TlsStream};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access_log::AccessLog;
-use crate::cli::LimitArgs;
 use crate::costs::Costs;
-use crate::file_cache::Files;
-use crate::handler::HandlerOptions;
+use crate::generation::Generations;
 use crate::http1;
-use crate::http1::head::HeadLimits;
 use crate::kernel_offer::KernelOffer;
-use crate::send_policy::KtlsMode;
 
-/// What all connections share.
+/// What all connections share, from the start of the process to its end.
 pub struct Shared {
-    /// What is served.
-    pub files: Files,
-    /// How requests are answered.
-    pub handler: HandlerOptions,
-    /// Bounds of a request head.
-    pub head_limits: HeadLimits,
-    /// Certificate and TLS bounds.
-    pub tls: Arc<ServerConfig>,
-    /// What the operator chose.
-    pub ktls: KtlsMode,
+    /// What the configuration says now.
+    pub generations: Generations,
     /// What the kernel offers.
     pub kernel: Arc<KernelOffer>,
     /// What the two paths cost here.
     pub costs: Costs,
     /// Where lines go.
     pub access_log: AccessLog,
-    /// Bounds on what a client can take.
-    pub limits: LimitArgs,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Whether the server goes on.
@@ -60,9 +46,10 @@ pub enum Phase {
 
 /// Serves an accepted connection until it is closed.
 pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
-    let deadline = shared.limits.handshake_timeout;
+    let current = shared.generations.current();
+    let deadline = current.limits().handshake_timeout.duration();
     // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
-    let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &shared.tls))).await {
+    let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(HandshakeError::ClosedByPeer)) => {
             tracing::debug!("{peer}: closed before the handshake");
@@ -77,6 +64,7 @@ pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
             return;
         }
     };
+    drop(current);
     tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
     let ended = match http1::connection::serve(&mut stream, peer, shared).await {
         Ok(()) => Box::pin(stream.shutdown()).await,
@@ -85,8 +73,9 @@ pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
     if let Err(error) = ended {
         match error.alert() {
             Some(alert) => {
+                let stall = shared.generations.current().limits().stall_timeout.duration();
                 tracing::info!("{peer}: {error}; answered with the alert {alert}");
-                let _ = timeout(shared.limits.stall_timeout, Box::pin(stream.abort(alert))).await;
+                let _ = timeout(stall, Box::pin(stream.abort(alert))).await;
             }
             None => tracing::info!("{peer}: {error}"),
         }

@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -21,13 +22,29 @@ use thread_local::ThreadLocal;
 use crate::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::target::SitePath;
 
-/// The files of a site, with a cache for each worker: workers share nothing.
+/// The files beneath a root.
 #[derive(Debug)]
 pub struct Files {
     root: Arc<Root>,
     index: String,
+    cache: Arc<FileCache>,
+    /// Tells the names of this root from those of others in the cache.
+    number: [u8; 4],
+}
+
+/// What is kept of the files of all sites, by each worker for itself: workers share nothing.
+#[derive(Debug)]
+pub struct FileCache {
     limits: CacheLimits,
-    caches: ThreadLocal<RefCell<Cache>>,
+    roots: AtomicU32,
+    workers: ThreadLocal<RefCell<Cache>>,
+}
+
+impl FileCache {
+    /// An empty one.
+    pub fn new(limits: CacheLimits) -> Arc<Self> {
+        Arc::new(FileCache { limits, roots: AtomicU32::new(0), workers: ThreadLocal::new() })
+    }
 }
 
 /// Bounds of the cache of one worker.
@@ -70,7 +87,10 @@ const INACTIVE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Cache {
+    /// By the number of the root and the name beneath it.
     entries: LruCache<Box<[u8]>, Entry>,
+    /// The key being looked for, so that looking allocates nothing.
+    key: Vec<u8>,
     memory: usize,
     swept: Instant,
 }
@@ -114,8 +134,9 @@ impl Errand {
 
 impl Files {
     /// The files beneath `root`; `index` stands for its directory.
-    pub fn new(root: Root, index: String, limits: CacheLimits) -> Self {
-        Files { root: Arc::new(root), index, limits, caches: ThreadLocal::new() }
+    pub fn new(root: Root, index: String, cache: &Arc<FileCache>) -> Self {
+        let number = cache.roots.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+        Files { root: Arc::new(root), index, cache: Arc::clone(cache), number }
     }
 
     /// The file that `path` names; for a directory named with its slash, the index in it. A directory without index is
@@ -143,27 +164,29 @@ impl Files {
     }
 
     fn find_name(&self, name: &[u8], fetched: Option<Fetched>, now: Instant) -> Result<Found, Missing> {
-        let keep = self.limits.keep();
+        let limits = &self.cache.limits;
+        let keep = limits.keep();
         if keep == 0 {
             let found = fetched.map_or_else(|| self.root.resolve(name, 0, Wait::No), |fetched| fetched.found);
             return found.map_err(|error| self.missing(error, name, 0));
         }
-        let mut cache = self.caches.get_or(|| RefCell::new(Cache::new(&self.limits, now))).borrow_mut();
+        let mut cache = self.cache.workers.get_or(|| RefCell::new(Cache::new(limits, now))).borrow_mut();
+        cache.look_for(self.number, name);
         let found = match fetched {
             Some(fetched) => fetched.found,
             None => {
-                if let Some(file) = cache.get(name, now, self.limits.age, &self.root) {
+                if let Some(file) = cache.get(name, now, limits.age, &self.root) {
                     return Ok(Found::File(file));
                 }
                 self.root.resolve(name, keep, Wait::No)
             }
         };
-        cache.remove(name);
+        cache.remove();
         let found = found.map_err(|error| self.missing(error, name, keep))?;
         if let Found::File(file) = &found
             && file.is_settled()
         {
-            cache.keep(name, file, now, &self.limits);
+            cache.keep(file, now, limits);
         }
         Ok(found)
     }
@@ -179,11 +202,18 @@ impl Files {
 impl Cache {
     fn new(limits: &CacheLimits, now: Instant) -> Self {
         let files = std::num::NonZeroUsize::new(limits.files).unwrap_or(std::num::NonZeroUsize::MIN);
-        Cache { entries: LruCache::new(files), memory: 0, swept: now }
+        Cache { entries: LruCache::new(files), key: Vec::new(), memory: 0, swept: now }
+    }
+
+    /// The file that the next calls are about.
+    fn look_for(&mut self, root: [u8; 4], name: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(&root);
+        self.key.extend_from_slice(name);
     }
 
     fn get(&mut self, name: &[u8], now: Instant, age: Duration, root: &Root) -> Option<Arc<SiteFile>> {
-        let entry = self.entries.get_mut(name)?;
+        let entry = self.entries.get_mut(&self.key[..])?;
         entry.used = now;
         if now.duration_since(entry.checked) >= age {
             // One that cannot be told now is opened anew, which tells why.
@@ -198,10 +228,10 @@ impl Cache {
         entry.file.is_intact().then(|| Arc::clone(&entry.file))
     }
 
-    fn keep(&mut self, name: &[u8], file: &Arc<SiteFile>, now: Instant, limits: &CacheLimits) {
+    fn keep(&mut self, file: &Arc<SiteFile>, now: Instant, limits: &CacheLimits) {
         self.memory += in_memory(file);
         let entry = Entry { file: Arc::clone(file), checked: now, used: now };
-        if let Some((_, pushed_out)) = self.entries.push(name.into(), entry) {
+        if let Some((_, pushed_out)) = self.entries.push(self.key.as_slice().into(), entry) {
             self.memory -= in_memory(&pushed_out.file);
         }
         while self.memory > limits.memory {
@@ -210,8 +240,8 @@ impl Cache {
         self.sweep(now);
     }
 
-    fn remove(&mut self, name: &[u8]) {
-        if let Some(entry) = self.entries.pop(name) {
+    fn remove(&mut self) {
+        if let Some(entry) = self.entries.pop(&self.key[..]) {
             self.memory -= in_memory(&entry.file);
         }
     }

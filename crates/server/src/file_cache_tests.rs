@@ -18,7 +18,7 @@ impl Site {
         fs::write(outside.path().join("secret"), "secret").unwrap();
         fs::create_dir(outside.path().join("site")).unwrap();
         let root = Root::open(&outside.path().join("site")).unwrap();
-        Site { outside, files: Files::new(root, "index.html".into(), limits), now: Instant::now() }
+        Site { outside, files: Files::new(root, "index.html".into(), &FileCache::new(limits)), now: Instant::now() }
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -74,7 +74,7 @@ impl Site {
 
     /// How many files are kept, and how many of their bytes in memory, as counted and as summed up.
     fn kept(&self) -> (usize, usize) {
-        let cache = self.files.caches.get().unwrap().borrow();
+        let cache = self.files.cache.workers.get().unwrap().borrow();
         let memory = cache.entries.iter().map(|(_, entry)| in_memory(&entry.file)).sum();
         assert_eq!(cache.memory, memory, "the account of memory");
         (cache.entries.len(), memory)
@@ -285,7 +285,7 @@ fn nothing_is_kept_with_an_age_of_zero() {
     assert!(matches!(old.content, Content::File(_)));
     site.put("f", "2");
     assert_eq!(all(&site.file("/f")), b"2");
-    assert!(site.files.caches.get().is_none());
+    assert!(site.files.cache.workers.get().is_none());
     fs::remove_file(site.path("f")).unwrap();
     assert_eq!(site.status("/f"), Status::NotFound);
 }
@@ -370,7 +370,8 @@ fn what_takes_a_disk_to_tell_is_an_errand() {
 /// Files of /proc are never told without asking: its names are made when they are looked up.
 #[test]
 fn an_errand_brings_a_file_that_could_not_be_told_at_once() {
-    let files = Files::new(Root::open(Path::new("/proc/self")).unwrap(), "index.html".into(), limits());
+    let files =
+        Files::new(Root::open(Path::new("/proc/self")).unwrap(), "index.html".into(), &FileCache::new(limits()));
     let path = SitePath::parse("/attr/current", true).unwrap();
     let Err(Missing::Waits(errand)) = files.find(&path, None) else { panic!("told without asking") };
     assert!(matches!(files.find(&path, Some(errand.run())), Ok(Found::File(_))));

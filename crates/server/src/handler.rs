@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::conditional::{self, Validators, Verdict};
-use crate::file_cache::{Errand, Fetched, Files, Missing};
+use crate::file_cache::{Errand, Fetched, Missing};
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
 use crate::resolve::{Found, SiteFile};
 use crate::response::{Body, ContentRange, Fields, Response, Status};
+use crate::site::{Site, Sites};
 use crate::target::{SitePath, Unnameable};
 
 /// What an operator can choose.
@@ -30,40 +31,43 @@ impl Default for HandlerOptions {
 
 /// Answers a request. `now` is what Date will say, `fetched` what an errand for this request brought.
 ///
-/// Method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
+/// Site, method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
 /// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2).
 ///
 /// # Errors
 /// A disk must be asked first, without which there is no answer.
 pub fn handle(
     request: &Request<'_>,
-    files: &Files,
-    options: &HandlerOptions,
+    sites: &Sites,
     now: HttpTime,
     fetched: Option<Fetched>,
 ) -> Result<Response, Errand> {
+    let Some(site) = sites.find(request.authority) else { return Ok(Response::plain(Status::MisdirectedRequest)) };
+    answer(request, site, now, fetched)
+}
+
+/// Answers a request for this site.
+///
+/// # Errors
+/// As [`handle`].
+pub fn answer(request: &Request<'_>, site: &Site, now: HttpTime, fetched: Option<Fetched>) -> Result<Response, Errand> {
     match request.method {
-        Method::Get => get(request, files, options, now, fetched),
-        Method::Head => get(request, files, options, now, fetched).map(Response::without_body),
+        Method::Get => get(request, site, now, fetched),
+        Method::Head => get(request, site, now, fetched).map(Response::without_body),
         Method::Other(_) => Ok(Response::plain(Status::MethodNotAllowed)),
         Method::Unknown(_) => Ok(Response::plain(Status::NotImplemented)),
     }
 }
 
-fn get(
-    request: &Request<'_>,
-    files: &Files,
-    options: &HandlerOptions,
-    now: HttpTime,
-    fetched: Option<Fetched>,
-) -> Result<Response, Errand> {
+fn get(request: &Request<'_>, site: &Site, now: HttpTime, fetched: Option<Fetched>) -> Result<Response, Errand> {
+    let options = &site.options;
     let Target::Path { path, query } = request.target else { return Ok(Response::plain(Status::BadRequest)) };
     let path = match SitePath::parse(path, options.show_dotfiles) {
         Ok(path) => path,
         Err(Unnameable::Malformed(_)) => return Ok(Response::plain(Status::BadRequest)),
         Err(Unnameable::NotFound) => return Ok(Response::plain(Status::NotFound)),
     };
-    match files.find(&path, fetched) {
+    match site.files.find(&path, fetched) {
         Ok(Found::File(file)) => Ok(send(request, file, options, now)),
         Ok(Found::Directory) => {
             let mut response = Response::plain(Status::MovedPermanently);

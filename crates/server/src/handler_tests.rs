@@ -2,7 +2,7 @@ use std::fs::{self, File};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::file_cache::CacheLimits;
+use crate::file_cache::{CacheLimits, FileCache, Files};
 use crate::http1::head::{HeadLimits, Parsed, parse};
 use crate::http1::write::{Connection, write_head};
 use crate::resolve::Root;
@@ -11,9 +11,9 @@ const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const NOW: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
 
-struct Site {
+struct Place {
     directory: tempfile::TempDir,
-    files: Files,
+    site: Site,
 }
 
 struct Answer {
@@ -21,11 +21,12 @@ struct Answer {
     body: String,
 }
 
-impl Site {
+impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
-        let site = Site { directory, files: Files::new(root, "index.html".into(), CacheLimits::default()) };
+        let files = Files::new(root, "index.html".into(), &FileCache::new(CacheLimits::default()));
+        let site = Place { directory, site: Site { name: "test".into(), files, options: HandlerOptions::default() } };
         site.write("letters.txt", ALPHABET);
         site.write("empty", "");
         site.write("sub/index.html", "<p>sub");
@@ -48,7 +49,7 @@ impl Site {
         fields.iter().for_each(|field| text.extend([field, "\r\n"]));
         text.push_str("\r\n");
         let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!("{text:?}") };
-        let response = answer(&head.request, &self.files);
+        let response = ask(&head.request, &self.site);
         let mut head = Vec::new();
         write_head(&mut head, &response, Connection::KeepAlive, &NOW.parse().unwrap());
         let body = read(&response.body);
@@ -71,12 +72,9 @@ impl Answer {
     }
 }
 
-fn answer(request: &Request<'_>, files: &Files) -> Response {
+fn ask(request: &Request<'_>, site: &Site) -> Response {
     let now = NOW.parse().unwrap();
-    let options = HandlerOptions::default();
-    handle(request, files, &options, now, None)
-        .or_else(|errand| handle(request, files, &options, now, Some(errand.run())))
-        .unwrap()
+    answer(request, site, now, None).or_else(|errand| answer(request, site, now, Some(errand.run()))).unwrap()
 }
 
 fn read(body: &Body) -> String {
@@ -96,7 +94,7 @@ fn read(body: &Body) -> String {
 
 #[test]
 fn a_file_in_full() {
-    let site = Site::new();
+    let site = Place::new();
     let answer = site.ask("GET /letters.txt?query", &[]);
     let etag = site.etag("/letters.txt");
     assert_eq!(
@@ -111,7 +109,7 @@ fn a_file_in_full() {
 
 #[test]
 fn head_says_what_get_says_and_sends_nothing() {
-    let site = Site::new();
+    let site = Place::new();
     for path in ["/letters.txt", "/empty", "/sub", "/sub/", "/nowhere", "/%00", "/.hidden", "/%2f"] {
         let get = site.ask(&format!("GET {path}"), &[]);
         let head = site.ask(&format!("HEAD {path}"), &[]);
@@ -127,7 +125,7 @@ fn head_says_what_get_says_and_sends_nothing() {
 
 #[test]
 fn methods() {
-    let site = Site::new();
+    let site = Place::new();
     for (line, status, allow) in [
         ("POST /letters.txt", 405, Some("GET, HEAD")),
         ("DELETE /nowhere", 405, Some("GET, HEAD")),
@@ -144,7 +142,7 @@ fn methods() {
 
 #[test]
 fn paths() {
-    let site = Site::new();
+    let site = Place::new();
     for (path, status, location) in [
         ("/sub/", 200, None),
         ("/sub", 301, Some("/sub/")),
@@ -172,7 +170,7 @@ fn paths() {
 
 #[test]
 fn not_modified_carries_the_validators_alone() {
-    let site = Site::new();
+    let site = Place::new();
     let etag = site.etag("/letters.txt");
     let answer = site.ask("GET /letters.txt", &[&format!("If-None-Match: {etag}"), "Range: bytes=0-0"]);
     assert_eq!(
@@ -187,7 +185,7 @@ fn not_modified_carries_the_validators_alone() {
 
 #[test]
 fn ranges_come_after_preconditions() {
-    let site = Site::new();
+    let site = Place::new();
     let etag = site.etag("/letters.txt");
     let if_range = &format!("If-Range: {etag}");
     let if_match = &format!("If-Match: {etag}");
@@ -219,7 +217,7 @@ fn ranges_come_after_preconditions() {
 
 #[test]
 fn several_ranges() {
-    let site = Site::new();
+    let site = Place::new();
     let answer = site.ask("GET /letters.txt", &["Range: bytes=-1,0-1,100-"]);
     let etag = site.etag("/letters.txt");
     let boundary = etag.trim_matches('"');
@@ -238,7 +236,7 @@ fn several_ranges() {
 
 #[test]
 fn a_date_in_the_future_is_sent_as_now() {
-    let site = Site::new();
+    let site = Place::new();
     let file = File::options().write(true).open(site.directory.path().join("empty")).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
     assert_eq!(site.ask("GET /empty", &[]).field("Last-Modified"), Some(NOW));
@@ -251,11 +249,11 @@ fn a_date_in_the_future_is_sent_as_now() {
 
 #[test]
 fn what_the_operator_should_know_comes_with_the_response() {
-    let site = Site::new();
+    let site = Place::new();
     std::os::unix::fs::symlink("/etc/passwd", site.directory.path().join("out")).unwrap();
     let text = "GET /out HTTP/1.0\r\n\r\n";
     let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!() };
-    let response = answer(&head.request, &site.files);
+    let response = ask(&head.request, &site.site);
     assert_eq!(response.status, Status::NotFound);
     assert!(response.cause.unwrap().to_string().contains("symbolic link"));
 }

@@ -1,16 +1,85 @@
 //! Listening sockets: one set a worker, all on the same addresses by SO_REUSEPORT.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::str::FromStr;
 
 use rustix::io::Errno;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-
-use crate::cli::Listen;
 
 /// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.
 /// INHERITED: somaxconn's default since Linux 5.4.
 const BACKLOG: i32 = 4096;
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListenConfig {
+    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means IPv4 and IPv6.
+    #[schemars(with = "String")]
+    pub address: Listen,
+}
+
+impl From<Listen> for ListenConfig {
+    fn from(address: Listen) -> Self {
+        ListenConfig { address }
+    }
+}
+
+/// A host and port with the addresses that its host stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// As it was given.
+    pub name: String,
+    /// What it resolves to.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Listen {
+    /// Where a server that was told nothing can be tried: localhost:8443.
+    pub fn development() -> Self {
+        Listen { name: "localhost:8443".to_owned(), addresses: localhost(8443) }
+    }
+}
+
+fn localhost(port: u16) -> Vec<SocketAddr> {
+    vec![([127, 0, 0, 1], port).into(), ([0, 0, 0, 0, 0, 0, 0, 1], port).into()]
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let hint = "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443";
+        let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
+            Ok(addresses) => addresses.collect(),
+            Err(error) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+                return Err(format!("the host is not known here ({error}): {hint}"));
+            }
+            Err(_) => return Err(hint.to_owned()),
+        };
+        let mut addresses = addresses;
+        // Machines whose hosts file lacks the IPv6 line still have the address.
+        if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+            addresses = localhost(port);
+        }
+        Ok(Listen { name: name.to_owned(), addresses })
+    }
+}
+
+impl Serialize for Listen {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
 
 /// The sockets of every worker: `sets[worker]`.
 #[derive(Debug)]
@@ -28,7 +97,7 @@ impl Listeners {
     ///
     /// # Errors
     /// A line that names the address and the remedy.
-    pub fn bind(listens: &[Listen], workers: usize) -> Result<Self, String> {
+    pub fn bind<'a>(listens: impl IntoIterator<Item = &'a Listen>, workers: usize) -> Result<Self, String> {
         let mut listeners =
             Self { sets: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new(), absent: Vec::new() };
         for listen in listens {
@@ -149,6 +218,20 @@ mod tests {
         let _clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(listeners.addresses[0]).unwrap()).collect();
         for set in &listeners.sets {
             set[0].accept().expect("each of two workers gets some of 64 connections");
+        }
+    }
+
+    #[test]
+    fn localhost_is_both_families() {
+        let listen: Listen = "localhost:8443".parse().unwrap();
+        assert_eq!(listen, Listen::development());
+        assert_eq!(listen.addresses, ["127.0.0.1:8443".parse().unwrap(), "[::1]:8443".parse().unwrap()]);
+    }
+
+    #[test]
+    fn bad_addresses_say_what_to_write() {
+        for listen in ["8443", "localhost", "localhost:99999", "localhost:", ""] {
+            assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
         }
     }
 

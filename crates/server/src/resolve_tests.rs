@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, mknodat};
 
 use super::*;
-use crate::file_cache::{CacheLimits, Files, Missing};
+use crate::file_cache::{CacheLimits, FileCache, Files, Missing};
 use crate::target::SitePath;
 
 struct Site {
@@ -24,7 +24,7 @@ impl Site {
         fs::create_dir(outside.path().join("site")).unwrap();
         let root = Root::open(&outside.path().join("site")).unwrap();
         let nothing_kept = CacheLimits { age: Duration::ZERO, ..CacheLimits::default() };
-        Site { outside, files: Files::new(root, "index.html".into(), nothing_kept) }
+        Site { outside, files: Files::new(root, "index.html".into(), &FileCache::new(nothing_kept)) }
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {

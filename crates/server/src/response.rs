@@ -240,6 +240,7 @@ statuses! {
     UriTooLong = 414 "URI Too Long";
     RangeNotSatisfiable = 416 "Range Not Satisfiable";
     ExpectationFailed = 417 "Expectation Failed";
+    MisdirectedRequest = 421 "Misdirected Request";
     RequestHeaderFieldsTooLarge = 431 "Request Header Fields Too Large";
     InternalServerError = 500 "Internal Server Error";
     NotImplemented = 501 "Not Implemented";

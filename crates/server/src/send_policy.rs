@@ -14,12 +14,15 @@
 //! before is no reason to wait now.
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use sealion_tls::Path;
+use serde::{Deserialize, Serialize};
 
 use crate::costs::curve::Curve;
 
 /// What the operator chose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum KtlsMode {
     /// Move when it is worth it.
     Auto,

@@ -11,24 +11,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sealion_ktls::probe;
+use sealion_tls::Version;
 use sealion_tls::record::Aead;
-use sealion_tls::{Limits, ServerConfig, Version};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::{AccessLog, Destination};
-use crate::cli::{LimitArgs, ServeArgs};
+use crate::cli::{ServeArgs, log_to_stderr};
+use crate::config::{Bounded, Config};
 use crate::connection::{Phase, Shared};
 use crate::costs::{Costs, display_bytes};
-use crate::dev_certificate::DevCertificate;
-use crate::file_cache::{CacheLimits, Files};
-use crate::handler::HandlerOptions;
-use crate::http1::head::HeadLimits;
+use crate::generation::{Generation, Generations, cache_limits};
 use crate::kernel_offer::KernelOffer;
 use crate::listener::Listeners;
-use crate::resolve::Root;
 use crate::send_policy::KtlsMode;
-use crate::worker;
+use crate::{reload, worker};
 
 /// Descriptors beside connections, their files and the workers' own: logs, the root, the canary. GUESS, generous.
 const OTHER_DESCRIPTORS: u64 = 128;
@@ -42,43 +39,36 @@ const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
 /// Serves until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// A line that names what is wrong and the remedy. Nothing has been served then.
+/// A line for each thing that is wrong, with the remedy. Nothing has been served then.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
-    let root = Root::open(&args.root).map_err(|e| e.to_string())?;
-    let workers = match args.workers {
-        Some(workers) => workers.into(),
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
-    let addresses: usize = args.listen.iter().map(|listen| listen.addresses.len()).sum();
-    let cache = cache_limits(args.file_cache_age, workers);
-    let others = OTHER_DESCRIPTORS + workers as u64 * (WORKER_DESCRIPTORS + (addresses + cache.files) as u64);
-    let max_connections = max_connections(args.limits.max_connections, others)?;
-
+    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    log_to_stderr(config.server.log);
+    let workers = config.server.worker_count();
+    let ktls = config.server.ktls;
     let probe = probe::probe();
-    if args.ktls == KtlsMode::Always && !probe.any_tx() {
+    if ktls == KtlsMode::Always && !probe.any_tx() {
         let why = explain(&probe).unwrap_or_else(|| probe.to_string());
         return Err(format!("--ktls always: this kernel has no kernel TLS. {why}"));
     }
     let kernel = Arc::new(KernelOffer::new(probe));
-    if args.ktls != KtlsMode::Never {
+    if ktls != KtlsMode::Never {
         kernel.self_check();
     }
-    let costs = Costs::load(args.calibration.as_deref()).map_err(|error| {
+    let costs = Costs::load(config.server.calibration.as_deref()).map_err(|error| {
         format!("--calibration: {error}: make it with `sealion calibrate`, or leave the option out")
     })?;
-    let (pair, certificate_note) = certificate(args)?;
-    let limits = connection_limits(&args.limits, kernel.probe().rekey_tx().is_ok());
-    let protocols: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
-    let tls = ServerConfig::from_pem_files(&pair.cert, &pair.key, &protocols, limits).map_err(|e| e.to_string())?;
-    let fingerprint = fingerprint(&pair.cert)?;
-    let (access_log, log_writer) = AccessLog::open(&args.access_log).map_err(|error| {
-        let name = match &args.access_log {
+    let first = Generation::build(config, problems, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
+    let config = first.config.clone();
+    let max_connections = max_connections(&config)?;
+    let fingerprint = fingerprint(&first.certificate.0)?;
+    let (access_log, log_writer) = AccessLog::open(&config.access_log.to).map_err(|error| {
+        let name = match &config.access_log.to {
             Destination::File(path) => path.display().to_string(),
             _ => "standard output".to_owned(),
         };
         format!("cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`")
     })?;
-    let listeners = Listeners::bind(&args.listen, workers)?;
+    let listeners = Listeners::bind(config.listen.iter().map(|listen| &listen.address), workers)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     // Before the first line is printed: who waits for it may send a signal at once.
@@ -87,53 +77,57 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?
     };
 
+    let what = match config.site.as_slice() {
+        [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
+        sites => format!("{} sites", sites.len()),
+    };
     for address in &listeners.addresses {
-        eprintln!("sealion: serving {} on https://{}", args.root.display(), display_address(address));
+        eprintln!("sealion: serving {what} on https://{}", display_address(address));
     }
     for address in &listeners.absent {
         eprintln!("sealion: not on {address}: this machine does not have that address");
     }
-    eprintln!("sealion: certificate {}{certificate_note}, SHA-256 {fingerprint}", pair.cert.display());
-    eprintln!("sealion: {}", kernel_line(args.ktls, kernel.probe(), &costs));
-    if args.ktls == KtlsMode::Auto && kernel.probe().any_tx() {
+    let (certificate, note) = &first.certificate;
+    eprintln!("sealion: certificate {}{note}, SHA-256 {fingerprint}", certificate.display());
+    eprintln!("sealion: {}", kernel_line(ktls, kernel.probe(), &costs));
+    if ktls == KtlsMode::Auto && kernel.probe().any_tx() {
         eprintln!("sealion: what the paths cost: {}", costs.origin);
     }
 
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
-        files: Files::new(root, "index.html".to_owned(), cache),
-        handler: HandlerOptions { max_ranges: args.limits.max_ranges, ..HandlerOptions::default() },
-        head_limits: HeadLimits {
-            request_line: args.limits.max_request_line,
-            head: args.limits.max_head,
-            fields: args.limits.max_fields.into(),
-        },
-        tls: Arc::new(tls),
-        ktls: args.ktls,
+        generations: Generations::new(first),
         kernel,
         costs,
         access_log,
-        limits: args.limits.clone(),
         slots: Arc::new(Semaphore::new(max_connections)),
         phase: phase.subscribe(),
         cut: AtomicUsize::new(0),
     });
     let threads = worker::start(listeners.sets, &shared)?;
-    if let Some(pause) = args.self_check_every.filter(|_| args.ktls != KtlsMode::Never) {
-        start_self_checks(Arc::downgrade(&shared.kernel), pause)?;
+    if let Some(pause) = config.server.self_check_every.filter(|_| ktls != KtlsMode::Never) {
+        start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;
     }
 
     runtime.block_on(async {
-        let first = signals.next().await;
-        tracing::info!("{first}: no new connections; responses under way have {}", seconds(args.limits.grace));
+        let first = loop {
+            match signals.next().await {
+                Signal::Reload => reload::reload(args, &shared),
+                Signal::Stop(name) => break name,
+            }
+        };
+        let grace = shared.generations.current().limits().grace;
+        tracing::info!("{first}: no new connections; responses under way have {grace}");
         phase.send_replace(Phase::Draining);
         let mut ended = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(thread::JoinHandle::join));
-        tokio::select! {
-            ended = &mut ended => ended,
-            again = signals.next() => {
-                tracing::warn!("{again} again: stopping at once");
-                phase.send_replace(Phase::Stopping);
-                ended.await
+        loop {
+            tokio::select! {
+                ended = &mut ended => break ended,
+                signal = signals.next() => if let Signal::Stop(again) = signal {
+                    tracing::warn!("{again} again: stopping at once");
+                    phase.send_replace(Phase::Stopping);
+                    break ended.await;
+                },
             }
         }
         .is_ok_and(|joined| joined.is_ok())
@@ -168,36 +162,25 @@ fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), S
         .map_err(|e| format!("cannot start the self-check: {e}"))
 }
 
-/// Files that are kept open leave most descriptors to connections.
-fn cache_limits(age: Duration, workers: usize) -> CacheLimits {
-    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let limits = CacheLimits { age, ..CacheLimits::default() };
-    CacheLimits { files: limits.files.min(usize::try_from(allowed / 8).unwrap_or(usize::MAX) / workers), ..limits }
-}
-
-fn connection_limits(args: &LimitArgs, kernel_rekeys: bool) -> Limits {
-    Limits {
-        records_per_key: args.max_records_per_key,
-        stall: args.stall_timeout,
-        linger: args.linger_timeout,
-        kernel_rekeys,
-    }
-}
-
 /// The number of connections that can be served, with the limit on open files raised to what it may be.
-fn max_connections(wanted: Option<u32>, others: u64) -> Result<usize, String> {
+fn max_connections(config: &Config) -> Result<usize, String> {
+    let wanted = config.limits.max_connections.map(Bounded::get);
+    let workers = config.server.worker_count() as u64;
+    let addresses: usize = config.listen.iter().map(|listen| listen.address.addresses.len()).sum();
+    let kept = cache_limits(config).files;
+    let others = OTHER_DESCRIPTORS + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64);
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(u64::MAX);
     // A connection and the file it sends.
     let possible = allowed.saturating_sub(others) / 2;
     let connections = match wanted {
-        Some(wanted) if u64::from(wanted) > possible => {
+        Some(wanted) if wanted > possible => {
             return Err(format!(
                 "--max-connections {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
-                u64::from(wanted) * 2 + others
+                wanted * 2 + others
             ));
         }
-        Some(wanted) => wanted.into(),
+        Some(wanted) => wanted,
         None => possible.min(DEFAULT_MAX_CONNECTIONS),
     };
     if connections == 0 {
@@ -210,17 +193,6 @@ fn max_connections(wanted: Option<u32>, others: u64) -> Result<usize, String> {
             .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
     }
     usize::try_from(connections).map_err(|e| e.to_string())
-}
-
-fn certificate(args: &ServeArgs) -> Result<(DevCertificate, &'static str), String> {
-    match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => Ok((DevCertificate { cert: cert.clone(), key: key.clone(), new: false }, "")),
-        _ => {
-            let pair = DevCertificate::load_or_make()?;
-            let note = if pair.new { " (made now, for localhost only)" } else { " (kept, for localhost only)" };
-            Ok((pair, note))
-        }
-    }
 }
 
 /// The SHA-256 of the certificate as browsers show it.
@@ -272,24 +244,31 @@ fn display_address(address: &std::net::SocketAddr) -> String {
     }
 }
 
-fn seconds(duration: Duration) -> String {
-    format!("{} s", duration.as_secs_f32())
+enum Signal {
+    Reload,
+    Stop(&'static str),
 }
 
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    hangup: UnixSignal,
+    interrupt: UnixSignal,
+    terminate: UnixSignal,
 }
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
-    async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hangup.recv() => Signal::Reload,
+            _ = self.interrupt.recv() => Signal::Stop("SIGINT"),
+            _ = self.terminate.recv() => Signal::Stop("SIGTERM"),
         }
     }
 }

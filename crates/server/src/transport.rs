@@ -8,7 +8,7 @@ use sealion_tls::{Error, MoveError, Part, TlsStream};
 use crate::connection::Shared;
 use crate::resolve::{Content, SiteFile};
 use crate::response::Body;
-use crate::send_policy::{Decision, Forgone, Situation, Why, decide};
+use crate::send_policy::{Decision, Forgone, KtlsMode, Situation, Why, decide};
 
 /// The choice of a path, from response to response of a connection.
 #[derive(Debug, Default)]
@@ -29,10 +29,11 @@ pub(crate) async fn send(
     head: &[u8],
     body: &Body,
     shared: &Shared,
+    mode: KtlsMode,
     choice: &mut Choice,
 ) -> Result<(), Error> {
     let upcoming = head.len() as u64 + body.len();
-    choice.make(stream, upcoming, shared).await?;
+    choice.make(stream, upcoming, shared, mode).await?;
     match body {
         Body::Empty => stream.send(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
@@ -59,7 +60,13 @@ fn part<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
 
 impl Choice {
     /// Chooses the path of the next response, and moves the connection if that is the choice.
-    async fn make(&mut self, stream: &mut TlsStream, upcoming: u64, shared: &Shared) -> Result<(), Error> {
+    async fn make(
+        &mut self,
+        stream: &mut TlsStream,
+        upcoming: u64,
+        shared: &Shared,
+        mode: KtlsMode,
+    ) -> Result<(), Error> {
         (self.why, self.set_up) = (None, None);
         let (version, aead) = (stream.info().version, stream.aead());
         let cost = shared.costs.of(version, aead);
@@ -71,7 +78,7 @@ impl Choice {
             curve: &cost.curve,
             set_up: cost.set_up.nanoseconds(),
         };
-        let (decision, forgone) = decide(shared.ktls, &situation);
+        let (decision, forgone) = decide(mode, &situation);
         self.forgone = forgone;
         self.why = Some(match decision {
             Decision::Stay(why) => why,

@@ -55,9 +55,10 @@ async fn run(listeners: Vec<TcpListener>, shared: Arc<Shared>) {
     acceptors.close();
     acceptors.wait().await;
     connections.close();
+    let grace = shared.generations.current().limits().grace.duration();
     let mut phase = shared.phase.clone();
     let ended = tokio::select! {
-        ended = timeout(shared.limits.grace, connections.wait()) => ended.is_ok(),
+        ended = timeout(grace, connections.wait()) => ended.is_ok(),
         _ = phase.wait_for(|phase| *phase == Phase::Stopping) => false,
     };
     if !ended {

@@ -16,8 +16,8 @@ use sealion_tls::{Limits, Path as SendPath, ServerConfig, TlsStream, Version};
 use tokio::net::TcpListener;
 
 use super::cpus::Cpus;
-use crate::cli::Listen;
 use crate::dev_certificate::DevCertificate;
+use crate::listener::Listen;
 use crate::listener::Listeners;
 
 /// How long loopback may take. GUESS: a thousand times what it takes.

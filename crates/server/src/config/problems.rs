@@ -36,6 +36,14 @@ impl Problems {
         self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
     }
 
+    /// A path as the file means it: relative ones begin at its directory.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        match self.file.as_ref().and_then(|file| file.parent()) {
+            Some(directory) => directory.join(path),
+            None => path.to_owned(),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
@@ -67,7 +75,8 @@ impl fmt::Display for Problems {
                 }
                 f.write_str(" ")?;
             }
-            if !problem.key.is_empty() {
+            // Who gave arguments knows no keys.
+            if self.file.is_some() && !problem.key.is_empty() {
                 write!(f, "{}: ", problem.key)?;
             }
             f.write_str(&problem.what)?;

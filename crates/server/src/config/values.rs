@@ -118,6 +118,120 @@ impl serde::Serialize for Time {
     }
 }
 
+/// A [`Time`] that is longer than nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Timeout(Time);
+
+impl Timeout {
+    /// In seconds, at least one.
+    pub const fn seconds(seconds: u64) -> Self {
+        Timeout(Time::seconds(if seconds == 0 { 1 } else { seconds }))
+    }
+
+    /// As the standard library has it.
+    pub const fn duration(self) -> Duration {
+        self.0.0
+    }
+}
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Timeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Time>()? {
+            Time(Duration::ZERO) => Err("must be longer than nothing: write for instance 10s".to_owned()),
+            time => Ok(Timeout(time)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A number from `MIN` to `MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(transparent)]
+pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
+    /// `None` if it is not in the range.
+    pub const fn new(number: u64) -> Option<Self> {
+        if MIN <= number && number <= MAX { Some(Bounded(number)) } else { None }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The number, of which the range says that it fits.
+    pub const fn usize(self) -> usize {
+        self.0 as usize
+    }
+
+    fn refusal(what: impl fmt::Display) -> String {
+        match MAX {
+            u64::MAX => format!("{what} is not a number that will do: write one from {MIN}"),
+            _ => format!("{what} is not in {MIN}..={MAX}: write a number from {MIN} to {MAX}"),
+        }
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> fmt::Display for Bounded<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> std::str::FromStr for Bounded<MIN, MAX> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().ok().and_then(Self::new).ok_or_else(|| Self::refusal(format_args!("\"{text}\"")))
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = i64::deserialize(deserializer)?;
+        let bounded = u64::try_from(number).ok().and_then(Self::new);
+        bounded.ok_or_else(|| D::Error::custom(Self::refusal(number)))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for Bounded<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("from {MIN} to {MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        match MAX {
+            u64::MAX => json_schema!({ "type": "integer", "minimum": MIN }),
+            _ => json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX }),
+        }
+    }
+}
+
 /// A number of bytes: a number, or one with its unit: `512`, `64KiB`, `1MiB`, `10MB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
@@ -125,7 +239,7 @@ pub struct Size(pub u64);
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) =
-            BINARY.iter().rev().find(|(unit, _)| self.0 >= *unit && self.0 % *unit == 0).unwrap_or(&(1, "B"));
+            BINARY.iter().rev().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)).unwrap_or(&(1, "B"));
         write!(f, "{}{name}", self.0 / unit)
     }
 }

@@ -24,6 +24,7 @@ use super::write::{Connection, write_head};
 use crate::access_log::Entry;
 use crate::connection::{Phase, Shared};
 use crate::file_cache::{Errand, Fetched};
+use crate::generation::Generation;
 use crate::handler;
 use crate::http_time::HttpTime;
 use crate::response::{Response, Status};
@@ -38,18 +39,19 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Sha
     let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default() };
     let mut phase = shared.phase.clone();
     let mut end = pin!(draining(&mut phase));
-    let mut idle = pin!(sleep(shared.limits.idle_timeout));
+    let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
     let mut requests = 0;
     loop {
         if !wait_for_request(stream, shared, end.as_mut(), idle.as_mut()).await? {
             return Ok(());
         }
         requests += 1;
-        let last_allowed = shared.limits.max_requests == Some(requests);
-        let Some(answer) = exchange.read(stream, shared, last_allowed).await? else {
+        let current = shared.generations.current();
+        let last_allowed = current.limits().max_requests.is_some_and(|most| requests >= most.get());
+        let Some(answer) = exchange.read(stream, shared, &current, last_allowed).await? else {
             return Ok(());
         };
-        exchange.respond(stream, peer, shared, &answer).await?;
+        exchange.respond(stream, peer, shared, &current, &answer).await?;
         if answer.connection == Connection::Close {
             return Ok(());
         }
@@ -81,7 +83,8 @@ async fn wait_for_request(
             },
             () = end.as_mut() => return Ok(false),
             () = async { since.get_or_insert_with(Deadline::now); idle.as_mut().await } => {
-                let deadline = since.unwrap_or_else(Deadline::now) + shared.limits.idle_timeout;
+                let patience = shared.generations.current().limits().idle_timeout.duration();
+                let deadline = since.unwrap_or_else(Deadline::now) + patience;
                 if deadline <= Deadline::now() {
                     return Ok(false);
                 }
@@ -137,16 +140,18 @@ impl Exchange {
         &mut self,
         stream: &mut TlsStream,
         shared: &Shared,
+        current: &Generation,
         last_allowed: bool,
     ) -> Result<Option<Answer>, Error> {
         self.log.method_len = 0;
         // Set when something of the request is still missing: usually nothing is.
         let mut deadline = None;
-        let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + shared.limits.request_timeout);
+        let limits = current.limits();
+        let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + limits.request_timeout.duration());
         let refused = |status| Ok(Some(Answer::refusal(status)));
         let mut fetched = None;
         let (started, response, version, framing, wants_close, head_len) = loop {
-            let errand = match head::parse(stream.buffered(), &shared.head_limits) {
+            let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
                     let started = Instant::now();
                     if shared.access_log.is_on() {
@@ -154,7 +159,7 @@ impl Exchange {
                     }
                     let now = HttpTime::now();
                     let wants_close = !head.keep_alive || head.expect_continue;
-                    match handler::handle(&head.request, &shared.files, &shared.handler, now, fetched.take()) {
+                    match handler::handle(&head.request, &current.sites, now, fetched.take()) {
                         Ok(response) => {
                             break (started, response, head.version, head.framing, wants_close, len);
                         }
@@ -189,7 +194,7 @@ impl Exchange {
 
         let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
         if framing != Framing::None && !wants_close {
-            match Box::pin(drain(stream, BodyDrain::new(framing, shared.limits.max_body), deadline())).await? {
+            match Box::pin(drain(stream, BodyDrain::new(framing, limits.max_body.0), deadline())).await? {
                 Body::Done => {}
                 Body::TooLong => close = true,
                 Body::Broken(status) => return refused(status),
@@ -211,6 +216,7 @@ impl Exchange {
         stream: &mut TlsStream,
         peer: SocketAddr,
         shared: &Shared,
+        current: &Generation,
         answer: &Answer,
     ) -> Result<(), Error> {
         let Answer { response, connection, started } = answer;
@@ -221,7 +227,7 @@ impl Exchange {
         let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
         write_head(&mut head, response, *connection, &HttpTime::now());
         let before = stream.payload_sent();
-        let sent = transport::send(stream, &head, &response.body, shared, &mut self.choice).await;
+        let sent = transport::send(stream, &head, &response.body, shared, current.ktls(), &mut self.choice).await;
         let head_len = head.len() as u64;
         head.clear();
         HEADS.with_borrow_mut(|heads| {

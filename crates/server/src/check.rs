@@ -1,0 +1,26 @@
+//! `sealion check`: what is wrong with a configuration, without starting anything.
+
+use std::process::ExitCode;
+
+use sealion_ktls::probe;
+
+use crate::cli::ServeArgs;
+use crate::generation::Generation;
+
+/// Checks what `serve` would be told, and prints what it would serve.
+///
+/// # Errors
+/// A line for each thing that is wrong.
+pub fn run(args: &ServeArgs) -> Result<ExitCode, String> {
+    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    let rekeys = probe::probe().rekey_tx().is_ok();
+    let generation = Generation::build(config, problems, rekeys).map_err(|problems| problems.to_string())?;
+    for site in &generation.config.site {
+        let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
+        let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();
+        let names = if names.is_empty() { "any name".to_owned() } else { names.join(", ") };
+        println!("{root} for {names}");
+    }
+    println!("nothing is wrong");
+    Ok(ExitCode::SUCCESS)
+}

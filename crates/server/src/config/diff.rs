@@ -1,0 +1,123 @@
+//! What changes from one configuration to the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::Value;
+
+use super::Config;
+
+/// A key whose value changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Dotted; a site by its first name: `site[example.org].root`.
+    pub key: String,
+    /// `None`: it was not there.
+    pub before: Option<String>,
+    /// `None`: it is no longer there.
+    pub after: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "nothing".to_owned());
+        write!(f, "{}: {} becomes {}", self.key, side(&self.before), side(&self.after))
+    }
+}
+
+/// All changes, by key.
+pub fn changes(before: &Config, after: &Config) -> Vec<Change> {
+    let (before, after) = (leaves(before), leaves(after));
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    keys.into_iter()
+        .map(|key| Change { key: key.clone(), before: before.get(key).cloned(), after: after.get(key).cloned() })
+        .filter(|change| change.before != change.after)
+        .collect()
+}
+
+/// Whether a process keeps what this key says from its start to its end.
+pub fn needs_new_process(key: &str) -> bool {
+    FIXED
+        .iter()
+        .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
+}
+
+/// What is decided before the first connection: sockets, threads, privileges, limits of the process.
+const FIXED: [&str; 8] = [
+    "server.workers",
+    "server.calibration",
+    "server.self_check_every",
+    "server.file_cache_age",
+    "server.log",
+    "limits.max_connections",
+    "listen",
+    "access_log",
+];
+
+fn leaves(config: &Config) -> BTreeMap<String, String> {
+    let mut leaves = BTreeMap::new();
+    // A configuration has nothing that JSON could not say.
+    let value = serde_json::to_value(config).unwrap_or_default();
+    collect(&mut leaves, String::new(), &value);
+    leaves
+}
+
+fn collect(leaves: &mut BTreeMap<String, String>, key: String, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect(leaves, key, value);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            for (n, value) in values.iter().enumerate() {
+                let name = value.pointer("/names/0").or(value.get("address")).and_then(Value::as_str);
+                collect(leaves, format!("{key}[{}]", name.map_or(n.to_string(), str::to_owned)), value);
+            }
+        }
+        Value::Null => {}
+        value => {
+            leaves.insert(key, value.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("x.toml"), text).unwrap().0
+    }
+
+    #[test]
+    fn what_changes_is_named() {
+        let before = config("[server]\nktls = \"auto\"\n[[site]]\nnames = [\"a.example\"]\nroot = \"/a\"\n");
+        let after = config(
+            "[server]\nworkers = 3\n[[site]]\nnames = [\"b.example\"]\nroot = \"/b\"\n\
+             [[site]]\nnames = [\"a.example\"]\nroot = \"/c\"\n",
+        );
+        assert_eq!(changes(&before, &before), []);
+        let told: Vec<String> = changes(&before, &after).iter().map(ToString::to_string).collect();
+        assert!(told.contains(&"server.workers: nothing becomes 3".to_owned()), "{told:?}");
+        assert!(told.contains(&"site[a.example].root: \"/a\" becomes \"/c\"".to_owned()), "{told:?}");
+        assert!(told.contains(&"site[b.example].root: nothing becomes \"/b\"".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn keys_that_need_a_new_process() {
+        for (key, needs) in [
+            ("listen[0.0.0.0:443].address", true),
+            ("server.workers", true),
+            ("server.ktls", false),
+            ("limits.max_connections", true),
+            ("limits.max_connections_per_address", false),
+            ("site[a].root", false),
+        ] {
+            assert_eq!(needs_new_process(key), needs, "{key}");
+        }
+    }
+}

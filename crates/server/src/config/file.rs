@@ -1,0 +1,109 @@
+//! Reading the file.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Config, Problems};
+
+impl Config {
+    /// Reads a file. What is wrong with its form is in the error; what its values say is not looked at yet.
+    ///
+    /// # Errors
+    /// [`Problems`], with the line and the key.
+    pub fn read(path: &Path) -> Result<(Self, Problems), Problems> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let mut problems = Problems::of_file(path, "");
+            problems.add(&(0..0), "", format_args!("cannot be read: {error}: name a file that is there, in UTF-8"));
+            problems
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// The same of a text that stands in the file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<(Self, Problems), Problems> {
+        let mut problems = Problems::of_file(path, text);
+        match toml::from_str(text) {
+            Ok(config) => Ok((config, problems)),
+            Err(error) => {
+                let span = error.span().unwrap_or(0..0);
+                problems.add(&span, &key_at(text, &span).unwrap_or_default(), explain(error.message()));
+                Err(problems)
+            }
+        }
+    }
+}
+
+/// The parser's words, and what to do where they do not tell.
+fn explain(message: &str) -> String {
+    match message {
+        _ if message.starts_with("unknown field") => format!("{message}: correct or remove the key"),
+        _ if message.starts_with("missing field") => format!("{message}: add it"),
+        _ => message.to_owned(),
+    }
+}
+
+/// The dotted key whose value covers this part of the text; for a table, the table's.
+fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
+    let document = DeTable::parse(text).ok()?;
+    let mut path = Vec::new();
+    find_in_table(document.get_ref(), span, &mut path);
+    (!path.is_empty()).then(|| path.join("."))
+}
+
+fn find_in_table(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        if covers(&key.span(), span) || find_in_value(value, span, path) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+fn find_in_value(value: &Spanned<DeValue<'_>>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
+    let inside = match value.get_ref() {
+        DeValue::Table(table) => find_in_table(table, span, path),
+        DeValue::Array(values) => values.iter().any(|value| find_in_value(value, span, path)),
+        _ => false,
+    };
+    inside || covers(&value.span(), span)
+}
+
+fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_form_is_said_with_line_and_key() {
+        for (text, words) in [
+            ("[limits]\nidle_timeout = \"10\"", &["x.toml:2: limits.idle_timeout: ", "write for instance 500ms"][..]),
+            ("[limits]\nidle_timeout = \"0s\"", &["x.toml:2: limits.idle_timeout: ", "longer than nothing"]),
+            ("[limits]\nidle_timeout = 10", &["x.toml:2: limits.idle_timeout: ", "invalid type"]),
+            ("[limits]\n\nmax_fields = 1000", &["x.toml:3: limits.max_fields: ", "from 1 to 256"]),
+            (
+                "[limits]\nidle_timout = \"10s\"",
+                &["x.toml:2: limits.idle_timout: ", "unknown field", "correct or remove"],
+            ),
+            ("[sites]\n", &["x.toml:1: sites: ", "unknown field `sites`", "`site`"]),
+            ("[[site]]\nroot = \".\"\n[[site]]\nroot = 3", &["x.toml:4: site.root: ", "invalid type"]),
+            ("[limits\n", &["x.toml:1: "]),
+            ("[server]\nworkers = 0", &["x.toml:2: server.workers: ", "1..=1024"]),
+        ] {
+            let problems = Config::parse(Path::new("x.toml"), text).unwrap_err().to_string();
+            for word in words {
+                assert!(problems.contains(word), "{word:?} is not in {problems:?}");
+            }
+        }
+    }
+}

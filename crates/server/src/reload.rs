@@ -1,0 +1,43 @@
+//! Taking over a changed configuration while serving: all of it, or nothing.
+
+use crate::cli::ServeArgs;
+use crate::config::{changes, needs_new_process};
+use crate::connection::Shared;
+use crate::generation::Generation;
+
+/// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
+/// one before stays.
+pub(crate) fn reload(args: &ServeArgs, shared: &Shared) {
+    match reloaded(args, shared) {
+        Ok(number) => tracing::info!("configuration {number} is in use"),
+        Err(error) => {
+            for line in error.lines() {
+                tracing::error!("{line}");
+            }
+            tracing::error!("the configuration was not reloaded: the one before stays in use");
+        }
+    }
+}
+
+fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
+    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    let before = shared.generations.current();
+    let changes = changes(&before.config, &config);
+    let fixed: Vec<String> = changes
+        .iter()
+        .filter(|change| needs_new_process(&change.key))
+        .map(|change| format!("{change}: that needs a new process; start one (`systemctl restart sealion`)"))
+        .collect();
+    if !fixed.is_empty() {
+        return Err(fixed.join("\n"));
+    }
+    let rekeys = shared.kernel.probe().rekey_tx().is_ok();
+    let next = Generation::build(config, problems, rekeys).map_err(|problems| problems.to_string())?;
+    for change in &changes {
+        tracing::info!("{change}");
+    }
+    if changes.is_empty() {
+        tracing::info!("the configuration says what it said before; files and certificates are read again");
+    }
+    Ok(shared.generations.publish(next))
+}

@@ -1,0 +1,209 @@
+//! Which site a request is for, by its host name.
+
+use std::collections::HashMap;
+
+use super::{Site, SiteConfig};
+use crate::config::{At, Problems};
+
+/// All sites, found by name.
+#[derive(Debug)]
+pub struct Sites {
+    sites: Vec<Site>,
+    exact: HashMap<Box<str>, usize>,
+    /// `example.org` for `*.example.org`.
+    wildcard: HashMap<Box<str>, usize>,
+    default: Option<usize>,
+}
+
+impl Sites {
+    /// From sites with their configuration.
+    pub fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
+        let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
+        let only = sites.len() == 1;
+        for (config, site) in sites {
+            let number = all.sites.len();
+            for name in &config.names {
+                all.add_name(name, number, problems);
+            }
+            if config.default || only {
+                if let Some(other) = all.default {
+                    let other = &all.sites[other].name;
+                    problems.add(
+                        &(0..0),
+                        "site.default",
+                        format_args!("both {other} and {} are the default: choose one", site.name),
+                    );
+                }
+                all.default = Some(number);
+            } else if config.names.is_empty() {
+                problems.add(
+                    &(0..0),
+                    "site.names",
+                    "a site has neither names nor `default = true`, so no request can reach it",
+                );
+            }
+            all.sites.push(site);
+        }
+        all
+    }
+
+    fn add_name(&mut self, name: &At<String>, number: usize, problems: &mut Problems) {
+        let (table, plain) = match name.strip_prefix("*.") {
+            Some(parent) => (&mut self.wildcard, parent),
+            None => (&mut self.exact, name.as_str()),
+        };
+        if !is_host(plain) {
+            let hint =
+                "is not a host name: write for instance example.org, *.example.org, 192.0.2.1 or [::1], without port";
+            problems.add(&name.span, "site.names", format_args!("{:?} {hint}", name.value));
+            return;
+        }
+        if table.insert(plain.trim_end_matches('.').to_ascii_lowercase().into(), number).is_some() {
+            problems.add(&name.span, "site.names", format_args!("{} is named twice: leave it to one site", name.value));
+        }
+    }
+
+    /// The site for an authority (`host[:port]`, RFC 9110 §7.2); `None` if no site has that name and there is no default.
+    ///
+    /// An exact name goes before a wildcard, a longer wildcard before a shorter one, all before the default.
+    pub fn find(&self, authority: Option<&str>) -> Option<&Site> {
+        let number = match authority {
+            Some(authority) if !self.exact.is_empty() || !self.wildcard.is_empty() => {
+                self.by_name(host(authority)).or(self.default)
+            }
+            _ => self.default,
+        };
+        number.map(|number| &self.sites[number])
+    }
+
+    /// In the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Site> {
+        self.sites.iter()
+    }
+
+    fn by_name(&self, host: &str) -> Option<usize> {
+        // A name has 253 octets at most (RFC 1035 §2.3.4).
+        let mut lower = [0; 256];
+        let lower = lower.get_mut(..host.len())?;
+        lower.copy_from_slice(host.as_bytes());
+        lower.make_ascii_lowercase();
+        let name = std::str::from_utf8(lower).ok()?;
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if let Some(number) = self.exact.get(name) {
+            return Some(*number);
+        }
+        let mut rest = name;
+        while let Some((_, parent)) = rest.split_once('.') {
+            if let Some(number) = self.wildcard.get(parent) {
+                return Some(*number);
+            }
+            rest = parent;
+        }
+        None
+    }
+}
+
+/// The host of an authority, without its port.
+pub(crate) fn host(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn is_host(name: &str) -> bool {
+    let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match bracketed {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let labels = name.strip_suffix('.').unwrap_or(name);
+            labels.len() <= 253
+                && labels.split('.').all(|label| {
+                    (1..=63).contains(&label.len())
+                        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+                })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::file_cache::{CacheLimits, FileCache};
+
+    fn sites(text: &str) -> (Sites, Problems) {
+        let (config, mut problems) = Config::parse(Path::new("/x.toml"), text).unwrap();
+        let cache: Arc<FileCache> = FileCache::new(CacheLimits::default());
+        let built: Vec<_> =
+            config.site.iter().filter_map(|site| Some((site, site.build(&cache, 1, &mut problems)?))).collect();
+        (Sites::new(built, &mut problems), problems)
+    }
+
+    const THREE: &str = "
+        [[site]]
+        names = ['example.org', 'www.Example.org', '192.0.2.1', '[::1]']
+        root = '/'
+        [[site]]
+        names = ['*.example.org']
+        root = '/'
+        [[site]]
+        names = ['*.deep.example.org', 'last']
+        default = true
+        root = '/'
+    ";
+
+    #[test]
+    fn exact_before_wildcard_before_default() {
+        let (sites, problems) = sites(THREE);
+        assert!(problems.is_empty(), "{problems}");
+        for (authority, name) in [
+            (Some("example.org"), "example.org"),
+            (Some("EXAMPLE.org:8443"), "example.org"),
+            (Some("example.org."), "example.org"),
+            (Some("www.example.org"), "example.org"),
+            (Some("192.0.2.1:443"), "example.org"),
+            (Some("[::1]:443"), "example.org"),
+            (Some("a.example.org"), "*.example.org"),
+            (Some("a.b.example.org"), "*.example.org"),
+            (Some("a.deep.example.org"), "*.deep.example.org"),
+            (Some("deep.example.org"), "*.example.org"),
+            (Some("badexample.org"), "*.deep.example.org"),
+            (Some("a.test"), "*.deep.example.org"),
+            (Some(""), "*.deep.example.org"),
+            (None, "*.deep.example.org"),
+        ] {
+            assert_eq!(sites.find(authority).unwrap().name, name, "{authority:?}");
+        }
+        assert!(sites.find(Some(&"a".repeat(9000))).is_some());
+    }
+
+    #[test]
+    fn several_sites_have_no_default_unless_told() {
+        let text = "[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\nnames = ['b']\nroot = '/'\n";
+        let (sites, problems) = sites(text);
+        assert!(problems.is_empty(), "{problems}");
+        assert!(sites.find(Some("c")).is_none());
+        assert!(sites.find(None).is_none());
+    }
+
+    #[test]
+    fn names_that_cannot_be() {
+        for (text, word) in [
+            ("[[site]]\nnames = ['a:443']\nroot = '/'", "not a host name"),
+            ("[[site]]\nnames = ['a.*.b']\nroot = '/'", "not a host name"),
+            ("[[site]]\nnames = ['https://a']\nroot = '/'", "not a host name"),
+            ("[[site]]\nnames = ['a', 'A']\nroot = '/'", "named twice"),
+            ("[[site]]\nroot = '/'\n[[site]]\nnames = ['a']\nroot = '/'", "no request can reach it"),
+            ("[[site]]\nnames=['a']\ndefault = true\nroot = '/'\n[[site]]\ndefault = true\nroot = '/'", "choose one"),
+            ("[[site]]\nnames = ['a']", "has none"),
+            ("[[site]]\nnames = ['a']\nroot = '/no/such'", "/x.toml:3: site.root: cannot serve /no/such"),
+        ] {
+            let (_, problems) = sites(text);
+            assert!(problems.to_string().contains(word), "{word:?} is not in {problems}");
+        }
+    }
+}
