@@ -31,7 +31,11 @@ impl Config {
         match toml::from_str(text) {
             Ok(config) => Ok((config, problems)),
             Err(error) => {
-                let span = error.span().unwrap_or(0..0);
+                let mut span = error.span().unwrap_or(0..0);
+                if span.is_empty() {
+                    // What is missing stands nowhere; what it is missing from is just before.
+                    span = span.start.saturating_sub(1)..span.start.max(1);
+                }
                 problems.add(&span, &key_at(text, &span).unwrap_or_default(), explain(error.message()));
                 Err(problems)
             }
