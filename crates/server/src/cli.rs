@@ -56,8 +56,8 @@ pub struct ServeArgs {
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
-    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6. Without it and without a
-    /// file: localhost:8443
+    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6
+    /// [default: localhost:8443, without a file]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 

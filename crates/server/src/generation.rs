@@ -56,8 +56,7 @@ impl Generation {
             }
         }
         let sites = Sites::new(sites, &mut problems);
-        let tls = tls(&config, &mut problems, kernel_rekeys);
-        match tls {
+        match tls(&config, &mut problems, kernel_rekeys) {
             Some((tls, certificate)) if problems.is_empty() => {
                 Ok(Generation { sites, tls: Arc::new(tls), certificate, head_limits: config.limits.head(), config })
             }
@@ -83,6 +82,8 @@ fn tls(
 ) -> Option<(ServerConfig, (PathBuf, &'static str))> {
     let pair = match config.site.iter().flat_map(|site| &site.certificates).next() {
         Some(pair) => (problems.resolve(&pair.cert), problems.resolve(&pair.key), pair.cert.span.clone(), ""),
+        // Nothing is made for what will not be served.
+        None if !problems.is_empty() => return None,
         None => match DevCertificate::load_or_make() {
             Ok(pair) if pair.new => (pair.cert, pair.key, 0..0, " (made now, for localhost only)"),
             Ok(pair) => (pair.cert, pair.key, 0..0, " (kept, for localhost only)"),

@@ -116,8 +116,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                 Signal::Stop(name) => break name,
             }
         };
-        let grace = shared.generations.current().limits().grace;
-        tracing::info!("{first}: no new connections; responses under way have {grace}");
+        let grace = shared.generations.current().limits().grace.duration();
+        tracing::info!("{first}: no new connections; responses under way have {} s", grace.as_secs_f32());
         phase.send_replace(Phase::Draining);
         let mut ended = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(thread::JoinHandle::join));
         loop {

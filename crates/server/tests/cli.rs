@@ -215,7 +215,7 @@ fn help_names_every_limit_with_its_default() {
         ("--max-request-line <BYTES>", "[default: 8192]"),
         ("--max-head <BYTES>", "[default: 32768]"),
         ("--max-fields <N>", "[default: 100]"),
-        ("--max-body <BYTES>", "[default: 65536]"),
+        ("--max-body <SIZE>", "[default: 64KiB]"),
         ("--max-ranges <N>", "[default: 16]"),
         ("--max-records-per-key <N>", "[default: 16777216]"),
     ] {
@@ -224,9 +224,11 @@ fn help_names_every_limit_with_its_default() {
         let entry = &entry[..entry.find(" --").unwrap_or(entry.len())];
         assert!(entry.contains(default), "{option}: {entry}");
     }
-    for (option, default) in
-        [("--listen <HOST:PORT>", "localhost:8443"), ("--ktls <KTLS>", "auto"), ("--access-log <WHERE>", "stdout")]
-    {
+    for (option, default) in [
+        ("--listen <HOST:PORT>", "localhost:8443, without a file"),
+        ("--ktls <KTLS>", "auto"),
+        ("--access-log <WHERE>", "stdout"),
+    ] {
         assert!(help.contains(option) && help.contains(&format!("[default: {default}]")), "{option} in {help}");
     }
 }

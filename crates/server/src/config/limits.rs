@@ -16,7 +16,7 @@ use crate::http1::head::HeadLimits;
 pub struct LimitsConfig {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
     // memory at 5 to 300 kB a connection.
-    /// Connections at a time; more wait until one ends. Without it 10000, or what the limit on open files allows.
+    /// Connections at a time; more wait until one ends [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
@@ -44,7 +44,7 @@ pub struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_GRACE", default_value_t = Self::default().grace)]
     pub grace: Timeout,
 
-    /// Requests on one connection, without bound if not given.
+    /// Requests on one connection [default: unlimited]
     #[arg(long, value_name = "N", env = "SEALION_MAX_REQUESTS")]
     pub max_requests: Option<Bounded<1, { u64::MAX }>>,
 

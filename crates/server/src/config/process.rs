@@ -14,7 +14,7 @@ use crate::send_policy::KtlsMode;
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessConfig {
-    /// Worker threads; each has its own runtime and its own listening sockets. Without it one per core.
+    /// Worker threads; each has its own runtime and its own listening sockets [default: one per core]
     #[arg(long, value_name = "N", env = "SEALION_WORKERS")]
     pub workers: Option<Bounded<1, 1024>>,
 
@@ -23,11 +23,11 @@ pub struct ProcessConfig {
     #[arg(long, value_enum, env = "SEALION_KTLS", default_value_t = Self::default().ktls)]
     pub ktls: KtlsMode,
 
-    /// What `sealion calibrate` measured. Without it, where that command keeps it.
+    /// What `sealion calibrate` measured [default: where it keeps that]
     #[arg(long, value_name = "FILE", env = "SEALION_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// Repeat the self-check of the kernel path, which is done at the start, this often. Without it never.
+    /// Repeat the self-check of the kernel path, which is done at the start, this often [default: never]
     #[arg(long, value_name = "TIME", env = "SEALION_SELF_CHECK_EVERY")]
     pub self_check_every: Option<Timeout>,
 

@@ -63,7 +63,7 @@ pub fn markdown() -> String {
         }
         page.push_str("\n| key | value | default | |\n|---|---|---|---|\n");
         for key in &table.keys {
-            let default = key.default.as_ref().map_or(String::new(), |default| format!("`{default}`"));
+            let default = key.default.as_deref().unwrap_or_default();
             let _ = writeln!(
                 page,
                 "| `{}` | {} | {default} | {} |",
@@ -100,12 +100,14 @@ impl Reference {
                 inner.push((format!("{name}.{key}"), value.clone()));
                 continue;
             }
+            let (doc, told) = split_default(&doc(value).unwrap_or_default());
+            let default = self.default_of(value, schema.get("default").and_then(|all| all.get(key)));
             table.keys.push(Key {
                 table: table.name.clone(),
                 name: key.clone(),
                 kind: self.kind(value),
-                default: self.default_of(value, schema.get("default").and_then(|all| all.get(key))),
-                doc: doc(value).unwrap_or_default(),
+                default: told.or(default.map(|default| format!("`{default}`"))),
+                doc,
             });
         }
         self.tables.push(table);
@@ -184,6 +186,14 @@ impl Reference {
             return self.resolve(some);
         }
         value.clone()
+    }
+}
+
+/// A default that depends on something is told in words at the end.
+fn split_default(doc: &str) -> (String, Option<String>) {
+    match doc.trim_end().strip_suffix(']').and_then(|doc| doc.rsplit_once(" [default: ")) {
+        Some((doc, default)) => (format!("{doc}."), Some(default.to_owned())),
+        None => (doc.to_owned(), None),
     }
 }
 

@@ -73,9 +73,16 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        // One number and one unit, as one would write it.
+        let nanoseconds = self.0.as_nanos();
+        let exact = |unit: &&(u128, &str)| nanoseconds >= unit.0 && nanoseconds.is_multiple_of(unit.0);
+        let (unit, name) = TIME_UNITS.iter().find(exact).unwrap_or(&(1_000_000_000, "s"));
+        write!(f, "{}{name}", nanoseconds / unit)
     }
 }
+
+const TIME_UNITS: [(u128, &str); 5] =
+    [(3_600_000_000_000, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
 
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -319,6 +326,13 @@ impl<T: serde::Serialize> serde::Serialize for At<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_print_as_they_are_read() {
+        for text in ["0s", "500ms", "1500ms", "10s", "65s", "2h", "24h", "7us"] {
+            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+    }
 
     #[test]
     fn sizes_have_units_and_print_as_they_are_read() {
