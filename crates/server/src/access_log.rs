@@ -266,8 +266,7 @@ mod tests {
 
     #[test]
     fn a_line_says_it_all_and_cannot_be_forged() {
-        let tls =
-            HandshakeInfo { version: Version::Tls13, suite: "TLS_AES_128_GCM_SHA256", alpn: None, resumed: false };
+        let tls = HandshakeInfo::new(Version::Tls13, "TLS_AES_128_GCM_SHA256");
         let entry = Entry {
             peer: "192.0.2.1:50000".parse().unwrap(),
             request: Some(("GET", "/a\"b\\c")),

@@ -2,29 +2,86 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
-use rustls::pki_types::CertificateDer;
+use std::time::SystemTime;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256,
+    RsaKeySize,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// The name in every certificate made here.
 pub const SERVER_NAME: &str = "localhost";
 
-/// A self-signed certificate and its key, as PEM files in a directory of their own that is removed
-/// on drop.
+/// A certificate and its key, as PEM files in a directory of their own that is removed on drop.
+/// Unless an [`Authority`] issued it, it is self-signed.
 pub struct Pki {
     directory: tempfile::TempDir,
     certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// Who issues certificates; its own is `certificate.pem` in its directory.
+pub struct Authority {
+    pki: Pki,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new one of this name.
+    pub fn new(name: &str) -> Self {
+        let key = rsa_or_ecdsa(false);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.self_signed(&key).expect("the key signs");
+        let pki = Pki::write(&certificate, &key);
+        Self { pki, issuer: Issuer::new(params, key) }
+    }
+
+    /// Its own certificate and key.
+    pub fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
+    /// A certificate for a client.
+    pub fn issue_client(&self, name: &str) -> Pki {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        let key = rsa_or_ecdsa(false);
+        let certificate = params.signed_by(&key, &self.issuer).expect("the authority signs");
+        Pki::write(&certificate, &key)
+    }
 }
 
 impl Pki {
     /// An ECDSA P-256 key: quick to make, and what most servers use.
     pub fn ecdsa() -> Self {
-        Self::from_key(&KeyPair::generate().expect("aws-lc makes P-256 keys"))
+        Self::self_signed(params(&OWN_NAMES), &rsa_or_ecdsa(false))
     }
 
     /// An RSA key of 2048 bits.
     pub fn rsa() -> Self {
-        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048);
-        Self::from_key(&key.expect("aws-lc makes RSA keys"))
+        Self::self_signed(params(&OWN_NAMES), &rsa_or_ecdsa(true))
+    }
+
+    /// An ECDSA key and a certificate for these names.
+    pub fn for_names(names: &[&str]) -> Self {
+        Self::self_signed(params(names), &rsa_or_ecdsa(false))
+    }
+
+    /// An RSA key and a certificate for these names.
+    pub fn rsa_for_names(names: &[&str]) -> Self {
+        Self::self_signed(params(names), &rsa_or_ecdsa(true))
+    }
+
+    /// An ECDSA key and a certificate for these names that is valid in this time alone.
+    pub fn valid(names: &[&str], from: SystemTime, until: SystemTime) -> Self {
+        let mut params = params(names);
+        params.not_before = from.into();
+        params.not_after = until.into();
+        Self::self_signed(params, &rsa_or_ecdsa(false))
     }
 
     /// The certificate's PEM file.
@@ -47,14 +104,34 @@ impl Pki {
         &self.certificate
     }
 
-    fn from_key(key: &KeyPair) -> Self {
-        let names = [SERVER_NAME, "127.0.0.1", "::1"].map(str::to_owned);
-        let params = CertificateParams::new(names).expect("the names are valid");
-        let certificate = params.self_signed(key).expect("the key signs");
+    /// The key, for a client that shows the certificate.
+    pub fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
+    }
+
+    fn self_signed(params: CertificateParams, key: &KeyPair) -> Self {
+        Self::write(&params.self_signed(key).expect("the key signs"), key)
+    }
+
+    fn write(certificate: &rcgen::Certificate, key: &KeyPair) -> Self {
         let directory = tempfile::tempdir().expect("a directory for the PEM files");
-        let pki = Self { directory, certificate: certificate.der().clone() };
+        let der = PrivateKeyDer::try_from(key.serialize_der()).expect("rcgen writes PKCS #8");
+        let pki = Self { directory, certificate: certificate.der().clone(), key: der };
         std::fs::write(pki.certificate_file(), certificate.pem()).expect("the PEM file is written");
         std::fs::write(pki.key_file(), key.serialize_pem()).expect("the PEM file is written");
         pki
     }
+}
+
+/// The names in a certificate unless a test wants others.
+const OWN_NAMES: [&str; 3] = [SERVER_NAME, "127.0.0.1", "::1"];
+
+fn params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    CertificateParams::new(names).expect("the names are valid")
+}
+
+fn rsa_or_ecdsa(rsa: bool) -> KeyPair {
+    let key = if rsa { KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048) } else { KeyPair::generate() };
+    key.expect("aws-lc makes keys")
 }

@@ -44,7 +44,11 @@ fn what_both_sides_agreed_on_is_told() {
         assert_eq!(client.read(4).unwrap(), b"pong");
         drop(client);
         let alpn = Some(b"h2".to_vec());
-        assert_eq!(serving.finish(), HandshakeInfo { version, suite, alpn, resumed: false });
+        let info = serving.finish();
+        assert_eq!(info.server_name.as_deref(), Some("localhost"));
+        assert_ne!(info.group.map_or("unknown", sealion_tls::Group::as_str), "unknown");
+        let HandshakeInfo { server_name, group, .. } = info.clone();
+        assert_eq!(info, HandshakeInfo { alpn, server_name, group, ..HandshakeInfo::new(version, suite) });
     }
 }
 

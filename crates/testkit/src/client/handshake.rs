@@ -114,6 +114,7 @@ fn info(connection: &UnbufferedClientConnection) -> Info {
             .to_owned(),
         alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
         resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        certificate: connection.peer_certificates().and_then(<[_]>::first).map(|first| first.clone().into_owned()),
     }
 }
 

@@ -11,13 +11,13 @@ mod send;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::client::ClientConnectionData;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::kernel::KernelConnection;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -85,6 +85,7 @@ impl fmt::Display for Suite {
 pub struct Connector {
     config: Arc<ClientConfig>,
     suite: Suite,
+    name: ServerName<'static>,
     receive_buffer: Option<usize>,
     hold_last_flight: bool,
 }
@@ -92,21 +93,47 @@ pub struct Connector {
 impl Connector {
     /// Offers `suite` alone and trusts the certificate of `pki` alone.
     pub fn new(pki: &Pki, suite: Suite) -> Self {
+        Self::trusting(&[pki], suite, None, false)
+    }
+
+    /// Offers `suite` alone, trusts these certificates, and shows one of its own if it has one. With `rsa_only` it can check
+    /// no signatures but RSA's.
+    pub fn trusting(pkis: &[&Pki], suite: Suite, own: Option<&Pki>, rsa_only: bool) -> Self {
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites.retain(|offered| suite.matches(offered));
+        if rsa_only {
+            provider.signature_verification_algorithms = *RSA_SIGNATURES;
+        }
         let mut roots = RootCertStore::empty();
-        roots.add(pki.certificate().clone()).expect("the certificate can be a trust anchor");
+        for pki in pkis {
+            roots.add(pki.certificate().clone()).expect("the certificate can be a trust anchor");
+        }
         let version = match suite.version {
             Version::Tls12 => &rustls::version::TLS12,
             Version::Tls13 => &rustls::version::TLS13,
         };
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[version])
             .expect("there are suites for the version")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match own {
+            Some(own) => builder
+                .with_client_auth_cert(vec![own.certificate().clone()], own.key())
+                .expect("the certificate and its key belong together"),
+            None => builder.with_no_client_auth(),
+        };
         config.enable_secret_extraction = true;
-        Self { config: Arc::new(config), suite, receive_buffer: None, hold_last_flight: false }
+        let name = ServerName::try_from(SERVER_NAME).expect("it is a DNS name");
+        Self { config: Arc::new(config), suite, name, receive_buffer: None, hold_last_flight: false }
+    }
+
+    /// Asks for this host, by name or address, and wants a certificate for it.
+    ///
+    /// # Panics
+    /// When it is neither.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = ServerName::try_from(name.to_owned()).expect("it is a DNS name or an address");
+        self
     }
 
     /// Offers these application protocols.
@@ -161,8 +188,7 @@ impl Connector {
     /// # Errors
     /// As [`Self::try_connect`].
     pub fn handshake(&self, io: TcpStream) -> io::Result<Client> {
-        let name = ServerName::try_from(SERVER_NAME).expect("it is a DNS name");
-        handshake::run(io, self.config.clone(), name, self.hold_last_flight)
+        handshake::run(io, self.config.clone(), self.name.clone(), self.hold_last_flight)
     }
 
     /// A TCP connection with the options of this connector, and nothing sent on it.
@@ -193,7 +219,17 @@ pub struct Info {
     pub alpn: Option<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+    /// The server's certificate, in this handshake or in the one whose session is resumed.
+    pub certificate: Option<CertificateDer<'static>>,
 }
+
+/// Algorithms of a client that knows RSA signatures alone.
+static RSA_SIGNATURES: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
+    let all = aws_lc_rs::default_provider().signature_verification_algorithms;
+    let is_rsa = |scheme: &SignatureScheme| scheme.as_str().is_some_and(|name| name.starts_with("RSA"));
+    let mapping: Vec<_> = all.mapping.iter().filter(|(scheme, _)| is_rsa(scheme)).copied().collect();
+    WebPkiSupportedAlgorithms { all: all.all, mapping: mapping.leak() }
+});
 
 /// An established connection. Every wait on it ends after [`PATIENCE`] with an error of the kind
 /// `WouldBlock` or `TimedOut`, so that a hang fails the test.

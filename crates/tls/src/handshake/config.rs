@@ -1,17 +1,68 @@
-//! What every connection of a listener shares: certificate, protocols, limits.
+//! What every connection of a listener shares: certificates by name, what is asked of clients, protocols, limits.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
+use sealion_ktls::Version;
 
-/// The certificate, protocols and limits of a listener. Cheap to share by reference or `Arc`.
+use super::certificate::{Certificate, ConfigError};
+use super::client_auth::{ClientAuth, ClientAuthId};
+use super::iana_name;
+use super::names::Names;
+use super::resolver::{ACME_TLS, AlpnChallenges, Resolver, SiteCertificates};
+use super::tickets::{TicketKeys, Ticketer};
+
+/// The certificates, protocols and limits of a listener. Cheap to share by reference or `Arc`.
+///
+/// Sites that ask the same of clients share one configuration of rustls, and then a ClientHello is parsed once. Only where they differ is it
+/// looked at beforehand.
 pub struct ServerConfig {
-    pub(crate) rustls: Arc<rustls::ServerConfig>,
+    default: Policy,
+    choice: Option<Box<Choice>>,
     pub(crate) limits: Limits,
+}
+
+/// What is asked of clients, and rustls' form of it.
+#[derive(Clone)]
+pub(super) struct Policy {
+    pub(super) rustls: Arc<rustls::ServerConfig>,
+    pub(super) client_auth: Option<ClientAuthId>,
+}
+
+/// Where policies differ.
+pub(super) struct Choice {
+    by_name: Names<Policy>,
+    /// For validations by an ACME server, who has no certificate to show.
+    validation: Option<Policy>,
+}
+
+/// What holds for all sites.
+#[derive(Debug, Clone)]
+pub struct TlsOptions {
+    /// Application protocols, the preferred first (RFC 7301).
+    pub alpn: Vec<Vec<u8>>,
+    /// The oldest version.
+    pub min_version: Version,
+    /// Suites by their IANA names; none: all of [`suites`]. Of those that both know, the client's preference decides.
+    pub suites: Vec<String>,
+    /// The keys of session tickets. `None`: no session is resumed.
+    pub tickets: Option<Arc<TicketKeys>>,
+    /// Where answers to TLS-ALPN-01 validations are, if there can be such.
+    pub challenges: Option<Arc<AlpnChallenges>>,
+}
+
+/// A site as the handshake sees it.
+#[derive(Debug, Clone)]
+pub struct SiteTls {
+    /// Its names: exact, or `*.parent` for one label or more.
+    pub names: Vec<String>,
+    /// Its certificates.
+    pub certificates: Arc<SiteCertificates>,
+    /// What it asks of clients, if anything.
+    pub client_auth: Option<ClientAuth>,
 }
 
 /// Bounds of a connection.
@@ -42,94 +93,157 @@ impl Default for Limits {
     }
 }
 
-/// Why a certificate or key cannot be used.
-#[derive(Debug)]
-pub enum ConfigError {
-    /// The file cannot be read, or holds no PEM section of the wanted kind.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What was wanted of it.
-        wanted: &'static str,
-        /// What went wrong.
-        why: String,
-    },
-    /// The key is not the certificate's.
-    Mismatch {
-        /// The certificate's file.
-        cert: PathBuf,
-        /// The key's file.
-        key: PathBuf,
-    },
-    /// The key's kind is not one that TLS here can sign with, or rustls refused the pair.
-    Unusable {
-        /// The key's file.
-        key: PathBuf,
-        /// What rustls says.
-        why: String,
-    },
-}
+impl TlsOptions {
+    /// TLS 1.2 and 1.3 with all suites, these application protocols, and session tickets whose keys live and rotate in this
+    /// process.
+    ///
+    /// # Errors
+    /// [`ConfigError::Policy`]: the system gives no random numbers.
+    pub fn new(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let tickets = TicketKeys::rotating().map_err(|e| ConfigError::Policy(e.to_string()))?;
+        Ok(Self {
+            alpn: alpn.iter().map(|protocol| protocol.to_vec()).collect(),
+            min_version: Version::Tls12,
+            suites: Vec::new(),
+            tickets: Some(Arc::new(tickets)),
+            challenges: None,
+        })
+    }
 
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreadable { path, wanted, why } => {
-                write!(f, "{}: no {wanted} to be had: {why}", path.display())
+    fn provider(&self) -> Result<Arc<CryptoProvider>, ConfigError> {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites.retain(|suite| known_aead(*suite));
+        if !self.suites.is_empty() {
+            if let Some(unknown) = self.suites.iter().find(|name| !suites().contains(&name.as_str())) {
+                return Err(ConfigError::Policy(format!(
+                    "{unknown} is not a suite known here: {}",
+                    suites().join(", ")
+                )));
             }
-            Self::Mismatch { cert, key } => write!(
-                f,
-                "{} is not the private key of {}: give the pair that was issued together",
-                key.display(),
-                cert.display()
-            ),
-            Self::Unusable { key, why } => write!(
-                f,
-                "{}: cannot be used as a TLS key: {why} (ECDSA P-256/P-384, Ed25519 and RSA from 2048 bits work)",
-                key.display()
-            ),
+            provider.cipher_suites.retain(|suite| self.suites.iter().any(|wanted| wanted == name(*suite)));
         }
+        let oldest_is_13 = self.min_version == Version::Tls13;
+        if oldest_is_13 && !provider.cipher_suites.iter().any(|suite| suite.tls13().is_some()) {
+            return Err(ConfigError::Policy(
+                "none of the suites is of TLS 1.3, which is the least version: add TLS_AES_128_GCM_SHA256".to_owned(),
+            ));
+        }
+        Ok(Arc::new(provider))
+    }
+
+    fn policy(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        resolver: &Arc<Resolver>,
+        client_auth: Option<&ClientAuth>,
+        alpn: &[Vec<u8>],
+    ) -> Result<Policy, ConfigError> {
+        let versions: &[_] = match self.min_version {
+            Version::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            Version::Tls13 => &[&rustls::version::TLS13],
+        };
+        let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(|e| ConfigError::Policy(e.to_string()))?
+            .with_client_cert_verifier(match client_auth {
+                Some(auth) => auth.verifier(provider)?,
+                None => Arc::new(NoClientAuth),
+            })
+            .with_cert_resolver(resolver.clone());
+        config.alpn_protocols = alpn.to_vec();
+        config.enable_secret_extraction = true;
+        let client_auth = client_auth.map(ClientAuth::id);
+        match &self.tickets {
+            Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth)),
+            None => {
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+                config.send_tls13_tickets = 0;
+            }
+        }
+        Ok(Policy { rustls: Arc::new(config), client_auth })
     }
 }
 
-impl std::error::Error for ConfigError {}
+/// The suites known here, by their IANA names.
+pub fn suites() -> Vec<&'static str> {
+    let all = aws_lc_rs::default_provider().cipher_suites.into_iter();
+    all.filter(|suite| known_aead(*suite)).map(name).collect()
+}
 
 impl ServerConfig {
-    /// A configuration from PEM files, offering `alpn` in this order (RFC 7301), TLS 1.2 and 1.3,
-    /// and stateless session resumption whose ticket keys live and rotate in this process.
+    /// A configuration from PEM files with [`TlsOptions::new`], whatever name a client asks for.
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
     pub fn from_pem_files(cert: &Path, key: &Path, alpn: &[&[u8]], limits: Limits) -> Result<Self, ConfigError> {
-        let unreadable =
-            |path: &Path, wanted, why: String| ConfigError::Unreadable { path: path.to_owned(), wanted, why };
-        let chain = CertificateDer::pem_file_iter(cert)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|e| unreadable(cert, "certificate", pem_error(e)))?;
-        if chain.is_empty() {
-            let why = "the file has no CERTIFICATE section".to_owned();
-            return Err(unreadable(cert, "certificate", why));
-        }
-        let private_key =
-            PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, "private key", pem_error(e)))?;
+        let certificates = Arc::new(SiteCertificates::new(vec![Certificate::from_pem_files(cert, key)?]));
+        let site = SiteTls { names: Vec::new(), certificates, client_auth: None };
+        Self::new(&site, &[], &TlsOptions::new(alpn)?, limits)
+    }
 
-        let mut provider = aws_lc_rs::default_provider();
-        let unusable = |why: rustls::Error| ConfigError::Unusable { key: key.to_owned(), why: why.to_string() };
-        provider.cipher_suites.retain(|suite| known_aead(*suite));
-        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_no_client_auth()
-            .with_single_cert(chain, private_key)
-            .map_err(|e| match e {
-                rustls::Error::InconsistentKeys(_) => {
-                    ConfigError::Mismatch { cert: cert.to_owned(), key: key.to_owned() }
+    /// A configuration for sites. `default` serves clients that ask for no name, or for one that no site has.
+    ///
+    /// # Errors
+    /// [`ConfigError::Policy`]: the options contradict each other, or name what is not known.
+    pub fn new(
+        default: &SiteTls,
+        others: &[SiteTls],
+        options: &TlsOptions,
+        limits: Limits,
+    ) -> Result<Self, ConfigError> {
+        let all = || std::iter::once(default).chain(others);
+        let mut sites = Names::new(default.certificates.clone());
+        for site in all() {
+            site.names.iter().for_each(|name| sites.insert(name, site.certificates.clone()));
+        }
+        let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
+        let provider = options.provider()?;
+
+        let mut alpn = options.alpn.clone();
+        let asked = all().any(|site| site.client_auth.is_some());
+        let mut validation = None;
+        if options.challenges.is_some() {
+            let acme_tls = ACME_TLS.to_vec();
+            if asked {
+                validation = Some(options.policy(&provider, &resolver, None, &[acme_tls])?);
+            } else {
+                alpn.push(acme_tls);
+            }
+        }
+
+        let mut policies: Vec<Policy> = Vec::new();
+        let mut by_name = None;
+        for site in all() {
+            let id = site.client_auth.as_ref().map(ClientAuth::id);
+            let policy = match policies.iter().find(|policy| policy.client_auth == id) {
+                Some(policy) => policy.clone(),
+                None => {
+                    let new = options.policy(&provider, &resolver, site.client_auth.as_ref(), &alpn)?;
+                    policies.push(new.clone());
+                    new
                 }
-                other => unusable(other),
-            })?;
-        config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
-        config.enable_secret_extraction = true;
-        config.ticketer = aws_lc_rs::Ticketer::new().map_err(unusable)?;
-        Ok(Self { rustls: Arc::new(config), limits })
+            };
+            let by_name = by_name.get_or_insert_with(|| Names::new(policy.clone()));
+            site.names.iter().for_each(|name| by_name.insert(name, policy.clone()));
+        }
+        let first = policies[0].clone();
+        let differ = policies.len() > 1 || validation.is_some();
+        let choice = by_name.filter(|_| differ).map(|by_name| Box::new(Choice { by_name, validation }));
+        Ok(Self { default: first, choice, limits })
+    }
+
+    /// The policy for all clients, if there is but one.
+    pub(super) fn only_policy(&self) -> Option<&Policy> {
+        self.choice.is_none().then_some(&self.default)
+    }
+
+    /// The policy for a client, by what it asks for. Without a ClientHello that can be read: any, it will fail.
+    pub(super) fn policy(&self, hello: Option<&rustls::server::ClientHello<'_>>) -> &Policy {
+        let (Some(choice), Some(hello)) = (&self.choice, hello) else { return &self.default };
+        match &choice.validation {
+            Some(validation) if super::resolver::is_validation(hello) => validation,
+            _ => choice.by_name.get(hello.server_name()),
+        }
     }
 }
 
@@ -139,11 +253,6 @@ fn known_aead(suite: rustls::SupportedCipherSuite) -> bool {
     name.contains("_GCM_") || name.contains("CHACHA20_POLY1305")
 }
 
-fn pem_error(error: rustls::pki_types::pem::Error) -> String {
-    use rustls::pki_types::pem::Error;
-    match error {
-        Error::Io(e) => e.to_string(),
-        Error::NoItemsFound => "no such PEM section in the file".to_owned(),
-        other => format!("not valid PEM ({other})"),
-    }
+fn name(suite: rustls::SupportedCipherSuite) -> &'static str {
+    iana_name(suite.suite().as_str().unwrap_or(""))
 }

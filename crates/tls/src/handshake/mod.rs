@@ -4,13 +4,19 @@
 //! the client sent after it (its first request, a part of a record) stays in our buffer for our
 //! opener, and the sequence numbers we take over are right.
 
+pub(crate) mod certificate;
+pub(crate) mod client_auth;
 pub(crate) mod config;
+mod names;
+pub(crate) mod resolver;
 pub(crate) mod secrets;
+pub(crate) mod tickets;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::Shutdown;
-use rustls::server::UnbufferedServerConnection;
+use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
@@ -19,8 +25,9 @@ use tokio::time::timeout;
 
 use crate::error::HandshakeError;
 use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
-use config::ServerConfig;
-use secrets::KeySchedule;
+use client_auth::{ClientAuthId, ClientCertificate};
+use config::{Policy, ServerConfig};
+use secrets::{KeySchedule, iana_name};
 
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +40,55 @@ pub struct HandshakeInfo {
     pub alpn: Option<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+    /// The host name that the client asked for (RFC 6066 §3), in lower case.
+    pub server_name: Option<Box<str>>,
+    /// How keys were exchanged.
+    pub group: Option<Group>,
+    /// What the client was asked for. A site that asks for something else must not answer requests on this connection: it
+    /// was made for another (RFC 9110 §15.5.20, 421 Misdirected Request).
+    pub client_auth: Option<ClientAuthId>,
+    /// The certificate that the client showed, in this handshake or in the one whose session is resumed. The site's roots vouch for it.
+    pub client_certificate: Option<Arc<ClientCertificate>>,
+}
+
+/// A group for key exchange, by its number in the IANA registry "TLS Supported Groups".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Group(pub u16);
+
+impl Group {
+    /// The name in the registry; `unknown` for one that rustls does not have either.
+    pub fn as_str(self) -> &'static str {
+        match self.0 {
+            0x0017 => "secp256r1",
+            0x0018 => "secp384r1",
+            0x0019 => "secp521r1",
+            0x001d => "x25519",
+            0x11eb => "SecP256r1MLKEM768",
+            0x11ec => "X25519MLKEM768",
+            _ => "unknown",
+        }
+    }
+}
+
+impl HandshakeInfo {
+    /// A full handshake of this version and suite, of which nothing else is known.
+    pub fn new(version: Version, suite: &'static str) -> Self {
+        Self {
+            version,
+            suite,
+            alpn: None,
+            resumed: false,
+            server_name: None,
+            group: None,
+            client_auth: None,
+            client_certificate: None,
+        }
+    }
+
+    /// Whether the connection is an ACME server's validation (TLS-ALPN-01, RFC 8737), which ends with the handshake.
+    pub fn is_validation(&self) -> bool {
+        self.alpn.as_deref() == Some(resolver::ACME_TLS)
+    }
 }
 
 /// A finished handshake: everything the record layer needs to go on by itself.
@@ -55,11 +111,17 @@ const FIRST_READ: usize = 4096;
 /// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
 /// took it.
 pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<Finished, HandshakeError> {
-    let mut connection =
-        UnbufferedServerConnection::new(config.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let mut flight = Flight { incoming: Vec::with_capacity(FIRST_READ), ..Flight::default() };
+    let policy = match config.only_policy() {
+        Some(policy) => policy,
+        None => Box::pin(flight.choose_policy(io, config)).await?,
+    };
+    let mut connection =
+        UnbufferedServerConnection::new(policy.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
+    let mut server_name = None;
     loop {
         let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut flight.incoming[..flight.fed]);
+        server_name = resolver::take_server_name().or(server_name);
         let next = match state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
                 encode(&mut data, &mut flight.outgoing)?;
@@ -96,7 +158,7 @@ pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<
     if flight.fed != 0 {
         return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
     }
-    let info = secrets::info(&connection)?;
+    let info = HandshakeInfo { server_name, client_auth: policy.client_auth, ..secrets::info(&connection)? };
     let (extracted, kernel) =
         connection.dangerous_into_kernel_connection().map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let (tx_sequence, tx) = extracted.tx;
@@ -145,10 +207,40 @@ impl Flight {
     }
 
     async fn feed_one_record(&mut self, io: &mut TcpStream) -> Result<(), HandshakeError> {
+        self.fed += self.wait_for_record(io, self.fed).await?;
+        Ok(())
+    }
+
+    /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there.
+    async fn choose_policy<'c>(
+        &mut self,
+        io: &mut TcpStream,
+        config: &'c ServerConfig,
+    ) -> Result<&'c Policy, HandshakeError> {
+        let mut acceptor = Acceptor::default();
+        let mut seen = 0;
         loop {
-            if let Some(len) = self.next_record_len() {
-                self.fed += len;
-                return Ok(());
+            let len = self.wait_for_record(io, seen).await?;
+            let mut record = &self.incoming[seen..seen + len];
+            seen += len;
+            while !record.is_empty() {
+                if acceptor.read_tls(&mut record).is_err() {
+                    return Ok(config.policy(None));
+                }
+                match acceptor.accept() {
+                    Ok(None) => {}
+                    Ok(Some(accepted)) => return Ok(config.policy(Some(&accepted.client_hello()))),
+                    Err(_) => return Ok(config.policy(None)),
+                }
+            }
+        }
+    }
+
+    /// Waits for the record that begins at `at` and returns its length.
+    async fn wait_for_record(&mut self, io: &mut TcpStream, at: usize) -> Result<usize, HandshakeError> {
+        loop {
+            if let Some(len) = self.next_record_len(at) {
+                return Ok(len);
             }
             if self.incoming.len() >= MAX_FLIGHT {
                 return Err(HandshakeError::TooLong(MAX_FLIGHT));
@@ -161,10 +253,10 @@ impl Flight {
         }
     }
 
-    /// The length of the first record that rustls has not seen, once it is there as a whole. What
-    /// cannot be a record is shown as it is, for rustls to refuse at once.
-    fn next_record_len(&self) -> Option<usize> {
-        let unseen = &self.incoming[self.fed..];
+    /// The length of the record at `at`, once it is there as a whole. What cannot be a record is
+    /// shown as it is, for rustls to refuse at once.
+    fn next_record_len(&self, at: usize) -> Option<usize> {
+        let unseen = &self.incoming[at..];
         let &[content_type, _, _, hi, lo] = unseen.first_chunk::<HEADER_LEN>()?;
         let len = usize::from(u16::from_be_bytes([hi, lo]));
         if !(20..=23).contains(&content_type) || len > MAX_CIPHERTEXT_TLS12 {

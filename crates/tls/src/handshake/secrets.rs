@@ -1,11 +1,14 @@
 //! From rustls' secrets to ours.
 
+use std::sync::Arc;
+
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
 use sealion_ktls::{Version, nonce};
 
-use super::HandshakeInfo;
+use super::client_auth::ClientCertificate;
+use super::{Group, HandshakeInfo};
 use crate::error::HandshakeError;
 use crate::record::{Aead, TrafficKeys};
 
@@ -32,6 +35,7 @@ pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Res
     Ok(TrafficKeys::new(version, aead, key.as_ref(), iv))
 }
 
+/// What rustls tells of a finished handshake; the rest is left open.
 pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeInfo, HandshakeError> {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
@@ -40,15 +44,19 @@ pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeI
     };
     let suite = connection.negotiated_cipher_suite().and_then(|s| s.suite().as_str()).unwrap_or("");
     Ok(HandshakeInfo {
-        version,
-        suite: iana_name(suite),
         alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
         resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        group: connection.negotiated_key_exchange_group().map(|group| Group(group.name().into())),
+        client_certificate: connection
+            .peer_certificates()
+            .and_then(<[_]>::first)
+            .map(|certificate| Arc::new(ClientCertificate::of(certificate))),
+        ..HandshakeInfo::new(version, iana_name(suite))
     })
 }
 
 /// rustls writes `TLS13_` where the registry has `TLS_`.
-fn iana_name(rustls_name: &'static str) -> &'static str {
+pub(super) fn iana_name(rustls_name: &'static str) -> &'static str {
     match rustls_name {
         "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
         "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",

@@ -1,0 +1,284 @@
+//! A certificate chain with its key, and what is written in it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{SignatureAlgorithm, SignatureScheme};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// A certificate chain and the private key that belongs to it. Cheap to clone.
+#[derive(Clone)]
+pub struct Certificate {
+    certified: Arc<CertifiedKey>,
+    facts: Arc<CertificateFacts>,
+}
+
+/// What is written in a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The subject, as in `CN=example.org`; empty for many of today's.
+    pub subject: String,
+    /// The issuer's name.
+    pub issuer: String,
+    /// The names it is for, in lower case: host names, among them wildcards, and addresses.
+    pub names: Vec<String>,
+    /// Since when it is valid.
+    pub not_before: SystemTime,
+    /// Until when it is valid.
+    pub not_after: SystemTime,
+    /// SHA-256 of the certificate.
+    pub fingerprint: Fingerprint,
+}
+
+/// The SHA-256 of a certificate. Printed as browsers do: `AB:CD:…`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, byte) in self.0.iter().enumerate() {
+            write!(f, "{}{byte:02X}", if n > 0 { ":" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a certificate or key cannot be used.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read, or holds no PEM section of the wanted kind.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What was wanted of it.
+        wanted: &'static str,
+        /// What went wrong.
+        why: String,
+    },
+    /// The key is not the certificate's.
+    Mismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// The key's kind is not one that TLS here can sign with, or rustls refused the pair.
+    Unusable {
+        /// The key's file.
+        key: PathBuf,
+        /// What rustls says.
+        why: String,
+    },
+    /// A certificate of the chain is not the issuer of the one before it (RFC 8446 §4.4.2).
+    Disordered {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The place of the one that does not follow, from 1.
+        at: usize,
+        /// Who issued the one before it.
+        issuer: String,
+        /// Whose certificate stands there.
+        found: String,
+    },
+    /// What was asked for makes no configuration.
+    Policy(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, wanted, why } => {
+                write!(f, "{}: no {wanted} to be had: {why}", path.display())
+            }
+            Self::Mismatch { cert, key } => write!(
+                f,
+                "{} is not the private key of {}: give the pair that was issued together",
+                key.display(),
+                cert.display()
+            ),
+            Self::Unusable { key, why } => write!(
+                f,
+                "{}: cannot be used as a TLS key: {why} (ECDSA P-256/P-384, Ed25519 and RSA from 2048 bits work)",
+                key.display()
+            ),
+            Self::Disordered { cert, at, issuer, found } => write!(
+                f,
+                "{}: certificate {at} of the chain is of \"{found}\", but the one before it was issued by \"{issuer}\": put the site's own certificate first and after each its issuer's",
+                cert.display()
+            ),
+            Self::Policy(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Certificate {
+    /// From PEM files: the chain with the site's own certificate first, and the key.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the file: unreadable, not a pair, out of order.
+    pub fn from_pem_files(cert: &Path, key: &Path) -> Result<Self, ConfigError> {
+        let read = |path: &Path, wanted| {
+            std::fs::read(path).map_err(|e| unreadable(path, wanted, e.to_string())).map(zeroize::Zeroizing::new)
+        };
+        let chain = read(cert, "certificate")?;
+        let private_key = read(key, "private key")?;
+        Self::from_pem(cert, &chain, key, &private_key)
+    }
+
+    /// From PEM text that was read already; the paths are for messages.
+    ///
+    /// # Errors
+    /// As [`Self::from_pem_files`].
+    pub fn from_pem(cert: &Path, chain: &[u8], key: &Path, private_key: &[u8]) -> Result<Self, ConfigError> {
+        let chain = certificates(cert, chain)?;
+        let private_key =
+            PrivateKeyDer::from_pem_slice(private_key).map_err(|e| unreadable(key, "private key", pem_error(e)))?;
+        let facts = CertificateFacts::of(&chain[0]).map_err(|why| unreadable(cert, "certificate", why))?;
+        check_order(cert, &chain)?;
+        let certified = CertifiedKey::from_der(chain, private_key, &default_provider()).map_err(|e| match e {
+            rustls::Error::InconsistentKeys(_) => ConfigError::Mismatch { cert: cert.to_owned(), key: key.to_owned() },
+            other => ConfigError::Unusable { key: key.to_owned(), why: other.to_string() },
+        })?;
+        Ok(Self { certified: Arc::new(certified), facts: Arc::new(facts) })
+    }
+
+    /// What is written in it.
+    pub fn facts(&self) -> &CertificateFacts {
+        &self.facts
+    }
+
+    /// The chain, DER, the site's own certificate first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.certified.cert.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether the key is an RSA key, which only clients without ECDSA need.
+    pub fn is_rsa(&self) -> bool {
+        self.certified.key.algorithm() == SignatureAlgorithm::RSA
+    }
+
+    /// Whether it can sign for a client that knows these schemes.
+    pub(crate) fn signs_for(&self, schemes: &[SignatureScheme]) -> bool {
+        self.certified.key.choose_scheme(schemes).is_some()
+    }
+
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+        self.certified.clone()
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Certificate").field(&self.facts).finish()
+    }
+}
+
+impl CertificateFacts {
+    /// Reads a certificate, DER.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(der: &[u8]) -> Result<Self, String> {
+        let (_, parsed) = X509Certificate::from_der(der).map_err(|e| format!("not a certificate ({e})"))?;
+        let alternatives = parsed.subject_alternative_name().map_err(|e| format!("bad alternative names ({e})"))?;
+        let names = alternatives.iter().flat_map(|names| &names.value.general_names).filter_map(general_name);
+        Ok(Self {
+            subject: parsed.subject().to_string(),
+            issuer: parsed.issuer().to_string(),
+            names: names.collect(),
+            not_before: system_time(parsed.validity().not_before.timestamp()),
+            not_after: system_time(parsed.validity().not_after.timestamp()),
+            fingerprint: fingerprint(der),
+        })
+    }
+
+    /// Whether it is for this host name, as clients decide (RFC 9525 §6.3): a wildcard stands for one label.
+    pub fn covers(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.names.iter().any(|own| match own.strip_prefix("*.") {
+            // A site's wildcard needs the same wildcard.
+            Some(parent) => {
+                name == *own || name.split_once('.').is_some_and(|(label, rest)| label != "*" && rest == parent)
+            }
+            None => *own == name,
+        })
+    }
+}
+
+/// The certificates of a PEM file, at least one.
+pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let all = all.map_err(|e| unreadable(path, "certificate", pem_error(e)))?;
+    if all.is_empty() {
+        return Err(unreadable(path, "certificate", "the file has no CERTIFICATE section".to_owned()));
+    }
+    Ok(all)
+}
+
+pub(crate) fn fingerprint(der: &[u8]) -> Fingerprint {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, der).as_ref());
+    Fingerprint(bytes)
+}
+
+pub(crate) fn unreadable(path: &Path, wanted: &'static str, why: String) -> ConfigError {
+    ConfigError::Unreadable { path: path.to_owned(), wanted, why }
+}
+
+fn check_order(cert: &Path, chain: &[CertificateDer<'_>]) -> Result<(), ConfigError> {
+    let parsed = chain.iter().map(|der| X509Certificate::from_der(der).map(|(_, parsed)| parsed));
+    let parsed: Vec<_> = parsed
+        .collect::<Result<_, _>>()
+        .map_err(|e| unreadable(cert, "certificate", format!("a certificate of the chain is none ({e})")))?;
+    for (n, pair) in parsed.windows(2).enumerate() {
+        if pair[0].issuer().as_raw() != pair[1].subject().as_raw() {
+            return Err(ConfigError::Disordered {
+                cert: cert.to_owned(),
+                at: n + 2,
+                issuer: pair[0].issuer().to_string(),
+                found: pair[1].subject().to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn general_name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => Some(std::net::IpAddr::from(<[u8; 4]>::try_from(*bytes).ok()?).to_string()),
+            16 => Some(format!("[{}]", std::net::Ipv6Addr::from(<[u8; 16]>::try_from(*bytes).ok()?))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn system_time(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds.max(0).unsigned_abs())
+}
+
+fn pem_error(error: rustls::pki_types::pem::Error) -> String {
+    use rustls::pki_types::pem::Error;
+    match error {
+        Error::Io(e) => e.to_string(),
+        Error::NoItemsFound => "no such PEM section in the file".to_owned(),
+        other => format!("not valid PEM ({other})"),
+    }
+}

@@ -1,0 +1,135 @@
+//! Which certificate a client is shown.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::certificate::Certificate;
+use super::names::Names;
+
+/// The application protocol of a TLS-ALPN-01 validation (RFC 8737 §3).
+pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
+
+/// The certificates of a site, for instance one with an ECDSA and one with an RSA key. They can be replaced under running
+/// connections, each for itself.
+#[derive(Debug)]
+pub struct SiteCertificates(ArcSwap<Vec<Certificate>>);
+
+impl SiteCertificates {
+    /// At least one.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn new(certificates: Vec<Certificate>) -> Self {
+        assert!(!certificates.is_empty(), "a site has a certificate");
+        Self(ArcSwap::from_pointee(certificates))
+    }
+
+    /// Those of now.
+    pub fn get(&self) -> Arc<Vec<Certificate>> {
+        self.0.load_full()
+    }
+
+    /// Replaces the one in this place. New connections see it at once.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn replace(&self, place: usize, certificate: Certificate) {
+        self.0.rcu(|all| {
+            let mut all = Vec::clone(all);
+            all[place] = certificate.clone();
+            all
+        });
+    }
+
+    /// The first that the client can check, of those for the name if there are, and rather not RSA, whose signatures
+    /// are dear and large.
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
+        let all = self.0.load();
+        let worth = |one: &Certificate| {
+            let covers = name.is_some_and(|name| one.facts().covers(name));
+            (one.signs_for(schemes), covers, !one.is_rsa())
+        };
+        let best = match &all[..] {
+            [only] => only,
+            // Of equals max_by_key takes the last.
+            several => several.iter().rev().max_by_key(|one| worth(one)).expect("a site has a certificate"),
+        };
+        best.certified()
+    }
+}
+
+/// Certificates that answer validations under way (TLS-ALPN-01, RFC 8737), by name.
+#[derive(Debug, Default)]
+pub struct AlpnChallenges(ArcSwap<HashMap<String, Certificate>>);
+
+impl AlpnChallenges {
+    /// Answers validations of this name with this certificate.
+    pub fn insert(&self, name: &str, certificate: Certificate) {
+        self.0.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.insert(name.to_ascii_lowercase(), certificate.clone());
+            all
+        });
+    }
+
+    /// Answers them no more.
+    pub fn remove(&self, name: &str) {
+        self.0.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.remove(&name.to_ascii_lowercase());
+            all
+        });
+    }
+
+    fn get(&self, name: &str) -> Option<Certificate> {
+        self.0.load().get(name).cloned()
+    }
+}
+
+/// Chooses by the ClientHello.
+pub(super) struct Resolver {
+    pub(super) sites: Names<Arc<SiteCertificates>>,
+    pub(super) challenges: Option<Arc<AlpnChallenges>>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name();
+        SERVER_NAME.set(name.map(Into::into));
+        if let Some(challenges) = &self.challenges
+            && is_validation(&hello)
+        {
+            return challenges.get(name?).map(|certificate| certificate.certified());
+        }
+        Some(self.sites.get(name).choose(name, hello.signature_schemes()))
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("sites", &self.sites).finish_non_exhaustive()
+    }
+}
+
+/// Whether this is a validation by an ACME server, who offers its protocol alone (RFC 8737 §3).
+pub(super) fn is_validation(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
+}
+
+thread_local! {
+    /// The name that the client whose ClientHello was last looked at asked for: the unbuffered connections of rustls 0.23 do not
+    /// tell it. Whoever drives one takes it away as soon as rustls returns.
+    static SERVER_NAME: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// The name in the ClientHello that rustls has just dealt with on this thread, if it has.
+pub(super) fn take_server_name() -> Option<Box<str>> {
+    SERVER_NAME.take()
+}

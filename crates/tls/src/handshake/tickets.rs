@@ -1,0 +1,340 @@
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1): sessions that the client keeps, sealed for us.
+//!
+//! ```text
+//! ticket = name of the key (16) | salt (32) | AES-256-GCM { time of issue (8) | session } | tag (16)
+//! ```
+//!
+//! RFC 5077 §4 recommends a name of the key in front and authenticated encryption. Each ticket is sealed under a key and
+//! nonce derived from the secret and a random salt, so that no number of tickets, made by any number of machines with the
+//! same secret, repeats a nonce (random nonces of 96 bits would begin to after 2^32 tickets).
+//!
+//! What a client was asked for to get a session is authenticated along with it: a site that demands other client
+//! certificates, or demands them now, does not resume it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
+use aws_lc_rs::rand;
+use rustls::server::ProducesTickets;
+use zeroize::Zeroizing;
+
+use super::client_auth::ClientAuthId;
+
+/// How long a session can be resumed. INHERITED: rustls' own tickets. RFC 8446 §4.6.1 allows seven days; what a stolen key
+/// can open grows with it.
+pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// How long a key of this process seals tickets; it opens them for as long again.
+const ROTATION: Duration = Duration::from_secs(TICKET_LIFETIME.as_secs() / 2);
+
+/// What clocks of machines that share keys may differ by. GUESS: far above what NTP leaves.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+const NAME_LEN: usize = 16;
+const SALT_LEN: usize = 32;
+const KEY_LEN: usize = 32;
+const NONCE_LEN: usize = 12;
+const TIME_LEN: usize = 8;
+const TAG_LEN: usize = 16;
+
+/// A secret from which keys of tickets are derived: random bytes, wiped when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TicketSecret(Zeroizing<[u8; Self::LEN]>);
+
+impl TicketSecret {
+    /// Bytes of a secret.
+    pub const LEN: usize = 32;
+
+    /// A new one from the system's random numbers.
+    ///
+    /// # Errors
+    /// There are none to be had.
+    pub fn generate() -> Result<Self, NoRandomNumbers> {
+        let mut bytes = Zeroizing::new([0; Self::LEN]);
+        rand::fill(&mut *bytes).map_err(|_| NoRandomNumbers)?;
+        Ok(Self(bytes))
+    }
+
+    /// One from elsewhere. `None` if it has not [`Self::LEN`] bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    /// The bytes, to be kept secret.
+    pub fn bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TicketSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketSecret(..)")
+    }
+}
+
+/// The system gives no random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRandomNumbers;
+
+impl fmt::Display for NoRandomNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the system gives no random numbers")
+    }
+}
+
+impl std::error::Error for NoRandomNumbers {}
+
+/// The keys of tickets: of this process alone, which change by themselves, or from outside, so that several processes resume
+/// each other's sessions. They outlive configurations.
+pub struct TicketKeys {
+    set: ArcSwap<KeySet>,
+}
+
+struct KeySet {
+    sealing: Key,
+    /// These open only.
+    others: Vec<Key>,
+    /// When a key of our own has to make way for another.
+    until: Option<SystemTime>,
+}
+
+#[derive(Clone)]
+struct Key {
+    name: [u8; NAME_LEN],
+    secret: Prk,
+}
+
+impl TicketKeys {
+    /// Keys of this process: a new one seals every six hours, and the one before it still opens.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub fn rotating() -> Result<Self, NoRandomNumbers> {
+        let set = KeySet::own(&TicketSecret::generate()?, Vec::new(), SystemTime::now());
+        Ok(Self { set: ArcSwap::from_pointee(set) })
+    }
+
+    /// Keys from outside: `sealing` seals and opens, `others` open.
+    pub fn shared(sealing: &TicketSecret, others: &[TicketSecret]) -> Self {
+        Self { set: ArcSwap::from_pointee(KeySet::shared(sealing, others)) }
+    }
+
+    /// Takes others from outside; from now on these alone count.
+    pub fn replace(&self, sealing: &TicketSecret, others: &[TicketSecret]) {
+        self.set.store(Arc::new(KeySet::shared(sealing, others)));
+    }
+
+    /// Gives up keys from outside for new ones of this process.
+    ///
+    /// # Errors
+    /// There are no random numbers; nothing has changed.
+    pub fn replace_with_rotating(&self) -> Result<(), NoRandomNumbers> {
+        let own = Self::rotating()?;
+        self.set.store(own.set.load_full());
+        Ok(())
+    }
+
+    fn seal(&self, context: &Context, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let mut set = self.set.load();
+        if set.until.is_some_and(|until| until <= now) {
+            // Of several threads that come here at once, one makes the change.
+            let secret = TicketSecret::generate().ok()?;
+            let next = Arc::new(KeySet::own(&secret, vec![set.sealing.clone()], now));
+            self.set.compare_and_swap(&set, next);
+            set = self.set.load();
+        }
+        let mut salt = [0; SALT_LEN];
+        rand::fill(&mut salt).ok()?;
+        set.sealing.seal(&salt, context, session, now)
+    }
+
+    fn open(&self, context: &Context, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let set = self.set.load();
+        let name = ticket.first_chunk::<NAME_LEN>()?;
+        let key = std::iter::once(&set.sealing).chain(&set.others).find(|key| key.name == *name)?;
+        key.open(context, ticket, now)
+    }
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKeys(..)")
+    }
+}
+
+impl KeySet {
+    fn own(secret: &TicketSecret, others: Vec<Key>, now: SystemTime) -> Self {
+        Self { sealing: Key::new(secret), others, until: Some(now + ROTATION) }
+    }
+
+    fn shared(sealing: &TicketSecret, others: &[TicketSecret]) -> Self {
+        Self { sealing: Key::new(sealing), others: others.iter().map(Key::new).collect(), until: None }
+    }
+}
+
+/// Bytes to be derived.
+struct Len(usize);
+
+impl KeyType for Len {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl Key {
+    fn new(secret: &TicketSecret) -> Self {
+        let secret = Prk::new_less_safe(HKDF_SHA256, secret.bytes());
+        let mut name = [0; NAME_LEN];
+        derive(&secret, &[b"sealion ticket key name"], &mut name);
+        Self { name, secret }
+    }
+
+    /// The key and nonce of one ticket.
+    fn of_ticket(&self, salt: &[u8]) -> Option<(LessSafeKey, Nonce)> {
+        let mut bytes = Zeroizing::new([0; KEY_LEN + NONCE_LEN]);
+        derive(&self.secret, &[b"sealion ticket", salt], &mut *bytes);
+        let (key, nonce) = bytes.split_at(KEY_LEN);
+        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
+        Some((key, Nonce::try_assume_unique_for_key(nonce).ok()?))
+    }
+
+    fn seal(&self, salt: &[u8; SALT_LEN], context: &Context, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        const HEAD: usize = NAME_LEN + SALT_LEN;
+        let (key, nonce) = self.of_ticket(salt)?;
+        let mut ticket = Vec::with_capacity(HEAD + TIME_LEN + session.len() + TAG_LEN);
+        ticket.extend_from_slice(&self.name);
+        ticket.extend_from_slice(salt);
+        ticket.extend_from_slice(&seconds(now).to_be_bytes());
+        ticket.extend_from_slice(session);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(context.0), &mut ticket[HEAD..]).ok()?;
+        ticket.extend_from_slice(tag.as_ref());
+        Some(ticket)
+    }
+
+    fn open(&self, context: &Context, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        let (salt, sealed) = ticket.get(NAME_LEN..)?.split_at_checked(SALT_LEN)?;
+        let (key, nonce) = self.of_ticket(salt)?;
+        let mut session = sealed.to_vec();
+        let len = key.open_in_place(nonce, Aad::from(context.0), &mut session).ok()?.len();
+        session.truncate(len);
+        let issued = u64::from_be_bytes(*session.first_chunk::<TIME_LEN>()?);
+        let now = seconds(now);
+        let young = now < issued.saturating_add(TICKET_LIFETIME.as_secs());
+        let possible = issued <= now.saturating_add(CLOCK_SKEW.as_secs());
+        (young && possible).then(|| session.split_off(TIME_LEN))
+    }
+}
+
+fn derive(secret: &Prk, info: &[&[u8]], out: &mut [u8]) {
+    let derived = secret.expand(info, Len(out.len())).and_then(|okm| okm.fill(out));
+    derived.expect("HKDF gives up to 255 hashes");
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What a session is bound to: what was asked of the client.
+#[derive(Clone, Copy)]
+struct Context([u8; 32]);
+
+/// Tickets for connections under one policy.
+pub(super) struct Ticketer {
+    keys: Arc<TicketKeys>,
+    context: Context,
+}
+
+impl Ticketer {
+    pub(super) fn new(keys: Arc<TicketKeys>, client_auth: Option<ClientAuthId>) -> Self {
+        Self { keys, context: Context(client_auth.map_or([0; 32], |id| id.0)) }
+    }
+}
+
+impl fmt::Debug for Ticketer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ticketer(..)")
+    }
+}
+
+impl ProducesTickets for Ticketer {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        TICKET_LIFETIME.as_secs() as u32
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.keys.seal(&self.context, plain, SystemTime::now())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.keys.open(&self.context, ticket, SystemTime::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Context = Context([0; 32]);
+
+    fn secret(byte: u8) -> TicketSecret {
+        TicketSecret::from_bytes(&[byte; TicketSecret::LEN]).unwrap()
+    }
+
+    #[test]
+    fn a_ticket_opens_with_its_key_and_under_its_policy_alone() {
+        let now = SystemTime::now();
+        let keys = TicketKeys::shared(&secret(1), &[secret(2)]);
+        let ticket = keys.seal(&NONE, b"session", now).unwrap();
+        assert_eq!(keys.open(&NONE, &ticket, now).unwrap(), b"session");
+        assert_eq!(keys.open(&Context([1; 32]), &ticket, now), None);
+        assert_ne!(keys.seal(&NONE, b"session", now).unwrap(), ticket);
+
+        // Elsewhere, where it opens only; and where it is not known.
+        let elsewhere = TicketKeys::shared(&secret(3), &[secret(2), secret(1)]);
+        assert_eq!(elsewhere.open(&NONE, &ticket, now).unwrap(), b"session");
+        elsewhere.replace(&secret(3), &[]);
+        assert_eq!(elsewhere.open(&NONE, &ticket, now), None);
+
+        for n in 0..ticket.len() {
+            let mut bad = ticket.clone();
+            bad[n] ^= 1;
+            assert_eq!(keys.open(&NONE, &bad, now), None, "byte {n}");
+            assert_eq!(keys.open(&NONE, &ticket[..n], now), None, "cut at {n}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_ends_with_its_lifetime() {
+        let now = SystemTime::now();
+        let keys = TicketKeys::shared(&secret(1), &[]);
+        let ticket = keys.seal(&NONE, b"session", now).unwrap();
+        let opens = |at| keys.open(&NONE, &ticket, at).is_some();
+        assert!(opens(now + TICKET_LIFETIME - Duration::from_secs(2)));
+        assert!(!opens(now + TICKET_LIFETIME));
+        assert!(opens(now - CLOCK_SKEW));
+        assert!(!opens(now - CLOCK_SKEW - Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn own_keys_change_and_open_for_one_more_turn() {
+        let mut now = SystemTime::now();
+        let keys = TicketKeys::rotating().unwrap();
+        let first = keys.seal(&NONE, b"session", now).unwrap();
+        now += ROTATION + Duration::from_secs(1);
+        let second = keys.seal(&NONE, b"session", now).unwrap();
+        assert_ne!(first[..NAME_LEN], second[..NAME_LEN]);
+        assert!(keys.open(&NONE, &first, now).is_some());
+        now += ROTATION + Duration::from_secs(1);
+        keys.seal(&NONE, b"session", now).unwrap();
+        assert!(keys.open(&NONE, &first, now).is_none());
+        assert!(keys.open(&NONE, &second, now).is_some());
+    }
+}
