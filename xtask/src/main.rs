@@ -9,6 +9,7 @@ mod fuzz_smoke;
 mod guest;
 mod libtest;
 mod licences;
+mod package;
 mod test;
 mod workspace;
 
@@ -31,6 +32,7 @@ enum Task {
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     Licences(licences::Licences),
+    Package(package::Package),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::Licences(licences) => licences.run().map(code),
+        Task::Package(package) => package.run().map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

@@ -14,6 +14,7 @@ use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
 use crate::libtest::{Tally, Watch};
 use crate::licences::Licences;
+use crate::package;
 use crate::workspace;
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz targets,
@@ -44,6 +45,8 @@ enum Step {
     Bench,
     Fuzz,
     Licences,
+    /// Packages of what the native tests have built
+    Packages,
 }
 
 /// GUESS: no test binary takes minutes here; one that does hangs.
@@ -98,6 +101,9 @@ impl Test {
         }
         if wanted(Step::Fuzz) {
             report.fuzz();
+        }
+        if wanted(Step::Packages) {
+            report.check("packages", package::check);
         }
         if wanted(Step::Licences) {
             report.check("licences", || {

@@ -54,6 +54,30 @@ pub fn ensure_nginx() -> Result<()> {
     nginx(&Cache::open()?).map(drop)
 }
 
+/// A Python package with what it needs, below a directory of the cache for PYTHONPATH; never installed. `requirement`: as
+/// pip writes it, with its version.
+///
+/// # Errors
+/// It cannot be downloaded.
+pub fn python_package(requirement: &str) -> Result<PathBuf> {
+    let cache = Cache::open()?;
+    cache
+        .directory(&format!("python/{requirement}"), |into| {
+            if crate::cache::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
+                ensure(&[("pip3", "python3-pip")])?;
+            }
+            eprintln!("guest: downloading {requirement}");
+            crate::cache::output(
+                Command::new("python3")
+                    .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"])
+                    .arg(into)
+                    .arg(requirement),
+            )
+            .map(drop)
+        })
+        .with_context(|| format!("cannot get {requirement}"))
+}
+
 /// Debian 12's nginx, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     cache

@@ -1,6 +1,6 @@
 //! The command line: what can be set, its defaults, and where errors end.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::access_log::AccessLogConfig;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
 use crate::site::{CertificateConfig, SiteConfig};
-use crate::{calibrate, check, doctor, serve};
+use crate::{calibrate, check, doctor, manual, serve};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -43,6 +43,17 @@ enum Command {
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, for packages
+    #[command(hide = true)]
+    Man {
+        /// Where to; made if it is not there
+        directory: PathBuf,
+    },
 }
 
 /// Everything `sealion serve` can be told. What is given here or in the environment goes before the file.
@@ -191,6 +202,11 @@ pub fn main() -> ExitCode {
             print!("{}", reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Completions { shell } => {
+            let text = manual::completions(shell, Cli::command());
+            std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
     };

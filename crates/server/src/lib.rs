@@ -26,6 +26,7 @@ pub mod http1;
 pub mod http_time;
 pub mod kernel_offer;
 pub mod listener;
+pub mod manual;
 pub mod mime;
 pub mod range;
 mod reload;

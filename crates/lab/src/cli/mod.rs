@@ -8,10 +8,11 @@ mod run;
 mod setup_cost;
 
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use sealion_lab::report::Written;
 
 /// Loads TLS file servers, measures what they cost and proves which path they took.
@@ -36,6 +37,12 @@ enum Command {
     Report(report::ReportArgs),
     /// Compare instruction counts with recorded ones, and the policy with both its choices
     Guard(Box<guard::GuardArgs>),
+    /// Write the manual pages, for packages
+    #[command(hide = true)]
+    Man {
+        /// Where to; made if it is not there
+        directory: PathBuf,
+    },
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -46,11 +53,19 @@ pub(crate) fn main() -> ExitCode {
         Command::Instructions(args) => instructions::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Guard(args) => guard::main(&args),
+        Command::Man { directory } => write_pages(&directory),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion-lab: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn write_pages(directory: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a result. That its reader has gone, as `head` does, is no error of ours.
@@ -74,7 +89,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

@@ -1,0 +1,108 @@
+//! Whether what we ship is what its readers accept: dpkg, systemd and Kubernetes.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use sealion_guest::output;
+
+use super::programs::Programs;
+use super::{deb, read, source};
+
+/// Packs what the tests have built, unpacks it and asks the tools whose formats these are.
+pub(crate) fn check() -> Result<()> {
+    sealion_guest::tools::ensure(&[("systemd-analyze", "systemd"), ("dpkg-deb", "dpkg")])?;
+    let scratch = tempfile::tempdir()?;
+    let packages = deb::build(&Programs::for_tests()?, scratch.path())?;
+    let root = scratch.path().join("root");
+    for package in &packages {
+        output(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&root))?;
+        println!("package: {}", output(Command::new("dpkg-deb").args(["--show"]).arg(package))?.trim());
+    }
+    programs_run(&root)?;
+    units_are_right(&root)?;
+    scripts_are_shell()
+}
+
+/// Validates the manifests against the schemas of Kubernetes' API, fetched with pip.
+pub(crate) fn kubernetes() -> Result<()> {
+    let validator = sealion_guest::tools::python_package(VALIDATOR)?;
+    for manifest in std::fs::read_dir(source("kubernetes"))? {
+        let manifest = manifest?.path();
+        let said = output(
+            Command::new("python3")
+                .args(["-m", "kubernetes_validate", "--strict", "--kubernetes-version", KUBERNETES])
+                .arg(&manifest)
+                .env("PYTHONPATH", &validator),
+        )?;
+        print!("{said}");
+    }
+    Ok(())
+}
+
+const VALIDATOR: &str = "kubernetes-validate==1.37.0";
+const KUBERNETES: &str = "1.34";
+
+/// The unpacked server finds nothing wrong with the unpacked configuration, but that its root is elsewhere here.
+fn programs_run(root: &Path) -> Result<()> {
+    let configuration = root.join("etc/sealion/sealion.toml");
+    let here = root.join("usr/share/sealion/html");
+    let text = read(&configuration)?;
+    ensure!(text.contains("root = \"/usr/share/sealion/html\""), "the shipped configuration serves the shipped page");
+    let moved = configuration.with_file_name("here.toml");
+    std::fs::write(&moved, text.replace("/usr/share/sealion/html", &here.display().to_string()))?;
+    output(
+        Command::new(root.join("usr/bin/sealion"))
+            .args(["check", "--config"])
+            .arg(&moved)
+            // Where a development certificate is kept.
+            .env("XDG_DATA_HOME", root),
+    )
+    .context("the server refuses the configuration that is shipped with it")?;
+    output(Command::new(root.join("usr/bin/sealion-lab")).arg("--version"))?;
+    Ok(())
+}
+
+/// systemd reads the units as they are meant: it warns of what it ignores, and ends with 0 all the same.
+fn units_are_right(root: &Path) -> Result<()> {
+    // What the service needs of others, which are not in the package.
+    let stubs = root.join("usr/lib/systemd/system");
+    for name in [
+        "sysinit.target",
+        "basic.target",
+        "network-online.target",
+        "multi-user.target",
+        "sockets.target",
+        "shutdown.target",
+        "modprobe@.service",
+        "-.mount",
+    ] {
+        let installed = Path::new("/usr/lib/systemd/system").join(name);
+        if installed.is_file() {
+            std::fs::copy(installed, stubs.join(name))?;
+        }
+    }
+    for directory in ["bin", "sbin"] {
+        std::fs::create_dir_all(root.join(directory))?;
+    }
+    std::fs::copy("/bin/kill", root.join("bin/kill"))?;
+    for unit in ["sealion.service", "sealion.socket"] {
+        let verified = Command::new("systemd-analyze")
+            .args(["verify", "--man=no", "--recursive-errors=no"])
+            .arg(format!("--root={}", root.display()))
+            .arg(unit)
+            .output()
+            .context("cannot run systemd-analyze")?;
+        let said = String::from_utf8_lossy(&verified.stderr);
+        let ours: Vec<&str> = said.lines().filter(|line| line.contains("sealion")).collect();
+        ensure!(verified.status.success() && ours.is_empty(), "systemd-analyze verify {unit}:\n{said}");
+    }
+    Ok(())
+}
+
+fn scripts_are_shell() -> Result<()> {
+    for script in ["postinst", "prerm", "postrm"] {
+        output(Command::new("sh").arg("-n").arg(source(&format!("debian/{script}"))))?;
+    }
+    Ok(())
+}
