@@ -28,6 +28,7 @@ pub mod kernel_offer;
 pub mod listener;
 pub mod manual;
 pub mod mime;
+pub mod more_fields;
 pub mod range;
 mod reload;
 pub mod request;

@@ -13,6 +13,8 @@ pub struct Request<'a> {
     pub authority: Option<&'a str>,
     /// The fields that select or condition the response.
     pub conditions: Conditions<'a>,
+    /// The fields that some sites look at.
+    pub asks: Asks<'a>,
 }
 
 /// A method token (RFC 9110 §9, RFC 5789); case matters.
@@ -121,6 +123,32 @@ impl<'a> Conditions<'a> {
     }
 }
 
+/// Fields that only sites with some feature look at, unparsed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asks<'a> {
+    /// Accept. A list; more lines than one are as good as none.
+    pub accept: Singleton<'a>,
+    /// Authorization.
+    pub authorization: Singleton<'a>,
+    /// Origin (the Fetch standard, §3.1).
+    pub origin: Singleton<'a>,
+    /// Access-Control-Request-Method (the Fetch standard, §3.2.2).
+    pub cors_method: Singleton<'a>,
+}
+
+impl<'a> Asks<'a> {
+    /// As [`Conditions::add`].
+    pub fn add(&mut self, name: &str, value: &'a [u8]) {
+        match name.len() {
+            6 if name.eq_ignore_ascii_case("accept") => self.accept.add(value),
+            6 if name.eq_ignore_ascii_case("origin") => self.origin.add(value),
+            13 if name.eq_ignore_ascii_case("authorization") => self.authorization.add(value),
+            29 if name.eq_ignore_ascii_case("access-control-request-method") => self.cors_method.add(value),
+            _ => {}
+        }
+    }
+}
+
 /// A list-valued field: its lines are one list, in order (RFC 9110 §5.3). One line needs no allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
@@ -168,6 +196,11 @@ impl<'a> Singleton<'a> {
             Singleton::Absent => Singleton::Once(value),
             _ => Singleton::Repeated,
         };
+    }
+
+    /// Whether it was sent, be it more than once.
+    pub fn is_present(&self) -> bool {
+        !matches!(self, Singleton::Absent)
     }
 
     /// The value, if there is exactly one.

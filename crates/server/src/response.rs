@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
+use crate::more_fields::MoreFields;
 use crate::resolve::SiteFile;
 
 /// What to send.
@@ -80,6 +81,10 @@ pub struct Fields {
     pub allow: Option<&'static str>,
     /// Retry-After, in seconds.
     pub retry_after: Option<u32>,
+    /// Whether Server is left out.
+    pub anonymous: bool,
+    /// What the site adds.
+    pub more: MoreFields,
 }
 
 /// The value of Content-Range (RFC 9110 §14.4).
@@ -228,10 +233,16 @@ macro_rules! statuses {
 
 statuses! {
     Ok = 200 "OK";
+    NoContent = 204 "No Content";
     PartialContent = 206 "Partial Content";
     MovedPermanently = 301 "Moved Permanently";
+    Found = 302 "Found";
+    SeeOther = 303 "See Other";
     NotModified = 304 "Not Modified";
+    TemporaryRedirect = 307 "Temporary Redirect";
+    PermanentRedirect = 308 "Permanent Redirect";
     BadRequest = 400 "Bad Request";
+    Unauthorized = 401 "Unauthorized";
     Forbidden = 403 "Forbidden";
     NotFound = 404 "Not Found";
     MethodNotAllowed = 405 "Method Not Allowed";

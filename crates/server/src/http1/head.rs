@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use memchr::memchr2;
 
-use crate::request::{Conditions, Method, Request, Target, is_visible_without_fragment};
+use crate::request::{Asks, Conditions, Method, Request, Target, is_visible_without_fragment};
 use crate::response::Status;
 
 /// Reads a head from the beginning of `buf`, which holds what has arrived and has not been consumed.
@@ -229,9 +229,11 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>) -> Result<RequestHead<'a>, Re
     let version = if head.version == Some(1) { Version::Http11 } else { Version::Http10 };
     let mut control = Control::default();
     let mut conditions = Conditions::default();
+    let mut asks = Asks::default();
     for field in head.headers.iter() {
         if !control.add(field.name, field.value)? {
             conditions.add(field.name, field.value);
+            asks.add(field.name, field.value);
         }
     }
     let method = Method::from_token(token);
@@ -245,7 +247,7 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>) -> Result<RequestHead<'a>, Re
         return Err(Reject { status: Status::ExpectationFailed, why: "an expectation other than 100-continue" });
     }
     Ok(RequestHead {
-        request: Request { method, target, raw_target, authority: absolute.or(host), conditions },
+        request: Request { method, target, raw_target, authority: absolute.or(host), conditions, asks },
         version,
         keep_alive: !control.close && (version == Version::Http11 || control.keep_alive),
         framing,

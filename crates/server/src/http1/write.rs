@@ -20,7 +20,7 @@ pub enum Connection {
 pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection, date: &HttpTime) {
     let fields = &response.fields;
     out.extend_from_slice(response.status.line().as_bytes());
-    out.extend_from_slice(b"Server: sealion\r\nDate: ");
+    out.extend_from_slice(if fields.anonymous { b"Date: ".as_slice() } else { b"Server: sealion\r\nDate: " });
     out.extend_from_slice(date.as_bytes());
     out.extend_from_slice(b"\r\n");
     if let Some(content_type) = &fields.content_type {
@@ -50,6 +50,7 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection
     if let Some(seconds) = fields.retry_after {
         field(out, "Retry-After", |out| write_decimal(out, seconds.into()));
     }
+    out.extend_from_slice(fields.more.lines());
     match connection {
         Connection::KeepAlive => {}
         Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
@@ -70,6 +71,7 @@ mod tests {
     use super::*;
     use crate::etag::EntityTag;
     use crate::mime::ContentType;
+    use crate::more_fields::MoreFields;
     use crate::response::{Body, ContentRange, Fields, Status};
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -91,8 +93,11 @@ mod tests {
             location: Some("/a/".into()),
             allow: Some("GET, HEAD"),
             retry_after: Some(5),
+            anonymous: false,
+            more: MoreFields::default(),
         };
-        let response = Response::new(Status::PartialContent, fields, Body::Bytes(b"xy"[..].into()));
+        let mut response = Response::new(Status::PartialContent, fields, Body::Bytes(b"xy"[..].into()));
+        response.fields.more.add("X-One", "1");
         assert_eq!(
             head(&response, Connection::KeepAlive),
             "before|HTTP/1.1 206 Partial Content\r\n\
@@ -107,7 +112,13 @@ mod tests {
              Location: /a/\r\n\
              Allow: GET, HEAD\r\n\
              Retry-After: 5\r\n\
+             X-One: 1\r\n\
              \r\n"
+        );
+        response.fields.anonymous = true;
+        assert!(
+            head(&response, Connection::KeepAlive).contains("\r\nDate: Sun")
+                && !head(&response, Connection::Close).contains("Server")
         );
     }
 

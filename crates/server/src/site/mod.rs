@@ -1,6 +1,11 @@
 //! Sites: what is served under which names.
 
+pub mod cors;
+pub mod headers;
+pub mod hsts;
 mod names;
+pub mod pattern;
+pub mod security_headers;
 
 use std::path::PathBuf;
 

@@ -1,0 +1,266 @@
+//! Cross-origin requests (the Fetch standard, §3.2): which other sites' scripts may read responses.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::pattern::PathPattern;
+use crate::config::{At, Problems, Time};
+use crate::more_fields::{MoreFields, is_name};
+use crate::request::{Asks, Method};
+use crate::response::{Body, Fields, Response, Status};
+
+/// Which other sites' scripts may read responses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CorsConfig {
+    /// Origins whose scripts may: `https://app.example.org`, or `*` for all. Empty: none.
+    pub origins: Vec<At<String>>,
+    /// The files it is for, as in `headers`. Empty: all.
+    pub paths: Vec<At<String>>,
+    /// Methods that they may use. The server itself answers GET and HEAD.
+    pub methods: Vec<At<String>>,
+    /// Request fields that they may send beside the few that browsers always allow, for instance `If-None-Match`.
+    pub headers: Vec<At<String>>,
+    /// Response fields that they may read beside the few that browsers always allow, for instance `ETag`.
+    pub expose: Vec<At<String>>,
+    /// How long browsers may keep the answer of a preflight request.
+    pub max_age: Option<Time>,
+    /// Whether they may send cookies and passwords along.
+    pub credentials: At<bool>,
+}
+
+impl Default for CorsConfig {
+    fn default() -> Self {
+        CorsConfig {
+            origins: Vec::new(),
+            paths: Vec::new(),
+            methods: ["GET", "HEAD"].map(|method| method.to_owned().into()).into(),
+            headers: Vec::new(),
+            expose: Vec::new(),
+            max_age: None,
+            credentials: false.into(),
+        }
+    }
+}
+
+/// What a site says to requests from other origins.
+#[derive(Debug)]
+pub struct Cors {
+    /// `None`: any.
+    origins: Option<Vec<String>>,
+    paths: Vec<PathPattern>,
+    /// Of a response to an allowed origin.
+    response: MoreFields,
+    /// Of a preflight's, beside that.
+    preflight: MoreFields,
+}
+
+impl CorsConfig {
+    /// Checks every origin, method and name. `None`: no origin is named.
+    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<Cors> {
+        let Some(first) = self.origins.first() else {
+            if *self != CorsConfig::default() {
+                let remedy = "is missing: name them, for instance origins = [\"https://app.example.org\"]";
+                problems.add(&self.credentials.span, &format!("{key}.origins"), remedy);
+            }
+            return None;
+        };
+        let every = self.origins.iter().find(|origin| origin.value == "*");
+        if let Some(every) = every {
+            if self.origins.len() > 1 {
+                problems.add(&every.span, &format!("{key}.origins"), "\"*\" stands for all: name no other beside it");
+            }
+            if self.credentials.value {
+                let remedy = "cannot be for every origin: browsers refuse it. Name the origins instead of \"*\"";
+                problems.add(&self.credentials.span, &format!("{key}.credentials"), remedy);
+            }
+        } else {
+            for origin in self.origins.iter().filter(|origin| !is_origin(origin)) {
+                let remedy = format!(
+                    "{:?} is no origin: write scheme and host in small letters, and the port if it is not the usual one, for instance https://app.example.org",
+                    origin.value
+                );
+                problems.add(&origin.span, &format!("{key}.origins"), remedy);
+            }
+        }
+        for (names, which) in [(&self.methods, "methods"), (&self.headers, "headers"), (&self.expose, "expose")] {
+            for name in names.iter().filter(|name| !is_name(name)) {
+                problems.add(&name.span, &format!("{key}.{which}"), format!("{:?} is no name", name.value));
+            }
+        }
+        if self.methods.is_empty() {
+            problems.add(&first.span, &format!("{key}.methods"), "is empty: write for instance [\"GET\", \"HEAD\"]");
+        }
+        let path_key = format!("{key}.paths");
+        let paths = self.paths.iter().filter_map(|path| PathPattern::build(path, &path.span, &path_key, problems));
+        let paths = paths.collect();
+        if !problems.is_empty() {
+            return None;
+        }
+        let list = |names: &[At<String>]| names.iter().map(|name| &*name.value).collect::<Vec<_>>().join(", ");
+        let mut response = MoreFields::default();
+        if self.credentials.value {
+            response.add("Access-Control-Allow-Credentials", "true");
+        }
+        let mut preflight = response.clone();
+        if !self.expose.is_empty() {
+            response.add("Access-Control-Expose-Headers", &list(&self.expose));
+        }
+        preflight.add("Access-Control-Allow-Methods", &list(&self.methods));
+        if !self.headers.is_empty() {
+            preflight.add("Access-Control-Allow-Headers", &list(&self.headers));
+        }
+        if let Some(max_age) = self.max_age {
+            preflight.add("Access-Control-Max-Age", &max_age.0.as_secs().to_string());
+        }
+        let origins = every.is_none().then(|| self.origins.iter().map(|origin| origin.value.clone()).collect());
+        Some(Cors { origins, paths, response, preflight })
+    }
+}
+
+impl Cors {
+    /// The answer, if this is a preflight request. An origin that is not allowed gets one without permission.
+    ///
+    /// Browsers send it without cookies and passwords, so it is answered before these are asked for.
+    pub fn preflight(&self, method: Method<'_>, asks: &Asks<'_>, name: &[u8]) -> Option<Response> {
+        if method != Method::Other("OPTIONS") || !asks.cors_method.is_present() || !self.covers(name) {
+            return None;
+        }
+        let origin = asks.origin.value()?;
+        let mut more = MoreFields::default();
+        if self.allow(origin, &mut more) {
+            more.extend(&self.preflight);
+        }
+        if self.origins.is_some() {
+            more.add("Vary", "Origin");
+        }
+        let fields = Fields { more, ..Fields::default() };
+        Some(Response { content_length: None, ..Response::new(Status::NoContent, fields, Body::Empty) })
+    }
+
+    /// Adds what the origin of a request may know to the response. `name`: the file that is sent.
+    pub fn add(&self, asks: &Asks<'_>, name: &[u8], fields: &mut Fields) {
+        if !self.covers(name) {
+            return;
+        }
+        if asks.origin.value().is_some_and(|origin| self.allow(origin, &mut fields.more)) {
+            fields.more.extend(&self.response);
+        }
+        // Without an Origin too: a cache must not give that response to another origin.
+        if self.origins.is_some() {
+            fields.more.add("Vary", "Origin");
+        }
+    }
+
+    fn covers(&self, name: &[u8]) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|path| path.matches(name))
+    }
+
+    fn allow(&self, origin: &[u8], more: &mut MoreFields) -> bool {
+        let allowed = match &self.origins {
+            None => Some("*"),
+            Some(origins) => origins.iter().map(|known| &**known).find(|known| known.as_bytes() == origin),
+        };
+        if let Some(allowed) = allowed {
+            more.add("Access-Control-Allow-Origin", allowed);
+        }
+        allowed.is_some()
+    }
+}
+
+/// As browsers write them: `scheme://host[:port]` in small letters. `null` is whoever hides: not to be named.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return false };
+    let port_is_usual = matches!((scheme, host.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
+    !scheme.is_empty()
+        && scheme.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"+-.".contains(&octet))
+        && !host.is_empty()
+        && host.bytes().all(|octet| {
+            octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-._:[]".contains(&octet)
+        })
+        && !port_is_usual
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Singleton;
+
+    fn build(text: &str) -> (Option<Cors>, Problems) {
+        let mut problems = Problems::of_file("f".as_ref(), text);
+        (toml::from_str::<CorsConfig>(text).unwrap().build("cors", &mut problems), problems)
+    }
+
+    fn lines(fields: &Fields) -> String {
+        String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
+    }
+
+    fn asks(origin: Option<&str>, method: Option<&'static str>) -> Asks<'_> {
+        let once = |value: Option<&'_ str>| value.map_or(Singleton::Absent, |value| Singleton::Once(value.as_bytes().to_vec().leak()));
+        Asks { origin: once(origin), cors_method: once(method), ..Asks::default() }
+    }
+
+    #[test]
+    fn responses() {
+        const NAMED: &str = "origins = ['https://a.example', 'http://b.example:81']\nexpose = ['ETag']\ncredentials = true";
+        const A: &str = "AC-Allow-Origin: https://a.example|AC-Allow-Credentials: true|AC-Expose-Headers: ETag|Vary: Origin|";
+        for (text, origin, name, expected) in [
+            (NAMED, None, "x", "Vary: Origin|"),
+            (NAMED, Some("https://a.example"), "x", A),
+            (NAMED, Some("https://a.example.evil"), "x", "Vary: Origin|"),
+            (NAMED, Some("http://a.example"), "x", "Vary: Origin|"),
+            (NAMED, Some("null"), "x", "Vary: Origin|"),
+            ("origins = ['*']", None, "x", ""),
+            ("origins = ['*']", Some("https://any"), "x", "AC-Allow-Origin: *|"),
+            ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "f/x.woff2", "AC-Allow-Origin: *|"),
+            ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "x", ""),
+        ] {
+            let (cors, problems) = build(text);
+            assert!(problems.is_empty(), "{problems}");
+            let mut fields = Fields::default();
+            cors.unwrap().add(&asks(origin, None), name.as_bytes(), &mut fields);
+            assert_eq!(lines(&fields), expected, "{text} {origin:?} {name}");
+        }
+    }
+
+    #[test]
+    fn preflights() {
+        let options = Method::Other("OPTIONS");
+        let (cors, _) = build("origins = ['https://a.example']\nheaders = ['X-A', 'X-B']\nmax_age = '10m'\nexpose = ['ETag']");
+        let cors = cors.unwrap();
+        let answer = |method, origin, wants| cors.preflight(method, &asks(origin, wants), b"x");
+        let allowed = answer(options, Some("https://a.example"), Some("PUT")).unwrap();
+        assert_eq!((allowed.status, allowed.content_length), (Status::NoContent, None));
+        assert_eq!(
+            lines(&allowed.fields),
+            "AC-Allow-Origin: https://a.example|AC-Allow-Methods: GET, HEAD|AC-Allow-Headers: X-A, X-B|AC-Max-Age: 600|Vary: Origin|"
+        );
+        let refused = answer(options, Some("https://b.example"), Some("GET")).unwrap();
+        assert_eq!((refused.status, lines(&refused.fields).as_str()), (Status::NoContent, "Vary: Origin|"));
+        assert!(answer(options, None, Some("GET")).is_none());
+        assert!(answer(options, Some("https://a.example"), None).is_none());
+        assert!(answer(Method::Get, Some("https://a.example"), Some("GET")).is_none());
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        for (text, expected) in [
+            ("origins = ['*']\ncredentials = true", "f:2: cors.credentials: cannot be for every origin"),
+            ("origins = ['https://a', '*']", "f:1: cors.origins: \"*\" stands for all"),
+            ("origins = ['https://a/']", "f:1: cors.origins: \"https://a/\" is no origin"),
+            ("origins = ['https://A']", "f:1: cors.origins: \"https://A\" is no origin"),
+            ("origins = ['https://a:443']", "f:1: cors.origins: \"https://a:443\" is no origin"),
+            ("origins = ['null']", "f:1: cors.origins: \"null\" is no origin"),
+            ("origins = ['*.example.org']", "f:1: cors.origins: \"*.example.org\" is no origin"),
+            ("credentials = true", "f:1: cors.origins: is missing"),
+            ("origins = ['*']\nmethods = []", "f:1: cors.methods: is empty"),
+            ("origins = ['*']\nheaders = ['a b']", "f:2: cors.headers: \"a b\" is no name"),
+            ("origins = ['*']\npaths = ['a/b']", "f:2: cors.paths: begin it"),
+        ] {
+            let (cors, problems) = build(text);
+            assert!(cors.is_none());
+            assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
+        }
+        assert!(build("").0.is_none() && build("").1.is_empty());
+    }
+}

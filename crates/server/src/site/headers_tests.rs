@@ -1,0 +1,107 @@
+use super::*;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct File {
+    headers: Vec<HeadersRule>,
+    cache_control: Vec<CacheControlRule>,
+    security_headers: SecurityHeaders,
+    hsts: HstsConfig,
+}
+
+fn build(text: &str) -> (Option<Headers>, Problems) {
+    let file: File = toml::from_str(text).unwrap();
+    let mut problems = Problems::of_file("f".as_ref(), text);
+    let config = HeadersConfig {
+        rules: &file.headers,
+        cache_control: &file.cache_control,
+        security: file.security_headers,
+        hsts: &file.hsts,
+        plain: false,
+    };
+    (config.build("site", &mut problems), problems)
+}
+
+fn fields(headers: &Headers, name: &str, status: Status) -> String {
+    let mut fields = Fields::default();
+    headers.add(name.as_bytes(), status, &mut fields);
+    String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|")
+}
+
+#[test]
+fn later_rules_replace_and_remove_what_earlier_ones_and_the_preset_say() {
+    let (headers, problems) = build(
+        "security_headers = 'basic'\n\
+         headers = [{ set = { X-One = '1', 'x-frame-options' = 'DENY' } }, { path = '*.js', set = { X-One = '2' } },\n\
+         { path = '/raw/**', unset = ['X-One', 'Referrer-Policy'] }]\n\
+         [hsts]\nmax_age = '1h'",
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let headers = headers.unwrap();
+    let common = "X-Content-Type-Options: nosniff|Referrer-Policy: strict-origin-when-cross-origin|\
+                  Strict-Transport-Security: max-age=3600|";
+    assert_eq!(fields(&headers, "a", Status::NotFound), format!("{common}X-One: 1|x-frame-options: DENY|"));
+    assert_eq!(fields(&headers, "x/a.js", Status::Ok), format!("{common}x-frame-options: DENY|X-One: 2|"));
+    assert_eq!(
+        fields(&headers, "raw/a", Status::Ok),
+        "X-Content-Type-Options: nosniff|Strict-Transport-Security: max-age=3600|x-frame-options: DENY|"
+    );
+}
+
+#[test]
+fn without_patterns_the_fields_are_made_once() {
+    let (headers, _) = build("headers = [{ set = { X-One = '1', X-Two = '2' } }]");
+    let headers = headers.unwrap();
+    assert!(headers.all.is_some());
+    assert_eq!(fields(&headers, "a", Status::Ok), "X-One: 1|X-Two: 2|");
+    let mut already = Fields::default();
+    already.more.add("x-one", "own");
+    headers.add(b"a", Status::Ok, &mut already);
+    assert_eq!(already.more.lines(), b"x-one: own\r\nX-Two: 2\r\n");
+}
+
+#[test]
+fn cache_control_is_for_what_is_sent_or_unchanged() {
+    let (headers, _) = build(
+        "cache_control = [{ path = '**', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=9, immutable' }]",
+    );
+    let headers = headers.unwrap();
+    for (name, status, expected) in [
+        ("a", Status::Ok, "Cache-Control: no-cache|"),
+        ("assets/a", Status::Ok, "Cache-Control: max-age=9, immutable|"),
+        ("assets/a", Status::NotModified, "Cache-Control: max-age=9, immutable|"),
+        ("assets/a", Status::PartialContent, "Cache-Control: max-age=9, immutable|"),
+        ("assets/a", Status::NotFound, ""),
+        ("assets/a", Status::MovedPermanently, ""),
+    ] {
+        assert_eq!(fields(&headers, name, status), expected, "{name} {status:?}");
+    }
+}
+
+#[test]
+fn nothing_costs_nothing() {
+    assert!(build("").0.is_none());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (text, expected) in [
+        (
+            "headers = [{ set = { 'Content-Type' = 'a' } }]",
+            "f:1: site.headers.set.Content-Type: is not set here: use media_types",
+        ),
+        ("headers = [{ set = { etag = 'a' } }]", "f:1: site.headers.set.etag: is not set here: it follows"),
+        ("headers = [{ set = { 'a b' = 'a' } }]", "f:1: site.headers.set.a b: is no name"),
+        ("headers = [{ set = { A = \"a\\r\\nB: c\" } }]", "f:1: site.headers.set.A: write visible ASCII"),
+        ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: use server_header = false"),
+        ("headers = [{ path = 'a/b', unset = ['A'] }]", "f:1: site.headers.path: begin it with a slash"),
+        ("headers = [\n{ path = '*' }]", "f:2: site.headers: does nothing"),
+        ("cache_control = [{ path = '*', value = '' }]", "f:1: site.cache_control.value: write directives"),
+        ("cache_control = [{ path = '/[', value = 'a' }]", "f:1: site.cache_control.path: is no pattern"),
+    ] {
+        let (_, problems) = build(text);
+        assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
+        assert_eq!(problems.len(), 1, "{problems}");
+    }
+    assert!(toml::from_str::<HeadersRule>("pth = '*'").is_err());
+}
