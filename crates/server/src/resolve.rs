@@ -152,6 +152,23 @@ impl Root {
         Ok(State::of(&now.metadata().map_err(Unresolved::broken)?) == file.state)
     }
 
+    /// Opens the directory called `name` beneath the root to read its entries. Waits for disks.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub(crate) fn open_directory(&self, name: &[u8]) -> Result<OwnedFd, NotOpened> {
+        self.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Wait::Yes)
+    }
+
+    /// What `name` beneath the root is, symbolic links followed. Waits for disks.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub(crate) fn metadata(&self, name: &[u8]) -> Result<Metadata, NotOpened> {
+        let file = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, Wait::Yes)?);
+        Ok(file.metadata().map_err(Unresolved::broken)?)
+    }
+
     fn open_beneath(&self, name: &[u8], flags: OFlags, wait: Wait) -> Result<OwnedFd, NotOpened> {
         let resolve = match wait {
             Wait::Yes => RESOLVE,

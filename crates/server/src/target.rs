@@ -63,6 +63,17 @@ impl<'a> SitePath<'a> {
         self.names_directory
     }
 
+    /// The path with the slashes at its ends, each of which is one.
+    pub fn full(&self) -> Vec<u8> {
+        let mut full = Vec::with_capacity(self.path.len() + 2);
+        full.push(b'/');
+        full.extend_from_slice(&self.path);
+        if self.names_directory && !self.path.is_empty() {
+            full.push(b'/');
+        }
+        full
+    }
+
     /// Where this path is found with a slash added: a reference for Location (RFC 9110 §10.2.2).
     ///
     /// It is encoded anew from the checked segments, so it begins with exactly one slash and can name no other host,
@@ -117,7 +128,7 @@ fn hex(digit: &u8) -> Option<u8> {
 }
 
 /// All but the slash and pchar of RFC 3986 §3.3.
-const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
     .remove(b'.')

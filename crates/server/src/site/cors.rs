@@ -171,13 +171,12 @@ impl Cors {
 /// As browsers write them: `scheme://host[:port]` in small letters. `null` is whoever hides: not to be named.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
-    let port_is_usual = matches!((scheme, host.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
+    let port_is_usual =
+        matches!((scheme, host.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
     !scheme.is_empty()
         && scheme.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"+-.".contains(&octet))
         && !host.is_empty()
-        && host.bytes().all(|octet| {
-            octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-._:[]".contains(&octet)
-        })
+        && host.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-._:[]".contains(&octet))
         && !port_is_usual
 }
 
@@ -195,15 +194,18 @@ mod tests {
         String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
     }
 
-    fn asks(origin: Option<&str>, method: Option<&'static str>) -> Asks<'_> {
-        let once = |value: Option<&'_ str>| value.map_or(Singleton::Absent, |value| Singleton::Once(value.as_bytes().to_vec().leak()));
+    fn asks(origin: Option<&'static str>, method: Option<&'static str>) -> Asks<'static> {
+        let once =
+            |value: Option<&'static str>| value.map_or(Singleton::Absent, |value| Singleton::Once(value.as_bytes()));
         Asks { origin: once(origin), cors_method: once(method), ..Asks::default() }
     }
 
     #[test]
     fn responses() {
-        const NAMED: &str = "origins = ['https://a.example', 'http://b.example:81']\nexpose = ['ETag']\ncredentials = true";
-        const A: &str = "AC-Allow-Origin: https://a.example|AC-Allow-Credentials: true|AC-Expose-Headers: ETag|Vary: Origin|";
+        const NAMED: &str =
+            "origins = ['https://a.example', 'http://b.example:81']\nexpose = ['ETag']\ncredentials = true";
+        const A: &str =
+            "AC-Allow-Origin: https://a.example|AC-Allow-Credentials: true|AC-Expose-Headers: ETag|Vary: Origin|";
         for (text, origin, name, expected) in [
             (NAMED, None, "x", "Vary: Origin|"),
             (NAMED, Some("https://a.example"), "x", A),
@@ -226,7 +228,8 @@ mod tests {
     #[test]
     fn preflights() {
         let options = Method::Other("OPTIONS");
-        let (cors, _) = build("origins = ['https://a.example']\nheaders = ['X-A', 'X-B']\nmax_age = '10m'\nexpose = ['ETag']");
+        let (cors, _) =
+            build("origins = ['https://a.example']\nheaders = ['X-A', 'X-B']\nmax_age = '10m'\nexpose = ['ETag']");
         let cors = cors.unwrap();
         let answer = |method, origin, wants| cors.preflight(method, &asks(origin, wants), b"x");
         let allowed = answer(options, Some("https://a.example"), Some("PUT")).unwrap();

@@ -1,10 +1,20 @@
 //! Sites: what is served under which names.
 
+pub mod access;
+pub mod basic_auth;
 pub mod cors;
+pub mod fallback;
 pub mod headers;
 pub mod hsts;
+pub mod htpasswd;
+pub mod listing;
+pub mod listing_page;
+pub mod media_types;
+pub mod moves;
 mod names;
+pub mod negotiation;
 pub mod pattern;
+pub mod plain_http;
 pub mod security_headers;
 
 use std::path::PathBuf;

@@ -1,0 +1,264 @@
+//! Passwords (RFC 7617): who may see a part of a site.
+//!
+//! ```text
+//! Authorization ─► verified lately? ─yes─► the user
+//!                       │ no
+//!                       ▼
+//!         an errand: waits for its turn, verifies slowly ─► remembered if right
+//! ```
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lru::LruCache;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::htpasswd::Htpasswd;
+use super::pattern::Prefix;
+use crate::config::{At, Problems};
+use crate::more_fields::is_value;
+use crate::response::{Response, Status};
+
+/// Asks for a name and a password.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BasicAuthConfig {
+    /// The path that it is for, with all beneath it.
+    pub path: At<String>,
+    /// What browsers show when they ask.
+    pub realm: At<String>,
+    /// Users with their passwords' hashes, bcrypt or argon2id, a line each: `htpasswd -B -c FILE USER` makes it. Read at the start and
+    /// at a reload.
+    pub users: At<PathBuf>,
+}
+
+impl Default for BasicAuthConfig {
+    fn default() -> Self {
+        BasicAuthConfig {
+            path: "/".to_owned().into(),
+            realm: "this site".to_owned().into(),
+            users: PathBuf::new().into(),
+        }
+    }
+}
+
+/// The parts of a site that ask for passwords.
+#[derive(Debug)]
+pub struct BasicAuth(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    path: Prefix,
+    challenge: String,
+    users: Arc<Users>,
+}
+
+/// Users, and what is known of passwords that came.
+#[derive(Debug)]
+pub struct Users {
+    htpasswd: Htpasswd,
+    key: hmac::Key,
+    /// MACs of names and passwords that were right.
+    known: Mutex<LruCache<[u8; 32], ()>>,
+    turns: Turns,
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Nobody asks for a password here, or it is right.
+    Pass(Option<String>),
+    /// The answer.
+    Refuse(Response),
+    /// It is to be verified first.
+    Verify(Verification),
+}
+
+/// A password to verify, on a thread that may take its time.
+#[derive(Debug)]
+pub struct Verification {
+    users: Arc<Users>,
+    credentials: Credentials,
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verified {
+    /// The password is the user's.
+    Right,
+    /// It is not, or there is no such user.
+    Wrong,
+    /// Too many wait for theirs.
+    Busy,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Credentials {
+    user: String,
+    password: Vec<u8>,
+}
+
+impl BasicAuth {
+    /// Reads the files of users. `None`: no part asks.
+    pub fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
+        let mut parts = Vec::new();
+        for config in configs {
+            let path = Prefix::build(&config.path, &config.path.span, &format!("{key}.path"), problems);
+            if !is_value(&config.realm) || config.realm.is_empty() || config.realm.contains(['"', '\\']) {
+                let remedy = "write visible ASCII without quotes and backslashes";
+                problems.add(&config.realm.span, &format!("{key}.realm"), remedy);
+            }
+            if config.users.as_os_str().is_empty() {
+                problems.add(&config.path.span, &format!("{key}.users"), "is missing: name the file of users");
+                continue;
+            }
+            match Htpasswd::read(&problems.resolve(&config.users)) {
+                Ok(htpasswd) => parts.extend(path.map(|path| Part {
+                    path,
+                    challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value),
+                    users: Arc::new(Users::new(htpasswd)),
+                })),
+                Err(what) => problems.add(&config.users.span, &format!("{key}.users"), what),
+            }
+        }
+        // The innermost part asks; only one can, since a request has one password.
+        parts.sort_by_key(|part| std::cmp::Reverse(part.path.as_bytes().len()));
+        (!parts.is_empty()).then_some(BasicAuth(parts))
+    }
+
+    /// Whether a request for a path (decoded, without slashes at its ends) may pass. `authorization`: the value of Authorization if
+    /// there is one. `verified`: what a verification for this request found.
+    pub fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
+        let Some(part) = self.0.iter().find(|part| part.path.covers(name)) else { return Verdict::Pass(None) };
+        let Some(credentials) = authorization.and_then(Credentials::parse) else { return part.challenge() };
+        match verified {
+            Some(Verified::Right) => Verdict::Pass(Some(credentials.user)),
+            Some(Verified::Wrong) => part.challenge(),
+            Some(Verified::Busy) => Verdict::Refuse(Response::plain(Status::ServiceUnavailable)),
+            None if part.users.knows(&credentials) => Verdict::Pass(Some(credentials.user)),
+            None => Verdict::Verify(Verification { users: Arc::clone(&part.users), credentials }),
+        }
+    }
+}
+
+impl Part {
+    fn challenge(&self) -> Verdict {
+        let mut response = Response::plain(Status::Unauthorized);
+        response.fields.more.add("WWW-Authenticate", &self.challenge);
+        Verdict::Refuse(response)
+    }
+}
+
+impl Verification {
+    /// Verifies, when it is its turn.
+    pub fn run(self) -> Verified {
+        let Verification { users, credentials } = self;
+        let Some(_turn) = users.turns.wait() else { return Verified::Busy };
+        // A browser that asks for many files at once sends the same password with each.
+        if users.knows(&credentials) {
+            return Verified::Right;
+        }
+        if !users.htpasswd.verify(&credentials.user, &credentials.password) {
+            return Verified::Wrong;
+        }
+        lock(&users.known).put(users.mac(&credentials), ());
+        Verified::Right
+    }
+}
+
+impl Users {
+    fn new(htpasswd: Htpasswd) -> Self {
+        let mut key = [0; 32];
+        // Without randomness nothing else works either.
+        aws_lc_rs::rand::fill(&mut key).expect("the system has random numbers");
+        Users {
+            htpasswd,
+            key: hmac::Key::new(hmac::HMAC_SHA256, &key),
+            known: Mutex::new(LruCache::new(KNOWN)),
+            turns: Turns::default(),
+        }
+    }
+
+    fn mac(&self, credentials: &Credentials) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        // A name has no colon.
+        context.update(credentials.user.as_bytes());
+        context.update(b":");
+        context.update(&credentials.password);
+        let mut mac = [0; 32];
+        mac.copy_from_slice(context.sign().as_ref());
+        mac
+    }
+
+    /// Looking a MAC up takes the time it takes: without the key nobody can make one that resembles another.
+    fn knows(&self, credentials: &Credentials) -> bool {
+        lock(&self.known).get(&self.mac(credentials)).is_some()
+    }
+}
+
+impl Credentials {
+    fn parse(value: &[u8]) -> Option<Self> {
+        let (scheme, token) = value.split_at(value.iter().position(|octet| *octet == b' ')?);
+        if !scheme.eq_ignore_ascii_case(b"basic") {
+            return None;
+        }
+        let decoded = STANDARD.decode(token.trim_ascii()).ok()?;
+        let colon = decoded.iter().position(|octet| *octet == b':')?;
+        let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+        Some(Credentials { user, password: decoded[colon + 1..].to_vec() })
+    }
+}
+
+/// Lets few verify at a time and few wait, so that guessing passwords takes neither all processors nor all threads.
+#[derive(Debug, Default)]
+struct Turns {
+    counts: Mutex<(usize, usize)>,
+    free: Condvar,
+}
+
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    fn wait(&self) -> Option<Turn<'_>> {
+        let mut counts = lock(&self.counts);
+        if counts.1 >= WAITING_AT_MOST {
+            return None;
+        }
+        counts.1 += 1;
+        while counts.0 >= AT_A_TIME {
+            counts = self.free.wait(counts).unwrap_or_else(PoisonError::into_inner);
+        }
+        counts.1 -= 1;
+        counts.0 += 1;
+        Some(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.counts).0 -= 1;
+        self.0.free.notify_one();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// GUESS: users that come within a day, of a site that has a file of them.
+const KNOWN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// GUESS: verifications at a time for one file of users; half of a small machine stays free for those who are known.
+const AT_A_TIME: usize = 2;
+
+/// GUESS: a browser asks for some files at once before its password is known; some browsers do.
+const WAITING_AT_MOST: usize = 64;
+
+#[cfg(test)]
+#[path = "basic_auth_tests.rs"]
+mod tests;

@@ -1,0 +1,170 @@
+//! Files of users and the hashes of their passwords, as `htpasswd -B` writes them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, PasswordVerifier};
+
+/// Users with the hashes of their passwords.
+#[derive(Debug)]
+pub struct Htpasswd {
+    users: HashMap<Box<str>, Hash>,
+    /// Verified for users that do not exist, so that how long an answer takes does not tell which do.
+    stand_in: Hash,
+}
+
+#[derive(Debug, Clone)]
+enum Hash {
+    Bcrypt(Box<str>),
+    Argon2id(Box<str>),
+}
+
+impl Htpasswd {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong, where, and what to do.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| format!("{} cannot be read: {e}: make it with `htpasswd -B -c FILE USER`", path.display()))?;
+        Self::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut users = HashMap::new();
+        for (n, line) in text.lines().enumerate() {
+            let line = line.trim_end();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let fail = |what: String| (n + 1, what);
+            let (user, hash) = line.split_once(':').ok_or_else(|| fail("is not `user:hash`".to_owned()))?;
+            let hash = Hash::parse(hash).map_err(|what| fail(format!("{user}: {what}")))?;
+            if user.is_empty() || users.insert(user.into(), hash).is_some() {
+                return Err(fail(format!("the user {user:?} is empty or named twice: remove the line")));
+            }
+        }
+        let stand_in = users.values().next().cloned();
+        let stand_in = stand_in.ok_or_else(|| (1, "names no user: add one with `htpasswd -B FILE USER`".to_owned()))?;
+        Ok(Htpasswd { users, stand_in })
+    }
+
+    /// Whether this is the user's password. Takes 5 to 500 ms of a processor, as the hash was made to: not for a worker.
+    pub fn verify(&self, user: &str, password: &[u8]) -> bool {
+        match self.users.get(user) {
+            Some(hash) => hash.verify(password),
+            None => {
+                self.stand_in.verify(password);
+                false
+            }
+        }
+    }
+}
+
+impl Hash {
+    fn parse(text: &str) -> Result<Self, String> {
+        const REMEDY: &str = "make it anew with `htpasswd -B`";
+        if ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| text.starts_with(prefix)) {
+            let cost = text.get(4..6).and_then(|cost| cost.parse::<u32>().ok());
+            if text.len() != 60 || text.as_bytes()[6] != b'$' || cost.is_none() {
+                return Err(format!("the bcrypt hash is damaged: {REMEDY}"));
+            }
+            return match cost {
+                Some(4..=MOST_BCRYPT_COST) => Ok(Hash::Bcrypt(text.into())),
+                _ => Err(format!("the cost of the bcrypt hash is not 4 to {MOST_BCRYPT_COST}: {REMEDY} -C 10")),
+            };
+        }
+        if text.starts_with("$argon2id$") {
+            let parsed = PasswordHash::new(text).map_err(|e| format!("the argon2id hash is damaged: {e}: {REMEDY}"))?;
+            let memory = parsed.params.get_decimal("m").unwrap_or(u32::MAX);
+            let times = parsed.params.get_decimal("t").unwrap_or(u32::MAX);
+            if memory > MOST_ARGON2_KIB || times > MOST_ARGON2_TIMES || parsed.hash.is_none() {
+                return Err(format!(
+                    "the argon2id hash takes more than {MOST_ARGON2_KIB} KiB or {MOST_ARGON2_TIMES} turns: a few requests would take all memory. Use less, or {REMEDY}"
+                ));
+            }
+            return Ok(Hash::Argon2id(text.into()));
+        }
+        let kind = match text {
+            _ if text.starts_with("$apr1$") || text.starts_with("$1$") => "MD5",
+            _ if text.starts_with("{SHA}") => "SHA-1 without salt",
+            _ if text.starts_with("$5$") || text.starts_with("$6$") => "crypt's SHA-2",
+            _ if text.starts_with("$argon2") => "argon2 of another kind than argon2id",
+            _ => "DES crypt, or plain text",
+        };
+        Err(format!("the password is kept as {kind}, which is not taken: {REMEDY} (bcrypt)"))
+    }
+
+    fn verify(&self, password: &[u8]) -> bool {
+        match self {
+            Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            Hash::Argon2id(hash) => {
+                PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
+            }
+        }
+    }
+}
+
+/// GUESS: at 14 a verification takes a second; more would only help who wants to keep the server busy.
+const MOST_BCRYPT_COST: u32 = 14;
+
+/// GUESS: above what is recommended anywhere for passwords (RFC 9106 §4: 64 MiB where memory is short).
+const MOST_ARGON2_KIB: u32 = 128 << 10;
+
+/// GUESS: RFC 9106 §4 recommends 1 or 3.
+const MOST_ARGON2_TIMES: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `htpasswd -nbB -C 4 ada secret`, and the same by argon2id with the least cost.
+    fn bcrypt() -> String {
+        bcrypt::hash_with_result("secret", 4).unwrap().format_for_version(bcrypt::Version::TwoY)
+    }
+
+    fn argon2id(memory: u32) -> String {
+        use argon2::PasswordHasher;
+        let params = argon2::Params::new(memory, 1, 1, None).unwrap();
+        Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params)
+            .hash_password(b"secret")
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn bcrypt_and_argon2id_are_taken() {
+        let text = format!("# users\nada:{}\n\nbob:{}\n", bcrypt(), argon2id(8));
+        let users = Htpasswd::parse(&text).unwrap();
+        for user in ["ada", "bob"] {
+            assert!(users.verify(user, b"secret"), "{user}");
+            assert!(!users.verify(user, b"secret2") && !users.verify(user, b""), "{user}");
+        }
+        assert!(!users.verify("eve", b"secret"));
+    }
+
+    #[test]
+    fn others_are_refused_with_the_remedy() {
+        let damaged = bcrypt()[..50].to_owned();
+        let costly = bcrypt().replace("$2y$04$", "$2y$15$");
+        let large = argon2id(8).replace("m=8", "m=1048576");
+        for (hash, words) in [
+            ("$apr1$x$y", "MD5"),
+            ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "SHA-1"),
+            ("$6$x$y", "SHA-2"),
+            ("$argon2i$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo", "argon2id"),
+            ("secret", "plain text"),
+            (damaged.as_str(), "damaged"),
+            (costly.as_str(), "cost"),
+            (large.as_str(), "memory"),
+        ] {
+            let (line, what) = Htpasswd::parse(&format!("# x\nada:{hash}")).unwrap_err();
+            assert!(line == 2 && what.contains(words) && what.contains("htpasswd -B"), "{what}");
+        }
+        assert!(Htpasswd::parse("ada").unwrap_err().1.contains("user:hash"));
+        assert!(Htpasswd::parse("# nobody\n").unwrap_err().1.contains("names no user"));
+        let twice = format!("ada:{0}\nada:{0}", bcrypt());
+        assert!(Htpasswd::parse(&twice).unwrap_err().1.contains("twice"));
+    }
+}

@@ -1,0 +1,301 @@
+//! What is in a directory, for those who may know.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::pattern::Prefix;
+use crate::config::{At, Problems};
+use crate::resolve::{NotOpened, Root, Unresolved};
+
+/// Shows what is in a directory that has no index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListingConfig {
+    /// Whether directories are shown.
+    pub enabled: At<bool>,
+    /// Paths to show, with all beneath them.
+    pub paths: Vec<At<String>>,
+    /// Entries to show of one directory; a page with fewer than there are says so.
+    pub max_entries: At<usize>,
+}
+
+impl Default for ListingConfig {
+    /// GUESS: more than anybody reads, a page of half a megabyte.
+    fn default() -> Self {
+        ListingConfig { enabled: false.into(), paths: vec!["/".to_owned().into()], max_entries: 2000.into() }
+    }
+}
+
+/// Which directories are shown.
+#[derive(Debug)]
+pub struct Listing {
+    paths: Vec<Prefix>,
+    max_entries: usize,
+}
+
+/// What is in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entries {
+    /// In no order.
+    pub entries: Vec<Entry>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// A file or a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name: any octets but NUL and slash.
+    pub name: Vec<u8>,
+    /// In bytes; `None` for a directory.
+    pub len: Option<u64>,
+    /// Last modification.
+    pub modified: SystemTime,
+}
+
+/// A directory to read, on a thread that may wait for disks.
+#[derive(Debug)]
+pub struct ReadDirectory {
+    /// Beneath which it lies.
+    pub root: Arc<Root>,
+    /// Decoded, without slashes at its ends.
+    pub name: Box<[u8]>,
+    /// Entries to read at most.
+    pub max_entries: usize,
+    /// Whether names that begin with a dot are shown.
+    pub show_dotfiles: bool,
+}
+
+/// The order of a listing: directories come first in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// What by.
+    pub by: Column,
+    /// Whether the largest, newest or last of the alphabet comes first.
+    pub descending: bool,
+}
+
+/// What an order goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the columns of the page")]
+pub enum Column {
+    Name,
+    Size,
+    Modified,
+}
+
+impl ListingConfig {
+    /// Checks paths and bounds. `None`: nothing is shown.
+    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<Listing> {
+        let path_key = format!("{key}.paths");
+        let paths = self.paths.iter().filter_map(|path| Prefix::build(path, &path.span, &path_key, problems)).collect();
+        if !(1..=MOST_ENTRIES).contains(&*self.max_entries) {
+            let remedy = format!("is not 1 to {MOST_ENTRIES}: a page must fit into memory");
+            problems.add(&self.max_entries.span, &format!("{key}.max_entries"), remedy);
+        }
+        self.enabled.then_some(Listing { paths, max_entries: *self.max_entries })
+    }
+}
+
+impl Listing {
+    /// Whether the directory of a path (decoded, without slashes at its ends) is shown.
+    pub fn covers(&self, name: &[u8]) -> bool {
+        self.paths.iter().any(|path| path.covers(name))
+    }
+
+    /// Entries to show at most.
+    pub fn max_entries(&self) -> usize {
+        self.max_entries
+    }
+}
+
+impl ReadDirectory {
+    /// Reads it. Symbolic links count as what they lead to; those that lead to nothing that can be served are left out, like all that is
+    /// neither file nor directory.
+    ///
+    /// # Errors
+    /// As [`Root::resolve`]; a path that is no directory is not found.
+    pub fn run(&self) -> Result<Entries, Unresolved> {
+        let unresolved = |error| match error {
+            NotOpened::Unresolved(unresolved) => unresolved,
+            NotOpened::Waits => Unresolved::not_found(None),
+        };
+        let directory = self.root.open_directory(&self.name).map_err(unresolved)?;
+        let mut found = Entries { entries: Vec::new(), more: false };
+        for entry in Dir::read_from(&directory).map_err(Unresolved::from)? {
+            let entry = entry.map_err(Unresolved::from)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || (name[0] == b'.' && !self.show_dotfiles) {
+                continue;
+            }
+            // One that is gone again is no error.
+            let Some(entry) = self.look_at(&directory, name) else { continue };
+            if found.entries.len() == self.max_entries {
+                found.more = true;
+                break;
+            }
+            found.entries.push(entry);
+        }
+        Ok(found)
+    }
+
+    fn look_at(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Entry> {
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let (is_directory, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => (false, stat.st_size as u64, after_epoch(stat.st_mtime as i64)),
+            FileType::Directory => (true, 0, after_epoch(stat.st_mtime as i64)),
+            FileType::Symlink => {
+                let path = if self.name.is_empty() { name.to_vec() } else { [&self.name, &b"/"[..], name].concat() };
+                let metadata = self.root.metadata(&path).ok()?;
+                if !metadata.is_file() && !metadata.is_dir() {
+                    return None;
+                }
+                (metadata.is_dir(), metadata.len(), metadata.modified().ok()?)
+            }
+            _ => return None,
+        };
+        Some(Entry { name: name.to_vec(), len: (!is_directory).then_some(len), modified })
+    }
+}
+
+fn after_epoch(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0))
+}
+
+impl Order {
+    /// From a query, `sort=size&order=desc`; what is not understood counts for nothing.
+    pub fn from_query(query: Option<&str>) -> Self {
+        let mut order = Order { by: Column::Name, descending: false };
+        for pair in query.unwrap_or_default().split('&') {
+            match pair {
+                "sort=name" => order.by = Column::Name,
+                "sort=size" => order.by = Column::Size,
+                "sort=modified" => order.by = Column::Modified,
+                "order=asc" => order.descending = false,
+                "order=desc" => order.descending = true,
+                _ => {}
+            }
+        }
+        order
+    }
+
+    /// Sorts.
+    pub fn sort(self, entries: &mut [Entry]) {
+        let folded = |entry: &Entry| String::from_utf8_lossy(&entry.name).to_lowercase();
+        entries.sort_by_cached_key(|entry| (folded(entry), entry.name.clone()));
+        let compare = |a: &Entry, b: &Entry| match self.by {
+            Column::Name => Ordering::Equal,
+            Column::Size => a.len.cmp(&b.len),
+            Column::Modified => a.modified.cmp(&b.modified),
+        };
+        match (self.by, self.descending) {
+            (Column::Name, true) => entries.reverse(),
+            (_, false) => entries.sort_by(compare),
+            (_, true) => entries.sort_by(|a, b| compare(b, a)),
+        }
+        entries.sort_by_key(|entry| entry.len.is_some());
+    }
+}
+
+const MOST_ENTRIES: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    fn read(root: &std::path::Path, name: &str, max_entries: usize, show_dotfiles: bool) -> Result<Entries, u16> {
+        let root = Arc::new(Root::open(root).unwrap());
+        let errand = ReadDirectory { root, name: name.as_bytes().into(), max_entries, show_dotfiles };
+        let mut found = errand.run().map_err(|unresolved| unresolved.status.code())?;
+        Order::from_query(None).sort(&mut found.entries);
+        Ok(found)
+    }
+
+    fn names(entries: &Entries) -> String {
+        entries.entries.iter().map(|entry| entry.name.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_shown() {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir_all(root.join("sub/deep")).unwrap();
+        fs::write(outside.path().join("secret"), "x").unwrap();
+        for name in ["b", "A", ".hidden", "sub/x"] {
+            fs::write(root.join(name), "four").unwrap();
+        }
+        fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
+        symlink("../secret", root.join("out")).unwrap();
+        symlink("nowhere", root.join("broken")).unwrap();
+        symlink("sub", root.join("link")).unwrap();
+        symlink("../b", root.join("sub/up")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+
+        let all = read(&root, "", 100, false).unwrap();
+        assert_eq!((names(&all).as_str(), all.more), ("link sub A b \\xff", false));
+        assert_eq!(
+            all.entries.iter().map(|entry| entry.len).collect::<Vec<_>>(),
+            [None, None, Some(4), Some(4), Some(0)]
+        );
+        assert_eq!(names(&read(&root, "", 100, true).unwrap()), "link sub .hidden A b \\xff");
+        assert_eq!(names(&read(&root, "sub", 100, false).unwrap()), "deep up x");
+        let some = read(&root, "", 5, false).unwrap();
+        assert!(some.entries.len() == 5 && !some.more);
+        let some = read(&root, "", 4, false).unwrap();
+        assert!(some.entries.len() == 4 && some.more);
+        for (name, status) in [("none", 404), ("b", 404), ("../", 404), ("out", 404)] {
+            assert_eq!(read(&root, name, 9, false), Err(status), "{name}");
+        }
+    }
+
+    #[test]
+    fn orders() {
+        let entry = |name: &str, len: Option<u64>, modified: i64| Entry {
+            name: name.as_bytes().to_vec(),
+            len,
+            modified: after_epoch(modified),
+        };
+        let entries = [
+            entry("b", Some(1), 3),
+            entry("Z", None, 9),
+            entry("a", Some(1), 2),
+            entry("C", Some(0), 5),
+            entry("y", None, 1),
+        ];
+        for (query, expected) in [
+            (None, "yZabC"),
+            (Some("order=desc"), "ZyCba"),
+            (Some("sort=size"), "yZCab"),
+            (Some("sort=size&order=desc"), "yZabC"),
+            (Some("sort=modified"), "yZabC"),
+            (Some("sort=modified&order=desc"), "ZyCba"),
+            (Some("sort=x&order=y&z"), "yZabC"),
+        ] {
+            let mut sorted = entries.to_vec();
+            Order::from_query(query).sort(&mut sorted);
+            let names: Vec<u8> = sorted.iter().flat_map(|entry| entry.name.clone()).collect();
+            assert_eq!(String::from_utf8(names).unwrap(), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        for (text, expected) in [
+            ("enabled = true\nmax_entries = 0", "f:2: site.listing.max_entries: is not 1 to"),
+            ("enabled = true\npaths = ['x']", "f:2: site.listing.paths: begin it"),
+        ] {
+            let mut problems = Problems::of_file("f".as_ref(), text);
+            toml::from_str::<ListingConfig>(text).unwrap().build("site.listing", &mut problems);
+            assert!(problems.to_string().starts_with(expected), "{problems}");
+        }
+        assert!(ListingConfig::default().build("", &mut Problems::of_arguments()).is_none());
+    }
+}

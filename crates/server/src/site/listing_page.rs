@@ -1,0 +1,238 @@
+//! How a listing looks: a page without scripts, or JSON.
+//!
+//! Names come from whoever may put files there. On the page each is isolated (`<bdi>`), so that none turns its surroundings around; what
+//! controls text or cannot be seen is spelled out.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::LazyLock;
+use std::time::SystemTime;
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde::Serialize;
+
+use super::listing::{Column, Entries, Entry, Order};
+use super::negotiation::prefers_json;
+use crate::mime::ContentType;
+use crate::response::{Body, Fields, Response, Status};
+
+/// The listing of the directory at a path (decoded, without slashes at its ends).
+pub fn answer(name: &[u8], mut found: Entries, order: Order, accept: Option<&[u8]>) -> Response {
+    order.sort(&mut found.entries);
+    let mut fields = Fields::default();
+    let text = if prefers_json(accept) {
+        fields.content_type = Some(ContentType::Plain("application/json"));
+        json(name, &found)
+    } else {
+        fields.content_type = Some(ContentType::Utf8("text/html"));
+        fields.more.add("Content-Security-Policy", &POLICY);
+        html(name, &found, order)
+    };
+    fields.more.add("X-Content-Type-Options", "nosniff");
+    fields.more.add("Vary", "Accept");
+    Response::new(Status::Ok, fields, Body::Bytes(Cow::Owned(text.into_bytes())))
+}
+
+#[derive(Serialize)]
+struct JsonPage<'a> {
+    path: String,
+    more: bool,
+    entries: Vec<JsonEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonEntry<'a> {
+    name: Cow<'a, str>,
+    href: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    modified: String,
+}
+
+fn json(name: &[u8], found: &Entries) -> String {
+    let entries = found.entries.iter().map(|entry| JsonEntry {
+        name: String::from_utf8_lossy(&entry.name),
+        href: href(entry),
+        kind: if entry.len.is_some() { "file" } else { "directory" },
+        size: entry.len,
+        modified: humantime::format_rfc3339_seconds(entry.modified).to_string(),
+    });
+    let slash = if name.is_empty() { "" } else { "/" };
+    let path = format!("/{}{slash}", String::from_utf8_lossy(name));
+    let page = JsonPage { path, more: found.more, entries: entries.collect() };
+    serde_json::to_string(&page).unwrap_or_default() + "\n"
+}
+
+fn html(name: &[u8], found: &Entries, order: Order) -> String {
+    let mut page = String::with_capacity(4096 + 320 * found.entries.len());
+    let mut title = String::new();
+    show(&mut title, name, Tricks::Spelled);
+    page.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    // Writing to a String cannot fail.
+    let _ = write!(page, "<title>/{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n");
+    breadcrumbs(&mut page, name);
+    let directories = found.entries.iter().filter(|entry| entry.len.is_none()).count();
+    let files = found.entries.len() - directories;
+    let _ =
+        writeln!(page, "<p>{}, {}</p>", count(directories, "directory", "directories"), count(files, "file", "files"));
+    if found.more {
+        let _ = writeln!(
+            page,
+            "<p class=\"more\" role=\"status\">There are more entries than this page shows: these are {} of them.</p>",
+            found.entries.len()
+        );
+    }
+    page.push_str("<table>\n<thead><tr>");
+    for (column, label, key) in [
+        (Column::Name, "Name", "name"),
+        (Column::Size, "Size", "size"),
+        (Column::Modified, "Modified (UTC)", "modified"),
+    ] {
+        let is_chosen = order.by == column;
+        let next = if is_chosen && !order.descending { "desc" } else { "asc" };
+        let sorted = match (is_chosen, order.descending) {
+            (false, _) => "",
+            (true, false) => " aria-sort=\"ascending\"",
+            (true, true) => " aria-sort=\"descending\"",
+        };
+        let _ = write!(page, "<th class=\"{key}\"{sorted}><a href=\"?sort={key}&amp;order={next}\">{label}</a></th>");
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    if !name.is_empty() {
+        page.push_str("<tr class=\"up\"><td class=\"name\"><a href=\"../\">..</a></td><td></td><td></td></tr>\n");
+    }
+    for entry in &found.entries {
+        row(&mut page, entry);
+    }
+    page.push_str("</tbody>\n</table>\n</main>\n</body>\n</html>\n");
+    page
+}
+
+fn breadcrumbs(page: &mut String, name: &[u8]) {
+    page.push_str("<h1><a href=\"/\" aria-label=\"root\">/</a>");
+    let segments: Vec<_> = name.split(|octet| *octet == b'/').filter(|segment| !segment.is_empty()).collect();
+    let mut at = String::from("/");
+    for (n, segment) in segments.iter().enumerate() {
+        at.extend(percent_encode(segment, OUTSIDE_UNRESERVED));
+        at.push('/');
+        let last = if n + 1 == segments.len() { " aria-current=\"page\"" } else { "" };
+        let _ = write!(page, "<a href=\"{at}\"{last}>");
+        show(page, segment, Tricks::Marked);
+        page.push_str("</a><span>/</span>");
+    }
+    page.push_str("</h1>\n");
+}
+
+fn row(page: &mut String, entry: &Entry) {
+    let class = if entry.len.is_some() { "file" } else { "directory" };
+    let _ = write!(page, "<tr class=\"{class}\"><td class=\"name\"><a href=\"{}\">", href(entry));
+    show(page, &entry.name, Tricks::Marked);
+    page.push_str(if entry.len.is_some() { "" } else { "/" });
+    page.push_str("</a></td><td class=\"size\">");
+    if let Some(len) = entry.len {
+        let _ = write!(page, "<data value=\"{len}\">{}</data>", size(len));
+    }
+    let _ = writeln!(page, "</td><td class=\"modified\">{}</td></tr>", time(entry.modified));
+}
+
+/// Relative, and with all that could be read as something else percent-encoded: neither scheme, query nor another host.
+fn href(entry: &Entry) -> String {
+    let slash = if entry.len.is_some() { "" } else { "/" };
+    format!("./{}{slash}", percent_encode(&entry.name, OUTSIDE_UNRESERVED))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Tricks {
+    /// In an element of their own.
+    Marked,
+    /// As text, where there are no elements.
+    Spelled,
+}
+
+/// Writes a name into HTML, isolated where there are elements.
+fn show(page: &mut String, name: &[u8], tricks: Tricks) {
+    let (open, close) = if tricks == Tricks::Marked { ("<i>", "</i>") } else { ("", "") };
+    if tricks == Tricks::Marked {
+        page.push_str("<bdi>");
+    }
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '&' => page.push_str("&amp;"),
+                '<' => page.push_str("&lt;"),
+                '>' => page.push_str("&gt;"),
+                '"' => page.push_str("&quot;"),
+                '\'' => page.push_str("&#39;"),
+                c if is_trick(c) => {
+                    let _ = write!(page, "{open}{}{close}", c.escape_unicode());
+                }
+                c => page.push(c),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            let _ = write!(page, "{open}{}{close}", chunk.invalid().escape_ascii());
+        }
+    }
+    if tricks == Tricks::Marked {
+        page.push_str("</bdi>");
+    }
+}
+
+/// Controls, marks that turn the direction of text (Unicode UAX #9), and what cannot be seen. The joiners that some scripts and emoji need
+/// stay.
+fn is_trick(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(value < 9.95);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+fn time(time: SystemTime) -> String {
+    let full = humantime::format_rfc3339_seconds(time).to_string();
+    match (full.get(..10), full.get(11..16)) {
+        (Some(date), Some(clock)) => format!("<time datetime=\"{full}\">{date} {clock}</time>"),
+        _ => String::new(),
+    }
+}
+
+/// All but unreserved (RFC 3986 §2.3).
+const OUTSIDE_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The page's own style and nothing else.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+    )
+});
+
+const STYLE: &str = include_str!("listing.css");
+
+#[cfg(test)]
+#[path = "listing_page_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+
+fn entry(name: &[u8], len: Option<u64>) -> Entry {
+    Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777) }
+}
+
+fn page(name: &str, entries: &[Entry], accept: Option<&str>) -> (String, Fields) {
+    let found = Entries { entries: entries.to_vec(), more: false };
+    let response = answer(name.as_bytes(), found, Order::from_query(None), accept.map(str::as_bytes));
+    let Body::Bytes(bytes) = response.body else { panic!() };
+    (String::from_utf8(bytes.into_owned()).unwrap(), response.fields)
+}
+
+#[test]
+fn names_stay_text_and_links_stay_here() {
+    for (name, link, shown) in [
+        (&b"a.txt"[..], "./a.txt", "<bdi>a.txt</bdi>"),
+        (
+            b"\"><script>alert(1)</script>",
+            "./%22%3E%3Cscript%3Ealert%281%29%3C",
+            "&quot;&gt;&lt;script&gt;alert(1)&lt;",
+        ),
+        (b"javascript:alert(1)", "./javascript%3Aalert%281%29", "javascript:alert(1)"),
+        (b"100% ?#&'", "./100%25%20%3F%23%26%27", "<bdi>100% ?#&amp;&#39;</bdi>"),
+        ("tür".as_bytes(), "./t%C3%BCr", "<bdi>tür</bdi>"),
+        ("\u{202e}gpj.exe".as_bytes(), "./%E2%80%AEgpj.exe", "<bdi><i>\\u{202e}</i>gpj.exe</bdi>"),
+        (b"a\r\nb\x1b[2J", "./a%0D%0Ab%1B%5B2J", "<bdi>a<i>\\u{d}</i><i>\\u{a}</i>b<i>\\u{1b}</i>[2J</bdi>"),
+        (b"\xffx", "./%FFx", "<bdi><i>\\xff</i>x</bdi>"),
+        ("👩‍💻".as_bytes(), "./%F0%9F%91%A9%E2%80%8D%F0%9F%92%BB", "<bdi>👩‍💻</bdi>"),
+    ] {
+        let (html, _) = page("", &[entry(name, Some(1))], None);
+        assert!(html.contains(&format!("<a href=\"{link}")), "{html}");
+        assert!(html.contains(shown), "{shown}: {html}");
+        assert!(!html.contains("<script"));
+    }
+}
+
+#[test]
+fn the_way_up_is_shown_with_the_same_care() {
+    let (html, fields) = page("a b/\u{202e}<x>", &[entry(b"d", None)], None);
+    assert!(html.contains("<title>/a b/\\u{202e}&lt;x&gt;</title>"), "{html}");
+    assert!(html.contains("<a href=\"/\" aria-label=\"root\">/</a><a href=\"/a%20b/\"><bdi>a b</bdi></a>"), "{html}");
+    assert!(html.contains("<a href=\"/a%20b/%E2%80%AE%3Cx%3E/\" aria-current=\"page\">"), "{html}");
+    assert!(html.contains("<a href=\"../\">") && html.contains("1 directory, 0 files"), "{html}");
+    assert!(html.contains("<a href=\"./d/\"><bdi>d</bdi>/</a>"), "{html}");
+    assert!(fields.more.has("content-security-policy"));
+    assert!(!page("", &[], None).0.contains("../"));
+}
+
+#[test]
+fn json_for_programs() {
+    let (json, fields) = page("p", &[entry(b"a\"b", Some(3)), entry(b"\xff", None)], Some("application/json"));
+    assert_eq!(
+        json,
+        "{\"path\":\"/p/\",\"more\":false,\"entries\":[\
+         {\"name\":\"\u{fffd}\",\"href\":\"./%FF/\",\"type\":\"directory\",\"modified\":\"1994-11-06T08:49:37Z\"},\
+         {\"name\":\"a\\\"b\",\"href\":\"./a%22b\",\"type\":\"file\",\"size\":3,\"modified\":\"1994-11-06T08:49:37Z\"}]}\n"
+    );
+    assert_eq!(fields.content_type, Some(ContentType::Plain("application/json")));
+    assert!(fields.more.iter().any(|field| field == ("Vary", "Accept")));
+}
+
+#[test]
+fn a_page_with_fewer_entries_than_there_are_says_so() {
+    let found = Entries { entries: vec![entry(b"a", Some(1))], more: true };
+    let Body::Bytes(bytes) = answer(b"", found, Order::from_query(None), None).body else { panic!() };
+    assert!(String::from_utf8_lossy(&bytes).contains("these are 1 of them"));
+}
+
+#[test]
+fn sizes() {
+    for (bytes, text) in [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (10 << 10, "10 KiB"),
+        ((1 << 20) - 1, "1.0 MiB"),
+        (5 << 30, "5.0 GiB"),
+        (u64::MAX, "16 EiB"),
+    ] {
+        assert_eq!(size(bytes), text, "{bytes}");
+    }
+}

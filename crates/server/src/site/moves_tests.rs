@@ -1,0 +1,120 @@
+use super::*;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct File {
+    redirects: Vec<RedirectConfig>,
+    rewrites: Vec<RewriteConfig>,
+}
+
+fn build(text: &str) -> (Option<Redirects>, Option<Rewrites>, Problems) {
+    let file: File = toml::from_str(text).unwrap();
+    let mut problems = Problems::of_file("f".as_ref(), text);
+    let redirects = Redirects::build(&file.redirects, "site.redirects", &mut problems);
+    (redirects, Rewrites::build(&file.rewrites, "site.rewrites", &mut problems), problems)
+}
+
+const RULES: &str = r#"[
+    { path = "/old.html", to = "/new.html" },
+    { path = "/tmp", to = "/now?x=1", status = 302 },
+    { prefix = "/blog/", to = "/journal/", status = 301 },
+    { prefix = "/shop", to = "https://shop.example.org/", status = 307 },
+    { regex = "^/u/(\\d+)/(?<name>[^/]*)$", to = "/users/${name}-$1", status = 303 },
+    { regex = "^/go(/.*)$", to = "$1" },
+    { regex = "^/out/(.*)$", to = "https://other.example/$1" },
+]"#;
+
+#[test]
+fn where_redirects_lead() {
+    let (_, _, problems) = build(&format!("redirects = {RULES}"));
+    assert!(problems.to_string().contains("site.redirects.to: write a path"), "{problems}");
+    let (redirects, _, problems) = build(&format!("redirects = {}", RULES.replace("\"$1\"", "\"/$1\"")));
+    assert!(problems.is_empty(), "{problems}");
+    let redirects = redirects.unwrap();
+    for (target, query, expected) in [
+        ("/old.html", None, Some((308, "/new.html"))),
+        ("/old.html", Some("a=b"), Some((308, "/new.html?a=b"))),
+        ("/%6fld.html", None, Some((308, "/new.html"))),
+        ("//old.html", None, Some((308, "/new.html"))),
+        ("/old.html/", None, None),
+        ("/tmp", Some("y=2"), Some((302, "/now?x=1"))),
+        ("/blog", None, Some((301, "/journal/"))),
+        ("/blog/", None, Some((301, "/journal/"))),
+        ("/blog/2024/a%20b/", None, Some((301, "/journal/2024/a%20b/"))),
+        ("/blogs", None, None),
+        ("/shop/x%22", Some("q"), Some((307, "https://shop.example.org/x%22?q"))),
+        ("/u/12/Ada", None, Some((303, "/users/Ada-12"))),
+        ("/u/12/%0d%0aX:%20y", None, Some((303, "/users/%0D%0AX:%20y-12"))),
+        // Neither slashes, backslashes nor another scheme lead away.
+        ("/go/evil.example", None, Some((308, "/evil.example"))),
+        ("/go//evil.example", None, Some((308, "/evil.example"))),
+        ("/go/%5cevil.example", None, Some((308, "/%5Cevil.example"))),
+        ("/out/.evil.example", None, Some((308, "https://other.example/.evil.example"))),
+        ("/out/@evil.example", None, Some((308, "https://other.example/@evil.example"))),
+        ("/", None, None),
+    ] {
+        let path = SitePath::parse(target, true).unwrap();
+        let answer = redirects.answer(&path, query, Some("here"));
+        let got = answer.as_ref().map(|answer| (answer.status.code(), answer.fields.location.as_deref().unwrap()));
+        assert_eq!(got, expected, "{target}");
+    }
+}
+
+#[test]
+fn a_redirect_to_where_the_client_is_does_not_count() {
+    let (redirects, ..) =
+        build("redirects = [{ prefix = '/', to = 'https://example.org/' }, { regex = '^/(.*)$', to = '/$1' }]");
+    let redirects = redirects.unwrap();
+    let path = SitePath::parse("/a/b", false).unwrap();
+    assert!(redirects.answer(&path, None, Some("example.org")).is_none());
+    let elsewhere = redirects.answer(&path, None, Some("www.example.org")).unwrap();
+    assert_eq!(elsewhere.fields.location.as_deref(), Some("https://example.org/a/b"));
+}
+
+#[test]
+fn rewrites() {
+    let (_, rewrites, problems) = build(
+        "rewrites = [{ path = '/', to = '/start.html' }, { prefix = '/v1', to = '/current/' },\n\
+         { regex = '\\.(jpg|png)$', to = '/pictures$0' }]",
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let rewrites = rewrites.unwrap();
+    for (target, expected) in [
+        ("/", Some("/start.html")),
+        ("/v1/a/", Some("/current/a/")),
+        ("/v1", Some("/current/")),
+        ("/x.png", Some("/pictures.png")),
+        ("/x.gif", None),
+    ] {
+        assert_eq!(rewrites.apply(&SitePath::parse(target, false).unwrap()).as_deref(), expected, "{target}");
+    }
+}
+
+#[test]
+fn what_is_wrong() {
+    for (text, expected) in [
+        ("redirects = [{ to = '/a' }]", "f:1: site.redirects: write one of"),
+        ("redirects = [{ path = '/a', prefix = '/b', to = '/c' }]", "f:1: site.redirects: write one of"),
+        ("redirects = [{ path = 'a', to = '/c' }]", "f:1: site.redirects.path: write a decoded path"),
+        ("redirects = [{ path = '/a', to = '//evil' }]", "f:1: site.redirects.to: begins with two slashes"),
+        ("redirects = [{ path = '/a', to = 'evil' }]", "f:1: site.redirects.to: write a path"),
+        ("redirects = [{ path = '/a', to = 'javascript:x' }]", "f:1: site.redirects.to: write a path"),
+        ("redirects = [{ path = '/a', to = '/$1' }]", "f:1: site.redirects.to: only a regex"),
+        ("redirects = [{ path = '/a', to = '/ä' }]", "f:1: site.redirects.to: percent-encode"),
+        ("redirects = [{ regex = '(.*)', to = 'https://$1/' }]", "f:1: site.redirects.to: the host must"),
+        ("redirects = [{ regex = '(.*)', to = 'https://a$1' }]", "f:1: site.redirects.to: the host must"),
+        ("redirects = [{ regex = '(', to = '/' }]", "f:1: site.redirects.regex: is no expression"),
+        ("redirects = [{ path = '/a', to = '/b', status = 200 }]", "f:1: site.redirects.status: write 301"),
+        (
+            "redirects = [\n{ path = '/a', to = '/b' },\n{ path = '/b', to = '/a' }]",
+            "f:2: site.redirects.to: leads in a circle",
+        ),
+        ("redirects = [{ prefix = '/a', to = '/a/b' }]", "f:1: site.redirects.to: leads in a circle"),
+        ("rewrites = [{ path = '/a', to = 'https://b/' }]", "f:1: site.rewrites.to: write a path"),
+        ("rewrites = [{ path = '/a', to = '/b?c' }]", "f:1: site.rewrites.to: is a path"),
+    ] {
+        let (_, _, problems) = build(text);
+        assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
+    }
+    assert!(build("").0.is_none() && build("").1.is_none());
+}

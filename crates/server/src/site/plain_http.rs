@@ -1,0 +1,81 @@
+//! What is answered over plain HTTP: the way to HTTPS, and nothing else but challenges of certificate authorities.
+
+use std::borrow::Cow;
+
+use super::names::host;
+use crate::mime::ContentType;
+use crate::request::{Request, Target};
+use crate::response::{Body, Fields, Response, Status};
+
+/// Answers a request on a listener without TLS. `https_port`: where HTTPS is. `is_ours`: whether a site has the host. `challenge`: what a certificate
+/// authority is to find for a token (RFC 8555 §8.3).
+///
+/// Strict-Transport-Security is not sent: here it counts for nothing (RFC 6797 §7.2).
+pub fn answer(
+    request: &Request<'_>,
+    https_port: u16,
+    is_ours: bool,
+    challenge: impl FnOnce(&str) -> Option<String>,
+) -> Response {
+    let Target::Path { path, query } = request.target else { return Response::plain(Status::BadRequest) };
+    if let Some(token) = path.strip_prefix(CHALLENGES) {
+        return match challenge(token) {
+            Some(authorization) => {
+                let content_type = Some(ContentType::Plain("application/octet-stream"));
+                let body = Body::Bytes(Cow::Owned(authorization.into_bytes()));
+                Response::new(Status::Ok, Fields { content_type, ..Fields::default() }, body)
+            }
+            None => Response::plain(Status::NotFound),
+        };
+    }
+    // HTTP/1.0 without Host: nobody can tell where it was going.
+    let Some(authority) = request.authority else { return Response::plain(Status::BadRequest) };
+    if !is_ours {
+        return Response::plain(Status::MisdirectedRequest);
+    }
+    let port = if https_port == 443 { String::new() } else { format!(":{https_port}") };
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    let mut response = Response::plain(Status::PermanentRedirect);
+    response.fields.location = Some(format!("https://{}{port}{path}{query}", host(authority)));
+    response
+}
+
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Asks, Conditions, Method};
+
+    fn ask(target: &'static str, authority: Option<&'static str>, port: u16) -> (u16, Option<String>, u64) {
+        let request = Request {
+            method: Method::Get,
+            target: Target::from_origin_form(target).unwrap(),
+            raw_target: target,
+            authority,
+            conditions: Conditions::default(),
+            asks: Asks::default(),
+        };
+        let is_ours = authority != Some("other.example");
+        let answer = answer(&request, port, is_ours, |token| (token == "abc").then(|| "abc.key".to_owned()));
+        (answer.status.code(), answer.fields.location, answer.body.len())
+    }
+
+    #[test]
+    fn the_way_to_https() {
+        for (target, authority, port, status, location) in [
+            ("/", Some("example.org"), 443, 308, Some("https://example.org/")),
+            ("/a%20b?c=d", Some("example.org:80"), 443, 308, Some("https://example.org/a%20b?c=d")),
+            ("/a", Some("example.org:8080"), 8443, 308, Some("https://example.org:8443/a")),
+            ("//evil", Some("[::1]:80"), 443, 308, Some("https://[::1]//evil")),
+            ("/a", Some("other.example"), 443, 421, None),
+            ("/a", None, 443, 400, None),
+            ("/.well-known/acme-challenge/def", Some("example.org"), 443, 404, None),
+            ("/.well-known/other", Some("example.org"), 443, 308, Some("https://example.org/.well-known/other")),
+        ] {
+            let (got, to, _) = ask(target, authority, port);
+            assert_eq!((got, to.as_deref()), (status, location), "{target} {authority:?}");
+        }
+        assert_eq!(ask("/.well-known/acme-challenge/abc", None, 443), (200, None, 7));
+    }
+}
