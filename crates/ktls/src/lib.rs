@@ -82,6 +82,7 @@ pub mod diag;
 pub mod handover;
 pub mod nic;
 pub mod nonce;
+pub mod pacing;
 pub mod probe;
 pub mod stat;
 #[cfg(feature = "tokio")]

@@ -25,6 +25,7 @@ pub mod handler;
 pub mod http1;
 pub mod http_time;
 pub mod kernel_offer;
+pub mod limits;
 pub mod listener;
 pub mod manual;
 pub mod mime;

@@ -106,6 +106,18 @@ pub(crate) fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(u64::from_ne_bytes(field))
 }
 
+/// Bounds TCP's rate, in bytes a second; the kernel takes 8 bytes since Linux 4.20 (net/core/sock.c, SO_MAX_PACING_RATE).
+pub(crate) fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u64) -> Result<(), Errno> {
+    set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second.to_ne_bytes())
+}
+
+/// The bound; all bits set if there is none.
+pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut rate = [0; 8];
+    get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
+    Ok(u64::from_ne_bytes(rate))
+}
+
 fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut queued: libc::c_int = 0;
     retry(|| {

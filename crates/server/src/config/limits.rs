@@ -20,6 +20,11 @@ pub struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
+    /// Connections at a time of one client, an IPv4 address or an IPv6 /64; more are closed before the handshake
+    /// [default: unlimited]
+    #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS_PER_ADDRESS")]
+    pub max_connections_per_address: Option<Bounded<1, { u32::MAX as u64 }>>,
+
     /// Time for the TLS handshake.
     #[arg(long, value_name = "TIME", env = "SEALION_HANDSHAKE_TIMEOUT", default_value_t = Self::default().handshake_timeout)]
     pub handshake_timeout: Timeout,
@@ -79,6 +84,7 @@ impl Default for LimitsConfig {
         let tls = Limits::default();
         LimitsConfig {
             max_connections: None,
+            max_connections_per_address: None,
             // INHERITED: the order of nginx' client_header_timeout and ssl_handshake_timeout (60 s), shorter because
             // who needs longer for a few kilobytes holds a place that others wait for.
             handshake_timeout: Timeout::seconds(10),
@@ -103,6 +109,7 @@ impl Default for LimitsConfig {
 
 overridable!(LimitsConfig {
     max_connections,
+    max_connections_per_address,
     handshake_timeout,
     request_timeout,
     idle_timeout,

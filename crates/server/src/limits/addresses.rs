@@ -1,0 +1,66 @@
+//! Connections of each client.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::ClientNetwork;
+
+/// Counts the connections of each client, for as long as they are open. Memory is bounded by the number of connections.
+#[derive(Debug, Default)]
+pub struct Addresses {
+    open: Mutex<HashMap<ClientNetwork, u32>>,
+}
+
+/// A connection that is counted until this is dropped.
+#[derive(Debug)]
+pub struct Admitted {
+    addresses: Arc<Addresses>,
+    client: ClientNetwork,
+}
+
+impl Addresses {
+    /// Counts a connection; `None` if the client has `most` already.
+    pub fn admit(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<Admitted> {
+        let client = ClientNetwork::of(address);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(client).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Admitted { addresses: Arc::clone(self), client })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut open = self.addresses.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_a_bound_of_its_own_and_gets_its_places_back() {
+        let addresses = Arc::new(Addresses::default());
+        let (a, b) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let first = addresses.admit(a, 2).unwrap();
+        let second = addresses.admit(a, 2).unwrap();
+        assert!(addresses.admit(a, 2).is_none());
+        let other = addresses.admit(b, 2).unwrap();
+        drop(first);
+        let third = addresses.admit(a, 2).unwrap();
+        assert!(addresses.admit(a, 2).is_none());
+        drop((second, third, other));
+        assert!(addresses.open.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! `[site.limits]`
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Requests;
+use crate::config::{At, Bounded, Problems, Size};
+
+/// Bounds on what clients can take of a site. A reload begins to count anew.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteLimitsConfig {
+    /// Requests a second of one client: an IPv4 address or an IPv6 /64. Those above are answered 429 with Retry-After
+    /// [default: unlimited]
+    pub requests_per_second: Option<Bounded<1, 1_000_000>>,
+    /// Requests of one client that may come at once after a pause [default: as many as `requests_per_second`]
+    pub burst: Option<At<Bounded<1, 1_000_000>>>,
+    /// Connections at a time that ask for this site; requests on others are answered 503 [default: unlimited]
+    pub connections: Option<Bounded<1, 4_294_967_295>>,
+    /// Bytes a second of one connection, as TCP paces them (SO_MAX_PACING_RATE), on both paths [default: unlimited]
+    pub bandwidth: Option<At<Size>>,
+}
+
+/// The least bandwidth that can be asked for, in bytes a second: below, a record takes longer than clients wait.
+/// GUESS: a full record in a few seconds.
+const LEAST_BANDWIDTH: u64 = 4096;
+
+/// The bounds of a site, with what they count.
+#[derive(Debug, Default)]
+pub struct SiteLimits {
+    requests: Option<Requests>,
+    connections: Option<Arc<Slots>>,
+    /// Bytes a second.
+    bandwidth: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    most: u64,
+    taken: AtomicU64,
+}
+
+/// A connection's place on a site, until this is dropped.
+#[derive(Debug)]
+pub struct Held(Arc<Slots>);
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// 429: too many of this client; come again after this time.
+    TooMany(Duration),
+    /// 503: the site's connections are all taken.
+    NoPlace,
+}
+
+impl SiteLimitsConfig {
+    /// Checks and begins to count. `None`: nothing is bounded.
+    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
+        if self == &Self::default() {
+            return None;
+        }
+        if let (Some(burst), None) = (&self.burst, self.requests_per_second) {
+            let what = "bounds nothing without requests_per_second: add that, or remove this";
+            problems.add(&burst.span, &format!("{key}.burst"), what);
+        }
+        if let Some(bandwidth) = self.bandwidth.as_ref().filter(|bandwidth| bandwidth.0 < LEAST_BANDWIDTH) {
+            let what = format_args!("{} a second is too little: write {LEAST_BANDWIDTH} or more", bandwidth.value);
+            problems.add(&bandwidth.span, &format!("{key}.bandwidth"), what);
+        }
+        let per_second = |number: u64| NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN);
+        Some(SiteLimits {
+            requests: self.requests_per_second.map(|rate| {
+                let burst = self.burst.as_ref().map_or(rate, |burst| burst.value);
+                Requests::new(per_second(rate.get()), per_second(burst.get()))
+            }),
+            connections: self.connections.map(|most| Arc::new(Slots { most: most.get(), taken: AtomicU64::new(0) })),
+            bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.0),
+        })
+    }
+}
+
+impl SiteLimits {
+    /// Counts a request of this client, on a connection that may hold a place already.
+    ///
+    /// # Errors
+    /// The request is to be refused.
+    pub fn admit(&self, client: IpAddr, held: &mut Option<Held>) -> Result<(), Refusal> {
+        if let Some(requests) = &self.requests {
+            requests.take(client).map_err(Refusal::TooMany)?;
+        }
+        if let Some(slots) = &self.connections
+            && !held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.0, slots))
+        {
+            *held = Some(slots.take().ok_or(Refusal::NoPlace)?);
+        }
+        Ok(())
+    }
+
+    /// Bytes a second of one connection.
+    pub fn bandwidth(&self) -> Option<u64> {
+        self.bandwidth
+    }
+}
+
+impl Slots {
+    fn take(self: &Arc<Self>) -> Option<Held> {
+        let more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Held(Arc::clone(self)))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn built(text: &str) -> (Option<SiteLimits>, Problems) {
+        let config: SiteLimitsConfig = toml::from_str(text).unwrap();
+        let mut problems = Problems::of_file(Path::new("x.toml"), text);
+        (config.build("site.limits", &mut problems), problems)
+    }
+
+    #[test]
+    fn nothing_is_counted_where_nothing_is_bounded() {
+        assert!(built("").0.is_none());
+    }
+
+    #[test]
+    fn what_bounds_nothing_or_everything_is_refused() {
+        for (text, words) in
+            [("burst = 3", "x.toml:1: site.limits.burst: "), ("bandwidth = '1B'", "write 4096 or more")]
+        {
+            let (_, problems) = built(text);
+            assert!(problems.to_string().contains(words), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_connection_holds_one_place_and_gives_it_back() {
+        let limits = built("connections = 1").0.unwrap();
+        let client = "192.0.2.1".parse().unwrap();
+        let (mut first, mut second) = (None, None);
+        assert_eq!(limits.admit(client, &mut first), Ok(()));
+        assert_eq!(limits.admit(client, &mut first), Ok(()));
+        assert_eq!(limits.admit(client, &mut second), Err(Refusal::NoPlace));
+        drop(first);
+        assert_eq!(limits.admit(client, &mut second), Ok(()));
+    }
+
+    #[test]
+    fn requests_above_the_rate_are_told_when_to_come_again() {
+        let limits = built("requests_per_second = 1\nburst = 2").0.unwrap();
+        let client = "2001:db8::1".parse().unwrap();
+        assert_eq!(limits.admit(client, &mut None), Ok(()));
+        assert_eq!(limits.admit(client, &mut None), Ok(()));
+        assert!(matches!(limits.admit(client, &mut None), Err(Refusal::TooMany(_))));
+    }
+}
