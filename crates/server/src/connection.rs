@@ -14,6 +14,7 @@ use crate::costs::Costs;
 use crate::generation::Generations;
 use crate::http1;
 use crate::kernel_offer::KernelOffer;
+use crate::limits::Addresses;
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
@@ -27,6 +28,8 @@ pub struct Shared {
     pub access_log: AccessLog,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
+    /// Connections of each client.
+    pub addresses: Arc<Addresses>,
     /// Whether the server goes on.
     pub phase: watch::Receiver<Phase>,
     /// Connections that did not end within the grace time.
@@ -47,6 +50,16 @@ pub enum Phase {
 /// Serves an accepted connection until it is closed.
 pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
     let current = shared.generations.current();
+    let _admitted = match current.limits().max_connections_per_address {
+        None => None,
+        Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
+            None => {
+                tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
+                return;
+            }
+            admitted => admitted,
+        },
+    };
     let deadline = current.limits().handshake_timeout.duration();
     // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
     let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {

@@ -26,7 +26,10 @@ impl Place {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let files = Files::new(root, "index.html".into(), &FileCache::new(CacheLimits::default()));
-        let site = Place { directory, site: Site { name: "test".into(), files, options: HandlerOptions::default() } };
+        let site = Place {
+            directory,
+            site: Site { name: "test".into(), files, options: HandlerOptions::default(), limits: None },
+        };
         site.write("letters.txt", ALPHABET);
         site.write("empty", "");
         site.write("sub/index.html", "<p>sub");

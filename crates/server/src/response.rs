@@ -252,6 +252,7 @@ statuses! {
     RangeNotSatisfiable = 416 "Range Not Satisfiable";
     ExpectationFailed = 417 "Expectation Failed";
     MisdirectedRequest = 421 "Misdirected Request";
+    TooManyRequests = 429 "Too Many Requests";
     RequestHeaderFieldsTooLarge = 431 "Request Header Fields Too Large";
     InternalServerError = 500 "Internal Server Error";
     NotImplemented = 501 "Not Implemented";

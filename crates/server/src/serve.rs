@@ -101,6 +101,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         costs,
         access_log,
         slots: Arc::new(Semaphore::new(max_connections)),
+        addresses: Arc::default(),
         phase: phase.subscribe(),
         cut: AtomicUsize::new(0),
     });

@@ -27,6 +27,7 @@ use crate::file_cache::{Errand, Fetched};
 use crate::generation::Generation;
 use crate::handler;
 use crate::http_time::HttpTime;
+use crate::limits::Share;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
 use crate::worker::draining;
@@ -36,7 +37,7 @@ use crate::worker::draining;
 /// # Errors
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
-    let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default() };
+    let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default(), share: Share::default() };
     let mut phase = shared.phase.clone();
     let mut end = pin!(draining(&mut phase));
     let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
@@ -48,7 +49,7 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Sha
         requests += 1;
         let current = shared.generations.current();
         let last_allowed = current.limits().max_requests.is_some_and(|most| requests >= most.get());
-        let Some(answer) = exchange.read(stream, shared, &current, last_allowed).await? else {
+        let Some(answer) = exchange.read(stream, peer, shared, &current, last_allowed).await? else {
             return Ok(());
         };
         exchange.respond(stream, peer, shared, &current, &answer).await?;
@@ -112,6 +113,7 @@ impl Answer {
 struct Exchange {
     log: RequestLine,
     choice: Choice,
+    share: Share,
 }
 
 /// What the log says of a request after its bytes are gone.
@@ -139,6 +141,7 @@ impl Exchange {
     async fn read(
         &mut self,
         stream: &mut TlsStream,
+        peer: SocketAddr,
         shared: &Shared,
         current: &Generation,
         last_allowed: bool,
@@ -150,6 +153,7 @@ impl Exchange {
         let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + limits.request_timeout.duration());
         let refused = |status| Ok(Some(Answer::refusal(status)));
         let mut fetched = None;
+        let mut admitted = false;
         let (started, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
@@ -159,6 +163,14 @@ impl Exchange {
                     }
                     let now = HttpTime::now();
                     let wants_close = !head.keep_alive || head.expect_continue;
+                    let limits = current.sites.limits(head.request.authority).filter(|_| !admitted);
+                    if let Some(limits) = limits
+                        && let Err(refusal) = self.share.admit(limits, peer.ip(), stream.socket())
+                    {
+                        break (started, refusal.response(), head.version, head.framing, wants_close, len);
+                    }
+                    // The same request, when it comes back from an errand, is not counted again.
+                    admitted = true;
                     match handler::handle(&head.request, &current.sites, now, fetched.take()) {
                         Ok(response) => {
                             break (started, response, head.version, head.framing, wants_close, len);

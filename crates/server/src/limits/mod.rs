@@ -13,4 +13,4 @@ mod site;
 pub use address::ClientNetwork;
 pub use addresses::{Addresses, Admitted};
 pub use requests::Requests;
-pub use site::{Held, Refusal, SiteLimits, SiteLimitsConfig};
+pub use site::{Refusal, Share, SiteLimits, SiteLimitsConfig};

@@ -2,15 +2,18 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use schemars::JsonSchema;
+use sealion_ktls::pacing;
 use serde::{Deserialize, Serialize};
 
 use super::Requests;
 use crate::config::{At, Bounded, Problems, Size};
+use crate::response::{Response, Status};
 
 /// Bounds on what clients can take of a site. A reload begins to count anew.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +51,7 @@ struct Slots {
 
 /// A connection's place on a site, until this is dropped.
 #[derive(Debug)]
-pub struct Held(Arc<Slots>);
+struct Held(Arc<Slots>);
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +93,7 @@ impl SiteLimits {
     ///
     /// # Errors
     /// The request is to be refused.
-    pub fn admit(&self, client: IpAddr, held: &mut Option<Held>) -> Result<(), Refusal> {
+    fn admit(&self, client: IpAddr, held: &mut Option<Held>) -> Result<(), Refusal> {
         if let Some(requests) = &self.requests {
             requests.take(client).map_err(Refusal::TooMany)?;
         }
@@ -101,10 +104,46 @@ impl SiteLimits {
         }
         Ok(())
     }
+}
 
-    /// Bytes a second of one connection.
-    pub fn bandwidth(&self) -> Option<u64> {
-        self.bandwidth
+/// What a connection has of the sites it asked.
+#[derive(Debug, Default)]
+pub struct Share {
+    held: Option<Held>,
+    /// Bytes a second that TCP was told.
+    paced: Option<u64>,
+}
+
+impl Share {
+    /// Counts a request of this client, and paces the connection as its site wants it.
+    ///
+    /// # Errors
+    /// The request is to be refused.
+    pub fn admit(&mut self, limits: &SiteLimits, client: IpAddr, socket: impl AsFd) -> Result<(), Refusal> {
+        limits.admit(client, &mut self.held)?;
+        if self.paced != limits.bandwidth {
+            // Without a bound again, where another site of the same connection had one.
+            if let Err(error) = pacing::set_max_rate(socket, limits.bandwidth.unwrap_or(u64::MAX)) {
+                tracing::warn!("the bandwidth of a connection cannot be bounded: {error}");
+            }
+            self.paced = limits.bandwidth;
+        }
+        Ok(())
+    }
+}
+
+impl Refusal {
+    /// The answer.
+    pub fn response(self) -> Response {
+        match self {
+            Refusal::TooMany(wait) => {
+                let mut response = Response::plain(Status::TooManyRequests);
+                // A client that comes back within the same second would be refused again.
+                response.fields.retry_after = Some(u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX));
+                response
+            }
+            Refusal::NoPlace => Response::plain(Status::ServiceUnavailable),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{At, Problems};
 use crate::file_cache::{FileCache, Files};
 use crate::handler::HandlerOptions;
+use crate::limits::{SiteLimits, SiteLimitsConfig};
 use crate::resolve::Root;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub struct SiteConfig {
     pub default: bool,
     /// The directory to serve; nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
+    /// Bounds on what clients can take of this site.
+    pub limits: SiteLimitsConfig,
     /// Certificates with their keys.
     pub certificates: Vec<CertificateConfig>,
 }
@@ -64,6 +67,8 @@ pub struct Site {
     pub files: Files,
     /// How requests are answered.
     pub options: HandlerOptions,
+    /// Bounds on what clients can take.
+    pub limits: Option<SiteLimits>,
 }
 
 impl SiteConfig {
@@ -93,6 +98,7 @@ impl SiteConfig {
             name: self.label(),
             files: Files::new(root, "index.html".to_owned(), cache),
             options: HandlerOptions { max_ranges, ..HandlerOptions::default() },
+            limits: self.limits.build("site.limits", problems),
         })
     }
 }

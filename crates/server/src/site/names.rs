@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Site, SiteConfig};
 use crate::config::{At, Problems};
+use crate::limits::SiteLimits;
 
 /// All sites, found by name.
 #[derive(Debug)]
@@ -13,12 +14,19 @@ pub struct Sites {
     /// `example.org` for `*.example.org`.
     wildcard: HashMap<Box<str>, usize>,
     default: Option<usize>,
+    has_limits: bool,
 }
 
 impl Sites {
     /// From sites with their configuration.
     pub fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
-        let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
+        let mut all = Sites {
+            has_limits: sites.iter().any(|(_, site)| site.limits.is_some()),
+            sites: Vec::new(),
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+            default: None,
+        };
         let only = sites.len() == 1;
         for (config, site) in sites {
             let number = all.sites.len();
@@ -74,6 +82,11 @@ impl Sites {
             _ => self.default,
         };
         number.map(|number| &self.sites[number])
+    }
+
+    /// The bounds of the site for an authority, if it has any.
+    pub fn limits(&self, authority: Option<&str>) -> Option<&SiteLimits> {
+        if self.has_limits { self.find(authority)?.limits.as_ref() } else { None }
     }
 
     /// In the order of the configuration.
