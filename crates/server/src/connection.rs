@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use sealion_tls::{HandshakeError, TlsStream};
-use tokio::net::TcpStream;
+use sealion_tls::{HandshakeError, Socket, TlsStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -37,18 +36,20 @@ pub struct Shared {
 }
 
 /// Whether the server goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Yes.
     Serving,
+    /// Another process has the listening sockets. What is being sent is finished; the next request of a connection is its last.
+    HandedOver,
     /// What is being sent is finished; nothing new begins.
     Draining,
     /// It ends now.
     Stopping,
 }
 
-/// Serves an accepted connection until it is closed.
-pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
+/// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by.
+pub(crate) async fn serve(io: Socket, peer: SocketAddr, _listen: usize, shared: &Shared) {
     let current = shared.generations.current();
     let _admitted = match current.limits().max_connections_per_address {
         None => None,
