@@ -1,7 +1,7 @@
 //! Start and stop: everything that can be wrong is found before the first connection, and said in one line.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -122,6 +122,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
         phase: phase.subscribe(),
+        proxies_refused: AtomicU64::new(0),
         cut: AtomicUsize::new(0),
     });
     let threads = worker::start(listeners.sets, &shared)?;

@@ -1,13 +1,15 @@
 //! `[[listen]]`
 
 use std::borrow::Cow;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Address;
+use crate::config::{At, Problems};
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,11 +23,49 @@ pub struct ListenConfig {
     /// Who may connect to a Unix socket: its permissions in octal digits.
     #[serde(default)]
     pub mode: Mode,
+
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy in front says who
+    /// the client is. A connection without one is closed.
+    #[serde(default)]
+    pub proxy_protocol: At<bool>,
+
+    /// Networks of the proxies that are believed, for instance `10.0.0.0/8`; connections from elsewhere are closed. Whoever may
+    /// connect to a Unix socket is believed.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+impl ListenConfig {
+    /// Finds what is wrong.
+    pub fn check(&self, problems: &mut Problems) {
+        let tcp = self.address.addresses.iter().any(|address| matches!(address, Address::Tcp(_)));
+        let span = &self.proxy_protocol.span;
+        if *self.proxy_protocol && tcp && self.trusted_proxies.is_empty() {
+            problems.add(
+                span,
+                "listen.proxy_protocol",
+                "anybody could claim to be anybody: name the proxies' networks in trusted_proxies, for instance [\"10.0.0.0/8\"]",
+            );
+        }
+        if !*self.proxy_protocol && !self.trusted_proxies.is_empty() {
+            problems.add(
+                span,
+                "listen.trusted_proxies",
+                "without proxy_protocol = true nothing is believed of anybody: add it, or take this out",
+            );
+        }
+    }
+
+    /// Whether a proxy at this address is believed.
+    pub fn trusts(&self, proxy: IpAddr) -> bool {
+        proxy.is_unspecified() || self.trusted_proxies.iter().any(|network| network.contains(&proxy))
+    }
 }
 
 impl From<Listen> for ListenConfig {
     fn from(address: Listen) -> Self {
-        ListenConfig { address, mode: Mode::default() }
+        ListenConfig { address, mode: Mode::default(), proxy_protocol: At::default(), trusted_proxies: Vec::new() }
     }
 }
 

@@ -7,6 +7,7 @@
 mod address;
 mod config;
 mod inherited;
+pub(crate) mod proxy_protocol;
 mod unix;
 
 use std::io;
