@@ -139,6 +139,21 @@ impl Files {
         Files { root: Arc::new(root), index, cache: Arc::clone(cache), number }
     }
 
+    /// The root.
+    pub(crate) fn root(&self) -> Arc<Root> {
+        Arc::clone(&self.root)
+    }
+
+    /// What stands for a directory.
+    pub(crate) fn index(&self) -> &str {
+        &self.index
+    }
+
+    /// Tells it from other files, within a generation.
+    pub(crate) fn number(&self) -> [u8; 4] {
+        self.number
+    }
+
     /// The file that `path` names; for a directory named with its slash, the index in it. A directory without index is
     /// not found: there are no listings.
     ///

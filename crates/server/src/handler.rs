@@ -1,15 +1,17 @@
 //! From request to response: the order of the steps.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::conditional::{self, Validators, Verdict};
-use crate::file_cache::{Errand, Fetched, Missing};
+use crate::errand::{Errand, Findings};
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
 use crate::resolve::{Found, SiteFile};
 use crate::response::{Body, ContentRange, Fields, Response, Status};
+use crate::site::features::Exchange;
 use crate::site::{Site, Sites};
 use crate::target::{SitePath, Unnameable};
 
@@ -29,37 +31,49 @@ impl Default for HandlerOptions {
     }
 }
 
-/// Answers a request. `now` is what Date will say, `fetched` what an errand for this request brought.
+/// Answers a request. `client`: where it comes from, if that has an address. `now` is what Date will say, `findings` what errands for
+/// this request brought.
 ///
 /// Site, method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
-/// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2).
+/// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). What else a site has comes between them, see
+/// `site/features.rs`.
 ///
 /// # Errors
-/// A disk must be asked first, without which there is no answer.
+/// Something for another thread to do first, without which there is no answer.
 pub fn handle(
     request: &Request<'_>,
     sites: &Sites,
+    client: Option<IpAddr>,
     now: HttpTime,
-    fetched: Option<Fetched>,
+    findings: &mut Findings,
 ) -> Result<Response, Errand> {
     let Some(site) = sites.find(request.authority) else { return Ok(Response::plain(Status::MisdirectedRequest)) };
-    answer(request, site, now, fetched)
+    answer(request, site, client, now, findings)
 }
 
 /// Answers a request for this site.
 ///
 /// # Errors
 /// As [`handle`].
-pub fn answer(request: &Request<'_>, site: &Site, now: HttpTime, fetched: Option<Fetched>) -> Result<Response, Errand> {
+pub fn answer(
+    request: &Request<'_>,
+    site: &Site,
+    client: Option<IpAddr>,
+    now: HttpTime,
+    findings: &mut Findings,
+) -> Result<Response, Errand> {
+    if let Some(features) = site.features.as_deref() {
+        return Exchange { request, site, features, client, now, findings }.answer();
+    }
     match request.method {
-        Method::Get => get(request, site, now, fetched),
-        Method::Head => get(request, site, now, fetched).map(Response::without_body),
+        Method::Get => get(request, site, now, findings),
+        Method::Head => get(request, site, now, findings).map(Response::without_body),
         Method::Other(_) => Ok(Response::plain(Status::MethodNotAllowed)),
         Method::Unknown(_) => Ok(Response::plain(Status::NotImplemented)),
     }
 }
 
-fn get(request: &Request<'_>, site: &Site, now: HttpTime, fetched: Option<Fetched>) -> Result<Response, Errand> {
+fn get(request: &Request<'_>, site: &Site, now: HttpTime, findings: &mut Findings) -> Result<Response, Errand> {
     let options = &site.options;
     let Target::Path { path, query } = request.target else { return Ok(Response::plain(Status::BadRequest)) };
     let path = match SitePath::parse(path, options.show_dotfiles) {
@@ -67,19 +81,19 @@ fn get(request: &Request<'_>, site: &Site, now: HttpTime, fetched: Option<Fetche
         Err(Unnameable::Malformed(_)) => return Ok(Response::plain(Status::BadRequest)),
         Err(Unnameable::NotFound) => return Ok(Response::plain(Status::NotFound)),
     };
-    match site.files.find(&path, fetched) {
+    match findings.find(request, &site.files, &path)? {
         Ok(Found::File(file)) => Ok(send(request, file, options, now)),
         Ok(Found::Directory) => {
             let mut response = Response::plain(Status::MovedPermanently);
             response.fields.location = Some(path.with_slash(query));
             Ok(response)
         }
-        Err(Missing::Unresolved(unresolved)) => Ok(Response::plain(unresolved.status).because(unresolved.cause)),
-        Err(Missing::Waits(errand)) => Err(errand),
+        Err(unresolved) => Ok(Response::plain(unresolved.status).because(unresolved.cause)),
     }
 }
 
-fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpTime) -> Response {
+/// A file, or the part of it that is asked for, if the preconditions hold.
+pub(crate) fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpTime) -> Response {
     let SiteFile { len, modified, etag, content_type, .. } = *file;
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.date() > now.date() { now } else { modified });

@@ -17,11 +17,14 @@ use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::response::Status;
+use crate::site::media_types::MediaTypes;
 
 /// The directory that is served.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
+    /// What an operator says of extensions.
+    media_types: Option<Arc<MediaTypes>>,
 }
 
 /// What a path names.
@@ -99,7 +102,18 @@ impl Root {
             openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
         openat2(&directory, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
             .map_err(fail)?;
-        Ok(Root { directory })
+        Ok(Root { directory, media_types: None })
+    }
+
+    /// The same, with an operator's types of some extensions.
+    pub fn with_media_types(self, media_types: Option<Arc<MediaTypes>>) -> Self {
+        Root { media_types, ..self }
+    }
+
+    /// The type of a file of this name.
+    fn content_type(&self, name: &[u8]) -> ContentType {
+        let own = self.media_types.as_ref().and_then(|types| types.of_name(name));
+        own.unwrap_or_else(|| ContentType::of_name(name))
     }
 
     /// Opens the file or directory called `name` beneath the root. A file of at most `keep` bytes is read into memory.
@@ -136,7 +150,7 @@ impl Root {
             len: metadata.len(),
             modified: metadata.modified().ok().and_then(HttpTime::new),
             etag: state.entity_tag(),
-            content_type: ContentType::of_name(name),
+            content_type: self.content_type(name),
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
             read_at,

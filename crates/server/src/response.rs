@@ -25,12 +25,14 @@ pub struct Response {
     pub body: Body,
     /// What an operator should know: the file system said this.
     pub cause: Option<io::Error>,
+    /// Who asked, if a password told.
+    pub user: Option<Box<str>>,
 }
 
 impl Response {
     /// A response that announces the length of its body.
     pub fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, content_length: Some(body.len()), body, cause: None }
+        Response { status, fields, content_length: Some(body.len()), body, cause: None, user: None }
     }
 
     /// A response whose body names the status: for every status that needs no more than that.
@@ -48,7 +50,14 @@ impl Response {
 
     /// 304 with the validators and no content (RFC 9110 §15.4.5).
     pub fn not_modified(fields: Fields) -> Self {
-        Response { status: Status::NotModified, fields, content_length: None, body: Body::Empty, cause: None }
+        Response {
+            status: Status::NotModified,
+            fields,
+            content_length: None,
+            body: Body::Empty,
+            cause: None,
+            user: None,
+        }
     }
 
     /// The same without its body, for HEAD: all fields stay (RFC 9110 §9.3.2).

@@ -63,6 +63,20 @@ impl<'a> SitePath<'a> {
         self.names_directory
     }
 
+    /// The part of it that follows its first `octets` and the slash after them.
+    pub fn beneath(&self, octets: usize) -> SitePath<'_> {
+        let rest = &self.path[octets..];
+        let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| octets > 0).unwrap_or(rest));
+        SitePath { path, names_directory: self.names_directory }
+    }
+
+    /// A name in the directory that it names.
+    pub fn child(&self, name: &str) -> SitePath<'static> {
+        let slash = if self.path.is_empty() { "" } else { "/" };
+        let path = Cow::Owned([&*self.path, slash.as_bytes(), name.as_bytes()].concat());
+        SitePath { path, names_directory: false }
+    }
+
     /// The path with the slashes at its ends, each of which is one.
     pub fn full(&self) -> Vec<u8> {
         let mut full = Vec::with_capacity(self.path.len() + 2);

@@ -43,7 +43,7 @@ pub fn needs_new_process(key: &str) -> bool {
 }
 
 /// What is decided before the first connection: sockets, threads, privileges, limits of the process.
-const FIXED: [&str; 9] = [
+const FIXED: [&str; 8] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -52,7 +52,6 @@ const FIXED: [&str; 9] = [
     "limits.max_connections",
     "listen",
     "access_log",
-    "privileges",
 ];
 
 fn leaves(config: &Config) -> BTreeMap<String, String> {

@@ -9,13 +9,11 @@
 //! ```
 
 use std::cell::RefCell;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::time::Instant;
 
 use sealion_tls::{Error, TlsStream};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant as Deadline, Sleep, sleep, timeout_at};
 
 use super::body::{BodyDrain, Drained};
@@ -23,14 +21,14 @@ use super::head::{self, Framing, Parsed, Version};
 use super::write::{Connection, write_head};
 use crate::access_log::Entry;
 use crate::connection::{Phase, Shared};
-use crate::file_cache::{Errand, Fetched};
+use crate::errand::Findings;
 use crate::generation::Generation;
 use crate::handler;
 use crate::http_time::HttpTime;
 use crate::limits::Share;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
-use crate::worker::closing_idle;
+use crate::worker::draining;
 
 /// Serves requests until the connection is to be closed in order; the caller closes it.
 ///
@@ -39,7 +37,7 @@ use crate::worker::closing_idle;
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
     let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default(), share: Share::default() };
     let mut phase = shared.phase.clone();
-    let mut end = pin!(closing_idle(&mut phase, shared));
+    let mut end = pin!(draining(&mut phase));
     let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
     let mut requests = 0;
     loop {
@@ -152,7 +150,7 @@ impl Exchange {
         let limits = current.limits();
         let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + limits.request_timeout.duration());
         let refused = |status| Ok(Some(Answer::refusal(status)));
-        let mut fetched = None;
+        let mut findings = Findings::default();
         let mut admitted = false;
         let (started, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
@@ -171,7 +169,7 @@ impl Exchange {
                     }
                     // The same request, when it comes back from an errand, is not counted again.
                     admitted = true;
-                    match handler::handle(&head.request, &current.sites, now, fetched.take()) {
+                    match handler::handle(&head.request, &current.sites, Some(peer.ip()), now, &mut findings) {
                         Ok(response) => {
                             break (started, response, head.version, head.framing, wants_close, len);
                         }
@@ -184,12 +182,12 @@ impl Exchange {
                     return refused(reject.status);
                 }
             };
-            // The head is parsed again with what the disk said: that is rare, and costs an idle connection no room.
+            // The head is parsed again with what was found: that is rare, and costs an idle connection no room.
             if let Some(errand) = errand {
-                match Box::pin(fetch(errand)).await {
-                    Ok(brought) => fetched = Some(brought),
+                match Box::pin(errand.run()).await {
+                    Ok(fetched) => findings.take(fetched),
                     Err(error) => {
-                        tracing::error!("a thread that asked the disk ended: {error}");
+                        tracing::error!("a thread that did something for a request ended: {error}");
                         return refused(Status::InternalServerError);
                     }
                 }
@@ -264,11 +262,6 @@ impl Exchange {
         }
         sent
     }
-}
-
-/// Waits on another thread for a disk that the handler did not want to wait for.
-async fn fetch(errand: Errand) -> Result<Fetched, io::Error> {
-    spawn_blocking(|| errand.run()).await.map_err(io::Error::other)
 }
 
 thread_local! {

@@ -74,7 +74,7 @@ pub enum Verdict {
     /// Nobody asks for a password here, or it is right.
     Pass(Option<String>),
     /// The answer.
-    Refuse(Response),
+    Refuse(Box<Response>),
     /// It is to be verified first.
     Verify(Verification),
 }
@@ -139,7 +139,7 @@ impl BasicAuth {
         match verified {
             Some(Verified::Right) => Verdict::Pass(Some(credentials.user)),
             Some(Verified::Wrong) => part.challenge(),
-            Some(Verified::Busy) => Verdict::Refuse(Response::plain(Status::ServiceUnavailable)),
+            Some(Verified::Busy) => Verdict::Refuse(Box::new(Response::plain(Status::ServiceUnavailable))),
             None if part.users.knows(&credentials) => Verdict::Pass(Some(credentials.user)),
             None => Verdict::Verify(Verification { users: Arc::clone(&part.users), credentials }),
         }
@@ -150,7 +150,7 @@ impl Part {
     fn challenge(&self) -> Verdict {
         let mut response = Response::plain(Status::Unauthorized);
         response.fields.more.add("WWW-Authenticate", &self.challenge);
-        Verdict::Refuse(response)
+        Verdict::Refuse(Box::new(response))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::mime::ContentType;
 use crate::response::{Body, Fields, Response, Status};
 
 /// The listing of the directory at a path (decoded, without slashes at its ends).
-pub fn answer(name: &[u8], mut found: Entries, order: Order, accept: Option<&[u8]>) -> Response {
+pub(super) fn answer(name: &[u8], mut found: Entries, order: Order, accept: Option<&[u8]>) -> Response {
     order.sort(&mut found.entries);
     let mut fields = Fields::default();
     let text = if prefers_json(accept) {

@@ -4,19 +4,23 @@ pub mod access;
 pub mod basic_auth;
 pub mod cors;
 pub mod fallback;
+pub mod features;
 pub mod headers;
 pub mod hsts;
 pub mod htpasswd;
 pub mod listing;
-pub mod listing_page;
+mod listing_page;
 pub mod media_types;
+pub mod mounts;
 pub mod moves;
 mod names;
 pub mod negotiation;
+pub mod pages;
 pub mod pattern;
 pub mod plain_http;
 pub mod security_headers;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -31,8 +35,20 @@ use std::sync::Arc;
 
 pub use names::Sites;
 
+use access::AccessConfig;
+use basic_auth::BasicAuthConfig;
+use cors::CorsConfig;
+use features::Features;
+use headers::{CacheControlRule, HeadersRule};
+use hsts::HstsConfig;
+use listing::ListingConfig;
+use media_types::MediaTypes;
+use mounts::MountConfig;
+use moves::{RedirectConfig, RewriteConfig};
+use security_headers::SecurityHeaders;
+
 /// What is served under some names.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SiteConfig {
     /// Host names: exact (`example.org`), or with a wildcard for one label or more (`*.example.org`).
@@ -46,6 +62,69 @@ pub struct SiteConfig {
     pub limits: SiteLimitsConfig,
     /// Certificates with their keys.
     pub certificates: Vec<CertificateConfig>,
+    /// Files that stand for their directory; the first that is there is sent.
+    pub index: Vec<At<String>>,
+    /// Whether names that begin with a dot are served. Without it only `.well-known` is.
+    pub show_dotfiles: bool,
+    /// Other directories, each beneath a path of its own.
+    pub mounts: Vec<MountConfig>,
+    /// Content types by extension, for instance `md = "text/plain; charset=utf-8"`.
+    pub media_types: BTreeMap<String, At<String>>,
+    /// Whether responses say `Server: sealion`.
+    pub server_header: bool,
+    /// Fields to add to responses.
+    pub headers: Vec<HeadersRule>,
+    /// Cache-Control by path, for responses with a file; the last rule that matches counts.
+    pub cache_control: Vec<CacheControlRule>,
+    /// Fields that keep browsers from guessing, and other sites from using this one.
+    pub security_headers: SecurityHeaders,
+    /// Strict-Transport-Security.
+    pub hsts: HstsConfig,
+    /// Other sites whose scripts may read this one.
+    pub cors: CorsConfig,
+    /// Pages for errors: a path beneath the root by status, for instance `404 = "/404.html"`. The status stays.
+    pub error_pages: BTreeMap<String, At<String>>,
+    /// The page of an application that knows its own paths: sent for paths without a file, with status 200.
+    pub fallback: Option<At<String>>,
+    /// Pages that show what is in directories.
+    pub listing: ListingConfig,
+    /// Where clients are sent; the first rule that matches counts.
+    pub redirects: Vec<RedirectConfig>,
+    /// Paths that stand for others; the first rule that matches counts.
+    pub rewrites: Vec<RewriteConfig>,
+    /// Parts that ask for a name and a password; the innermost that covers a path asks.
+    pub basic_auth: Vec<BasicAuthConfig>,
+    /// Networks that may or may not ask; every rule that covers a path must let a request pass.
+    pub access: Vec<AccessConfig>,
+}
+
+impl Default for SiteConfig {
+    fn default() -> Self {
+        SiteConfig {
+            names: Vec::new(),
+            default: false,
+            root: None,
+            limits: SiteLimitsConfig::default(),
+            certificates: Vec::new(),
+            index: vec!["index.html".to_owned().into()],
+            show_dotfiles: false,
+            mounts: Vec::new(),
+            media_types: BTreeMap::new(),
+            server_header: true,
+            headers: Vec::new(),
+            cache_control: Vec::new(),
+            security_headers: SecurityHeaders::Off,
+            hsts: HstsConfig::default(),
+            cors: CorsConfig::default(),
+            error_pages: BTreeMap::new(),
+            fallback: None,
+            listing: ListingConfig::default(),
+            redirects: Vec::new(),
+            rewrites: Vec::new(),
+            basic_auth: Vec::new(),
+            access: Vec::new(),
+        }
+    }
 }
 
 /// A certificate with its key.
@@ -69,6 +148,8 @@ pub struct Site {
     pub options: HandlerOptions,
     /// Bounds on what clients can take.
     pub limits: Option<SiteLimits>,
+    /// What it has besides files; `None`: nothing, and then nothing of it costs anything.
+    pub features: Option<Box<Features>>,
 }
 
 impl SiteConfig {
@@ -94,10 +175,15 @@ impl SiteConfig {
                 return None;
             }
         };
+        let media_types = MediaTypes::build(&self.media_types, "site.media_types", problems).map(Arc::new);
+        let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
+        let files = |root: Root| Files::new(root.with_media_types(media_types.clone()), index.clone(), cache);
+        let features = self.features(&root, files, problems);
         Some(Site {
             name: self.label(),
-            files: Files::new(root, "index.html".to_owned(), cache),
-            options: HandlerOptions { max_ranges, ..HandlerOptions::default() },
+            files: files(root),
+            options: HandlerOptions { max_ranges, show_dotfiles: self.show_dotfiles },
+            features,
             limits: self.limits.build("site.limits", problems),
         })
     }

@@ -187,7 +187,7 @@ impl Rule {
                 return None;
             }
             "prefix" => From::Prefix(Prefix::build(value, &value.span, &from_key, problems)?),
-            _ => match RegexBuilder::new(value).size_limit(REGEX_SIZE).build() {
+            _ => match RegexBuilder::new(value).dot_matches_new_line(true).size_limit(REGEX_SIZE).build() {
                 Ok(regex) => From::Regex(regex),
                 Err(error) => {
                     let error = error.to_string().lines().last().unwrap_or_default().to_owned();

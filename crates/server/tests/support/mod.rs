@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod changing_file;
+pub(crate) mod configured;
 pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod disk;
