@@ -62,6 +62,14 @@ impl Ledger {
     }
 }
 
+/// Bytes sent on a stream socket that the peer has not taken yet: over TCP not acknowledged, over a Unix socket not read.
+///
+/// # Errors
+/// The kernel's: it is no stream socket.
+pub fn queued(fd: impl AsFd) -> Result<u32, Error> {
+    sockopt::out_queue(fd.as_fd()).map_err(tcp_state)
+}
+
 /// Bytes that the peer has acknowledged over the life of a TCP connection, with or without kernel TLS (`TCP_INFO`,
 /// Linux 4.1).
 ///

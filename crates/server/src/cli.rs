@@ -12,8 +12,9 @@ use tracing::level_filters::LevelFilter;
 use crate::access_log::AccessLogConfig;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
+use crate::privileges::PrivilegesConfig;
 use crate::site::{CertificateConfig, SiteConfig};
-use crate::{calibrate, check, doctor, manual, serve};
+use crate::{calibrate, check, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -92,6 +93,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub limits: LimitsConfig,
 
+    /// What `[privileges]` says.
+    #[command(flatten)]
+    pub privileges: PrivilegesConfig,
+
     #[arg(skip)]
     given: Given,
 }
@@ -112,6 +117,7 @@ impl ServeArgs {
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
         config.limits.override_by(&self.limits, &self.given);
+        config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
     }
 
@@ -212,6 +218,7 @@ pub fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion: {error}");
+        upgrade::report_failure(&error);
         ExitCode::FAILURE
     })
 }

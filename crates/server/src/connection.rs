@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use sealion_tls::{HandshakeError, TlsStream};
-use tokio::net::TcpStream;
+use sealion_tls::{HandshakeError, Socket, TlsStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -15,6 +15,7 @@ use crate::generation::Generations;
 use crate::http1;
 use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
+use crate::listener::{ListenConfig, proxy_protocol};
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
@@ -32,25 +33,43 @@ pub struct Shared {
     pub addresses: Arc<Addresses>,
     /// Whether the server goes on.
     pub phase: watch::Receiver<Phase>,
+    /// Connections closed because the PROXY protocol says nothing, or somebody says it who is not believed.
+    pub proxies_refused: AtomicU64,
     /// Connections that did not end within the grace time.
     pub cut: AtomicUsize,
 }
 
 /// Whether the server goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Yes.
     Serving,
+    /// Another process has the listening sockets. What is being sent is finished; the next request of a connection is its last.
+    HandedOver,
     /// What is being sent is finished; nothing new begins.
     Draining,
     /// It ends now.
     Stopping,
 }
 
-/// Serves an accepted connection until it is closed.
-pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
+/// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by.
+pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, shared: &Shared) {
     let current = shared.generations.current();
+    let deadline = current.limits().handshake_timeout.duration();
+    // The list is the same from the start of the process to its end.
+    if let Some(listen) = current.config.listen.get(listen).filter(|listen| *listen.proxy_protocol) {
+        match Box::pin(client_behind(&io, peer, listen, deadline)).await {
+            Ok(client) => peer = client,
+            Err(why) => {
+                shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
+                tracing::info!("{peer}: {why}");
+                return;
+            }
+        }
+    }
     let _admitted = match current.limits().max_connections_per_address {
+        // Clients of a Unix socket have no address: they are not one client.
+        _ if peer.ip().is_unspecified() => None,
         None => None,
         Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
             None => {
@@ -60,7 +79,6 @@ pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
             admitted => admitted,
         },
     };
-    let deadline = current.limits().handshake_timeout.duration();
     // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
     let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
         Ok(Ok(stream)) => stream,
@@ -92,5 +110,22 @@ pub(crate) async fn serve(io: TcpStream, peer: SocketAddr, shared: &Shared) {
             }
             None => tracing::info!("{peer}: {error}"),
         }
+    }
+}
+
+/// The client that a proxy speaks for; the proxy itself, if it speaks for nobody.
+async fn client_behind(
+    io: &Socket,
+    proxy: SocketAddr,
+    listen: &ListenConfig,
+    deadline: Duration,
+) -> Result<SocketAddr, String> {
+    if !listen.trusts(proxy.ip()) {
+        return Err("closed: it is in none of the trusted_proxies of this [[listen]]".to_owned());
+    }
+    match timeout(deadline, proxy_protocol::read(io)).await {
+        Ok(Ok(client)) => Ok(client.map_or(proxy, |client| SocketAddr::new(client.ip().to_canonical(), client.port()))),
+        Ok(Err(refused)) => Err(format!("closed: {refused}")),
+        Err(_) => Err(format!("closed: no PROXY protocol header within {} s", deadline.as_secs_f32())),
     }
 }

@@ -49,6 +49,9 @@ impl Generation {
         if config.site.is_empty() {
             problems.add(&(0..0), "site", "there is none: add a [[site]] with a root");
         }
+        for listen in &config.listen {
+            listen.check(&mut problems);
+        }
         let mut sites = Vec::new();
         for site in &config.site {
             if let Some(built) = site.build(&cache, max_ranges, &mut problems) {

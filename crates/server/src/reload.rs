@@ -26,7 +26,9 @@ fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
     let fixed: Vec<String> = changes
         .iter()
         .filter(|change| needs_new_process(&change.key))
-        .map(|change| format!("{change}: that needs a new process; start one (`systemctl restart sealion`)"))
+        .map(|change| {
+            format!("{change}: that needs a new process: SIGUSR2 starts one that takes over, or restart the service")
+        })
         .collect();
     if !fixed.is_empty() {
         return Err(fixed.join("\n"));

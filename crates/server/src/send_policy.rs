@@ -60,6 +60,8 @@ pub enum Offer {
     Ready,
     /// It has no kernel TLS.
     Absent,
+    /// Its record layer sits upon TCP, and this is a Unix socket.
+    NotTcp,
     /// It has kernel TLS, but not this version and cipher.
     NoCipher,
     /// It refused a short while ago.
@@ -92,6 +94,8 @@ pub enum Why {
     Never,
     /// User space: this kernel has no kernel TLS.
     Absent,
+    /// User space: the connection came by a Unix socket.
+    NotTcp,
     /// User space: this kernel does not seal this version and cipher.
     NoCipher,
     /// User space: the kernel refused just now.
@@ -114,6 +118,7 @@ impl Why {
             Self::NoGain => "no-gain",
             Self::Never => "never",
             Self::Absent => "no-ktls",
+            Self::NotTcp => "not-tcp",
             Self::NoCipher => "no-cipher",
             Self::Refused => "refused",
             Self::Suspended => "suspended",
@@ -135,6 +140,7 @@ pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) 
     }
     match kernel {
         Offer::Absent => return stay(Why::Absent),
+        Offer::NotTcp => return stay(Why::NotTcp),
         Offer::NoCipher => return stay(Why::NoCipher),
         Offer::Quarantined => return stay(Why::Quarantined),
         Offer::Ready | Offer::Suspended => {}

@@ -1,7 +1,7 @@
 //! Start and stop: everything that can be wrong is found before the first connection, and said in one line.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use sealion_tls::Version;
 use sealion_tls::record::Aead;
 use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 use crate::access_log::{AccessLog, Destination};
 use crate::cli::{ServeArgs, log_to_stderr};
@@ -23,9 +24,11 @@ use crate::connection::{Phase, Shared};
 use crate::costs::{Costs, display_bytes};
 use crate::generation::{Generation, Generations, cache_limits};
 use crate::kernel_offer::KernelOffer;
-use crate::listener::Listeners;
+use crate::listener::{Address, Inherited, Listeners};
+use crate::privileges::Confinement;
 use crate::send_policy::KtlsMode;
-use crate::{reload, worker};
+use crate::upgrade::{Predecessor, Program, Service, Starting, Successor};
+use crate::{privileges, reload, service_manager, upgrade, worker};
 
 /// Descriptors beside connections, their files and the workers' own: logs, the root, the canary. GUESS, generous.
 const OTHER_DESCRIPTORS: u64 = 128;
@@ -41,6 +44,11 @@ const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
 /// # Errors
 /// A line for each thing that is wrong, with the remedy. Nothing has been served then.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
+    let program = Program::of_this_process()?;
+    let (predecessor, mut inherited) = match Predecessor::find()? {
+        Some((predecessor, inherited)) => (Some(predecessor), inherited),
+        None => (None, Inherited::from_systemd()?),
+    };
     let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
     log_to_stderr(config.server.log);
     let workers = config.server.worker_count();
@@ -61,6 +69,12 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let config = first.config.clone();
     let max_connections = max_connections(&config)?;
     let fingerprint = fingerprint(&first.certificate.0)?;
+    let listeners = Listeners::bind(&config.listen, workers, &mut inherited)?;
+    for address in inherited.finish()? {
+        tracing::info!("no longer on {address}: the configuration does not say so any more");
+    }
+    let inherited = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
+    let given = privileges::give_up(&config, args.config.as_deref(), inherited)?;
     let (access_log, log_writer) = AccessLog::open(&config.access_log.to).map_err(|error| {
         let name = match &config.access_log.to {
             Destination::File(path) => path.display().to_string(),
@@ -68,7 +82,6 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         };
         format!("cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`")
     })?;
-    let listeners = Listeners::bind(config.listen.iter().map(|listen| &listen.address), workers)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     // Before the first line is printed: who waits for it may send a signal at once.
@@ -81,11 +94,17 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
         sites => format!("{} sites", sites.len()),
     };
-    for address in &listeners.addresses {
-        eprintln!("sealion: serving {what} on https://{}", display_address(address));
+    for (address, _) in &listeners.addresses {
+        eprintln!("sealion: serving {what} on {}", display_address(address));
     }
     for address in &listeners.absent {
         eprintln!("sealion: not on {address}: this machine does not have that address");
+    }
+    if given.is_worth_a_line() {
+        eprintln!("sealion: confined: {given}");
+    }
+    for lacking in &given.lacking {
+        eprintln!("sealion: {lacking}");
     }
     let (certificate, note) = &first.certificate;
     eprintln!("sealion: certificate {}{note}, SHA-256 {fingerprint}", certificate.display());
@@ -103,6 +122,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
         phase: phase.subscribe(),
+        proxies_refused: AtomicU64::new(0),
         cut: AtomicUsize::new(0),
     });
     let threads = worker::start(listeners.sets, &shared)?;
@@ -110,24 +130,73 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;
     }
 
+    if let Some(predecessor) = predecessor {
+        predecessor.replace();
+    }
+    service_manager::ready(&format!("serving {what}"));
+
+    let mut service = Arc::new(Service { held: listeners.held, confinement: given.confinement });
     runtime.block_on(async {
-        let first = loop {
-            match signals.next().await {
-                Signal::Reload => reload::reload(args, &shared),
-                Signal::Stop(name) => break name,
+        let starting = Starting::default();
+        let mut upgrade = None;
+        let (why, next) = loop {
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    Signal::Reload => {
+                        service_manager::reloading();
+                        reload::reload(args, &shared);
+                        service_manager::ready(&format!("serving {what}"));
+                    }
+                    Signal::Upgrade if upgrade.is_some() => tracing::warn!("SIGUSR2: an upgrade is under way already"),
+                    Signal::Upgrade => upgrade = Some(start_successor(&program, &service, &starting)),
+                    Signal::Stop(name) => {
+                        upgrade::stop(&starting);
+                        break (name, Phase::Draining);
+                    }
+                },
+                successor = async { upgrade.as_mut().expect("asked for only if there is one").await }, if upgrade.is_some() => {
+                    upgrade = None;
+                    match successor.unwrap_or_else(|error| Err(error.to_string())) {
+                        Ok(successor) => {
+                            let pid = successor.pid();
+                            service_manager::replaced_by(pid);
+                            successor.hand_over();
+                            tracing::info!("process {pid} has taken over");
+                            break ("SIGUSR2", Phase::HandedOver);
+                        }
+                        Err(error) => {
+                            tracing::error!("the upgrade failed: {error}");
+                            tracing::error!("this process goes on serving; SIGUSR2 tries again");
+                        }
+                    }
+                }
             }
         };
         let grace = shared.generations.current().limits().grace.duration();
-        tracing::info!("{first}: no new connections; responses under way have {} s", grace.as_secs_f32());
-        phase.send_replace(Phase::Draining);
+        tracing::info!("{why}: no new connections; responses under way have {} s", grace.as_secs_f32());
+        if next == Phase::Draining {
+            service_manager::stopping("responses under way are finished");
+        }
+        // What is still in the queues of a server that stops is refused now, and not at its end.
+        service = Arc::default();
+        phase.send_replace(next);
         let mut ended = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(thread::JoinHandle::join));
+        let mut phase_now = next;
         loop {
             tokio::select! {
                 ended = &mut ended => break ended,
-                signal = signals.next() => if let Signal::Stop(again) = signal {
-                    tracing::warn!("{again} again: stopping at once");
-                    phase.send_replace(Phase::Stopping);
-                    break ended.await;
+                signal = signals.next() => match signal {
+                    Signal::Stop(name) if phase_now == Phase::HandedOver => {
+                        tracing::info!("{name}: connections on which nothing comes are closed");
+                        phase_now = Phase::Draining;
+                        phase.send_replace(Phase::Draining);
+                    }
+                    Signal::Stop(again) => {
+                        tracing::warn!("{again} again: stopping at once");
+                        phase.send_replace(Phase::Stopping);
+                        break ended.await;
+                    }
+                    Signal::Reload | Signal::Upgrade => {}
                 },
             }
         }
@@ -135,6 +204,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         .then_some(())
         .ok_or("a worker thread panicked; the message above says where")
     })?;
+    drop(service);
     let cut = shared.cut.load(Ordering::Relaxed);
     if cut > 0 {
         tracing::warn!("{cut} connections were cut: their responses took longer than --grace");
@@ -143,6 +213,17 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     drop(shared);
     log_writer.finish();
     Ok(())
+}
+
+/// Starts this program anew, on a thread that may wait for it.
+fn start_successor(
+    program: &Program,
+    service: &Arc<Service>,
+    starting: &Starting,
+) -> JoinHandle<Result<Successor, String>> {
+    tracing::info!("SIGUSR2: starting {} to take over", program.path().display());
+    let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(starting));
+    tokio::task::spawn_blocking(move || Successor::start(&program, &service, &starting))
 }
 
 /// Repeats the self-check for as long as the server runs. It holds nothing of the server that its end waits for.
@@ -167,7 +248,7 @@ fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), S
 fn max_connections(config: &Config) -> Result<usize, String> {
     let wanted = config.limits.max_connections.map(Bounded::get);
     let workers = config.server.worker_count() as u64;
-    let addresses: usize = config.listen.iter().map(|listen| listen.address.addresses.len()).sum();
+    let addresses: usize = config.listen.iter().map(|listen| 2 * listen.address.addresses.len()).sum();
     let kept = cache_limits(config).files;
     let others = OTHER_DESCRIPTORS + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64);
     let limit = getrlimit(Resource::Nofile);
@@ -237,21 +318,25 @@ fn moving_line(probe: &probe::Probe, costs: &Costs) -> String {
     }
 }
 
-fn display_address(address: &std::net::SocketAddr) -> String {
-    if address.ip().is_loopback() {
-        format!("localhost:{} ({})", address.port(), address.ip())
-    } else {
-        address.to_string()
+fn display_address(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) if address.ip().is_loopback() => {
+            format!("https://localhost:{} ({})", address.port(), address.ip())
+        }
+        Address::Tcp(address) => format!("https://{address}"),
+        unix @ Address::Unix(_) => unix.to_string(),
     }
 }
 
 enum Signal {
     Reload,
+    Upgrade,
     Stop(&'static str),
 }
 
 struct Signals {
     hangup: UnixSignal,
+    user2: UnixSignal,
     interrupt: UnixSignal,
     terminate: UnixSignal,
 }
@@ -260,6 +345,7 @@ impl Signals {
     fn listen() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
+            user2: signal(SignalKind::user_defined2())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
@@ -268,6 +354,7 @@ impl Signals {
     async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.hangup.recv() => Signal::Reload,
+            _ = self.user2.recv() => Signal::Upgrade,
             _ = self.interrupt.recv() => Signal::Stop("SIGINT"),
             _ = self.terminate.recv() => Signal::Stop("SIGTERM"),
         }

@@ -8,7 +8,7 @@ use sealion_tls::{Error, MoveError, Part, TlsStream};
 use crate::connection::Shared;
 use crate::resolve::{Content, SiteFile};
 use crate::response::Body;
-use crate::send_policy::{Decision, Forgone, KtlsMode, Situation, Why, decide};
+use crate::send_policy::{Decision, Forgone, KtlsMode, Offer, Situation, Why, decide};
 
 /// The choice of a path, from response to response of a connection.
 #[derive(Debug, Default)]
@@ -72,7 +72,10 @@ impl Choice {
         let cost = shared.costs.of(version, aead);
         let situation = Situation {
             path: stream.path(),
-            kernel: shared.kernel.for_connection(version, aead),
+            kernel: match stream.socket().is_tcp() {
+                true => shared.kernel.for_connection(version, aead),
+                false => Offer::NotTcp,
+            },
             upcoming,
             forgone: self.forgone,
             curve: &cost.curve,

@@ -1,29 +1,34 @@
-//! A worker: one thread, one runtime, one listening socket an address. Workers share no connection.
+//! A worker: one thread, one runtime, the listening sockets that are its share. Workers share no connection.
 
 use std::io;
-use std::net::TcpListener as StdListener;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use sealion_tls::Socket;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::connection::{self, Phase, Shared};
+use crate::listener::{Listener, ListeningSocket};
 
 /// Pause after an accept that failed for want of descriptors or memory. GUESS: short enough to go unnoticed when a
 /// connection has ended, long enough not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Stands for the client of a Unix socket, which has no address: unspecified, and hence in no network that is allowed or denied.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
 /// Starts a worker for each set of listeners.
 ///
 /// # Errors
 /// A line that says what could not be started.
-pub(crate) fn start(sets: Vec<Vec<StdListener>>, shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
+pub(crate) fn start(sets: Vec<Vec<Listener>>, shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
     sets.into_iter()
         .enumerate()
         .map(|(n, listeners)| {
@@ -32,25 +37,61 @@ pub(crate) fn start(sets: Vec<Vec<StdListener>>, shared: &Arc<Shared>) -> Result
                 .enable_all()
                 .build()
                 .map_err(|e| format!("cannot start worker {n}: {e}"))?;
-            let listeners = {
+            let acceptors = {
                 let _entered = runtime.enter();
-                listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()
+                listeners.into_iter().map(Acceptor::new).collect::<io::Result<Vec<_>>>()
             }
             .map_err(|e| format!("cannot start worker {n}: {e}"))?;
             Builder::new()
                 .name(format!("worker-{n}"))
-                .spawn(move || runtime.block_on(run(listeners, shared)))
+                .spawn(move || runtime.block_on(run(acceptors, shared)))
                 .map_err(|e| format!("cannot start worker {n}: {e}"))
         })
         .collect()
 }
 
+/// A listening socket in the worker's runtime.
+struct Acceptor {
+    socket: Accepting,
+    /// Which `[[listen]]` it is.
+    listen: usize,
+}
+
+enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    fn new(listener: Listener) -> io::Result<Self> {
+        let socket = match listener.socket {
+            ListeningSocket::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
+            ListeningSocket::Unix(socket) => Accepting::Unix(UnixListener::from_std(socket)?),
+        };
+        Ok(Self { socket, listen: listener.wanted })
+    }
+
+    async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        match &self.socket {
+            Accepting::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // A socket of systemd may take both families.
+                Ok((stream.into(), SocketAddr::new(peer.ip().to_canonical(), peer.port())))
+            }
+            Accepting::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((stream.into(), NO_ADDRESS))
+            }
+        }
+    }
+}
+
 /// Accepts until the server drains, then waits for what is under way.
-async fn run(listeners: Vec<TcpListener>, shared: Arc<Shared>) {
+async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
-    for listener in listeners {
-        acceptors.spawn(accept(listener, Arc::clone(&shared), connections.clone()));
+    for acceptor in listening {
+        acceptors.spawn(accept(acceptor, Arc::clone(&shared), connections.clone()));
     }
     acceptors.close();
     acceptors.wait().await;
@@ -66,46 +107,54 @@ async fn run(listeners: Vec<TcpListener>, shared: Arc<Shared>) {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, connections: TaskTracker) {
+async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracker) {
     let mut phase = shared.phase.clone();
     let mut short_of_descriptors = false;
     loop {
-        let (stream, peer, slot) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = draining(&mut phase) => return,
-            accepted = accept_one(&listener, &shared) => match accepted {
-                Ok((stream, peer, slot)) => (stream, peer, slot),
-                Err(error) if is_the_peers_doing(&error) => continue,
-                Err(error) => {
-                    if !std::mem::replace(&mut short_of_descriptors, true) {
-                        tracing::error!("cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays", ACCEPT_PAUSE.as_millis());
-                    }
-                    sleep(ACCEPT_PAUSE).await;
-                    continue;
+            accepted = acceptor.accept() => accepted,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_the_peers_doing(&error) => continue,
+            Err(error) => {
+                if !std::mem::replace(&mut short_of_descriptors, true) {
+                    tracing::error!(
+                        "cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays",
+                        ACCEPT_PAUSE.as_millis()
+                    );
                 }
-            },
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         if std::mem::take(&mut short_of_descriptors) {
             tracing::info!("accepting connections again");
         }
-        let shared = Arc::clone(&shared);
+        // A connection that came beyond the limit waits here for its slot, and more of them in the kernel's queue. The slot comes
+        // after the connection: a listener that took it first would keep it from all others while nobody connects.
+        let slot = tokio::select! {
+            biased;
+            slot = Arc::clone(&shared.slots).acquire_owned() => Some(slot),
+            () = draining(&mut phase) => None,
+        };
+        let last = slot.is_none();
+        let (shared, listen) = (Arc::clone(&shared), acceptor.listen);
         connections.spawn(async move {
-            connection::serve(stream, peer, &shared).await;
+            // One that was taken out of the queue is nobody else's any more: it is served although the server drains.
+            let slot = match slot {
+                Some(slot) => slot,
+                None => Box::pin(Arc::clone(&shared.slots).acquire_owned()).await,
+            };
+            connection::serve(socket, peer, listen, &shared).await;
             drop(slot);
         });
+        if last {
+            return;
+        }
     }
-}
-
-/// A connection and a slot for it. One that came beyond the limit waits here for its slot, and more of them in the
-/// kernel's queue. The slot comes last: a listener that took it first would keep it from all others while nobody
-/// connects.
-async fn accept_one(
-    listener: &TcpListener,
-    shared: &Shared,
-) -> io::Result<(TcpStream, std::net::SocketAddr, OwnedSemaphorePermit)> {
-    let (stream, peer) = listener.accept().await?;
-    let slot = Arc::clone(&shared.slots).acquire_owned().await.map_err(io::Error::other)?;
-    Ok((stream, peer, slot))
 }
 
 /// accept(2): errors of the new connection itself, which is then gone.
@@ -121,3 +170,19 @@ pub(crate) async fn draining(phase: &mut watch::Receiver<Phase>) {
     // An error means that the sender is gone, hence that the server ends.
     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
 }
+
+/// Until connections that wait for a request are to be closed.
+///
+/// A client that is told of the end by close_notify may have sent a request at the same moment, which nobody answers. Where
+/// another process has taken over there is no hurry: the next answer says `Connection: close`, and only who asks nothing until
+/// the grace is nearly over is closed without.
+pub(crate) async fn closing_idle(phase: &mut watch::Receiver<Phase>, shared: &Shared) {
+    draining(phase).await;
+    if *phase.borrow() == Phase::HandedOver {
+        let grace = shared.generations.current().limits().grace.duration();
+        let _ = timeout(grace.mul_f32(SHARE_OF_THE_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver)).await;
+    }
+}
+
+/// When connections on which nothing comes are closed. GUESS: leaves those that do ask at that moment time to be answered.
+const SHARE_OF_THE_GRACE: f32 = 0.75;

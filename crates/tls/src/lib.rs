@@ -26,6 +26,7 @@ mod canary;
 mod error;
 mod handshake;
 pub mod record;
+mod socket;
 mod stream;
 
 pub use alert::AlertDescription;
@@ -39,6 +40,7 @@ pub use handshake::secrets::traffic_keys;
 pub use handshake::tickets::{NoRandomNumbers, TICKET_LIFETIME, TicketKeys, TicketSecret};
 pub use handshake::{Group, HandshakeInfo};
 pub use sealion_ktls::{Cipher, Version};
+pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::send::Part;
 pub use stream::{Path, TlsStream};

@@ -118,7 +118,8 @@ pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(u64::from_ne_bytes(rate))
 }
 
-fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+/// Bytes sent that have not left: TCP's are not acknowledged yet, those of a Unix socket not read (`SIOCOUTQ`, tcp(7)).
+pub(crate) fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut queued: libc::c_int = 0;
     retry(|| {
         // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int; `queued` lives across the call and nothing else refers to it.

@@ -17,8 +17,7 @@ use tokio::net::TcpListener;
 
 use super::cpus::Cpus;
 use crate::dev_certificate::DevCertificate;
-use crate::listener::Listen;
-use crate::listener::Listeners;
+use crate::listener::{Address, Inherited, Listen, ListenConfig, Listeners, ListeningSocket};
 
 /// How long loopback may take. GUESS: a thousand times what it takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,11 +45,17 @@ impl Host {
             .map_err(|error| format!("cannot make a certificate in {}: {error}", directory.display()))?;
         let certificate = CertificateDer::from_pem_file(&pair.cert).map_err(|e| e.to_string())?;
         let server = ServerConfig::from_pem_files(&pair.cert, &pair.key, &[], Limits::default());
-        let loopback = Listen { name: "loopback".to_owned(), addresses: vec![(Ipv4Addr::LOCALHOST, 0).into()] };
-        let mut listeners = Listeners::bind(&[loopback], 1)?;
-        let listener = listeners.sets.pop().and_then(|mut set| set.pop()).ok_or("there is no loopback address here")?;
+        let loopback =
+            Listen { name: "loopback".to_owned(), addresses: vec![Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())] };
+        let mut listeners = Listeners::bind(&[ListenConfig::from(loopback)], 1, &mut Inherited::default())?;
+        let listener = listeners.sets.pop().and_then(|mut set| set.pop()).map(|listener| listener.socket);
+        let (Some((Address::Tcp(address), _)), Some(ListeningSocket::Tcp(listener))) =
+            (listeners.addresses.pop(), listener)
+        else {
+            return Err("there is no loopback address here".to_owned());
+        };
         Ok(Self {
-            address: listeners.addresses[0],
+            address,
             listener: TcpListener::from_std(listener).map_err(|e| e.to_string())?,
             server: Arc::new(server.map_err(|e| e.to_string())?),
             certificate,

@@ -43,7 +43,7 @@ pub fn needs_new_process(key: &str) -> bool {
 }
 
 /// What is decided before the first connection: sockets, threads, privileges, limits of the process.
-const FIXED: [&str; 8] = [
+const FIXED: [&str; 9] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -52,6 +52,7 @@ const FIXED: [&str; 8] = [
     "limits.max_connections",
     "listen",
     "access_log",
+    "privileges",
 ];
 
 fn leaves(config: &Config) -> BTreeMap<String, String> {

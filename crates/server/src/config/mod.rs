@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access_log::AccessLogConfig;
 use crate::listener::ListenConfig;
+use crate::privileges::PrivilegesConfig;
 use crate::site::SiteConfig;
 
 pub use arguments::Given;
@@ -43,6 +44,8 @@ pub struct Config {
     pub listen: Vec<ListenConfig>,
     /// A line for each response.
     pub access_log: AccessLogConfig,
+    /// What the process gives up when its sockets are bound: docs/hardening.md.
+    pub privileges: PrivilegesConfig,
     /// What is served under which names.
     pub site: Vec<SiteConfig>,
 }

@@ -28,7 +28,7 @@ use crate::http_time::HttpTime;
 use crate::limits::Share;
 use crate::response::{Response, Status};
 use crate::transport::{self, Choice};
-use crate::worker::draining;
+use crate::worker::closing_idle;
 
 /// Serves requests until the connection is to be closed in order; the caller closes it.
 ///
@@ -37,7 +37,7 @@ use crate::worker::draining;
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
     let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default(), share: Share::default() };
     let mut phase = shared.phase.clone();
-    let mut end = pin!(draining(&mut phase));
+    let mut end = pin!(closing_idle(&mut phase, shared));
     let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
     let mut requests = 0;
     loop {

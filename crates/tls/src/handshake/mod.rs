@@ -20,11 +20,11 @@ use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::HandshakeError;
 use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
+use crate::socket::Socket;
 use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Policy, ServerConfig};
 use secrets::{KeySchedule, iana_name};
@@ -110,7 +110,7 @@ const FIRST_READ: usize = 4096;
 
 /// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
 /// took it.
-pub(crate) async fn accept(io: &mut TcpStream, config: &ServerConfig) -> Result<Finished, HandshakeError> {
+pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Finished, HandshakeError> {
     let mut flight = Flight { incoming: Vec::with_capacity(FIRST_READ), ..Flight::default() };
     let policy = match config.only_policy() {
         Some(policy) => policy,
@@ -199,14 +199,14 @@ impl Flight {
         self.fed -= bytes;
     }
 
-    async fn transmit(&mut self, io: &mut TcpStream) -> Result<(), HandshakeError> {
+    async fn transmit(&mut self, io: &mut Socket) -> Result<(), HandshakeError> {
         use tokio::io::AsyncWriteExt;
         io.write_all(&self.outgoing).await.map_err(HandshakeError::Io)?;
         self.outgoing = Vec::new();
         Ok(())
     }
 
-    async fn feed_one_record(&mut self, io: &mut TcpStream) -> Result<(), HandshakeError> {
+    async fn feed_one_record(&mut self, io: &mut Socket) -> Result<(), HandshakeError> {
         self.fed += self.wait_for_record(io, self.fed).await?;
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Flight {
     /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there.
     async fn choose_policy<'c>(
         &mut self,
-        io: &mut TcpStream,
+        io: &mut Socket,
         config: &'c ServerConfig,
     ) -> Result<&'c Policy, HandshakeError> {
         let mut acceptor = Acceptor::default();
@@ -237,7 +237,7 @@ impl Flight {
     }
 
     /// Waits for the record that begins at `at` and returns its length.
-    async fn wait_for_record(&mut self, io: &mut TcpStream, at: usize) -> Result<usize, HandshakeError> {
+    async fn wait_for_record(&mut self, io: &mut Socket, at: usize) -> Result<usize, HandshakeError> {
         loop {
             if let Some(len) = self.next_record_len(at) {
                 return Ok(len);
@@ -283,7 +283,7 @@ fn encode<T>(
 
 /// Sends what rustls still has queued after an error. The connection is lost already, so a socket that does not take it at
 /// once is not waited for.
-fn send_alert(io: &TcpStream, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
+fn send_alert(io: &Socket, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     // Asked for more than is queued, rustls would go on with what it was shown before, and panic without it.
     while connection.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state else {
@@ -298,7 +298,7 @@ fn send_alert(io: &TcpStream, connection: &mut UnbufferedServerConnection, outgo
 
 /// FIN, and a bounded wait for the peer's: closing with bytes unread would reset the connection, and the reset could
 /// overtake the alert.
-async fn end(io: &mut TcpStream, linger: Duration) {
+async fn end(io: &mut Socket, linger: Duration) {
     if rustix::net::shutdown(&*io, Shutdown::Write).is_ok() {
         let discard = async {
             let mut buffer = [0; 1024];

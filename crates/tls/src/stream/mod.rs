@@ -17,7 +17,6 @@ use std::task::{Context, Poll, ready};
 
 use sealion_ktls::{Kind, Tx, Version};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::buffers::{FEWEST_RECORDS_PER_SEND, RECORDS_PER_SEND, SendBuffer};
@@ -26,6 +25,7 @@ use crate::handshake::config::ServerConfig;
 use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
 use crate::record::{Aead, ContentType, Opener, Sealer, TrafficKeys};
+use crate::socket::Socket;
 use receive::Receiver;
 
 /// Who seals what is sent.
@@ -58,7 +58,7 @@ impl Path {
 /// A send that is dropped before it ends leaves the stream unfinished: no later send is accepted,
 /// and no `close_notify` leaves, because the peer would take the response for complete.
 pub struct TlsStream {
-    io: TcpStream,
+    io: Socket,
     config: Arc<ServerConfig>,
     info: HandshakeInfo,
     aead: Aead,
@@ -118,7 +118,8 @@ impl TlsStream {
     ///
     /// # Errors
     /// [`HandshakeError`]; the alert for it has been sent if the socket took it.
-    pub async fn accept(mut io: TcpStream, config: &Arc<ServerConfig>) -> Result<Self, HandshakeError> {
+    pub async fn accept(io: impl Into<Socket>, config: &Arc<ServerConfig>) -> Result<Self, HandshakeError> {
+        let mut io = io.into();
         let done = handshake::accept(&mut io, config).await?;
         let (keys, tx_sequence) = done.tx;
         let (rx_keys, rx_sequence) = done.rx;
@@ -166,7 +167,7 @@ impl TlsStream {
     }
 
     /// The socket, for its options and addresses. Bytes written to it directly break the connection.
-    pub fn socket(&self) -> &TcpStream {
+    pub fn socket(&self) -> &Socket {
         &self.io
     }
 
@@ -234,7 +235,7 @@ impl TlsStream {
         let stall = self.config.limits.stall;
         // Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled,
         // shows in its acknowledgements alone.
-        let acknowledged = || sealion_ktls::acknowledged(&self.io).unwrap_or(0);
+        let acknowledged = || self.io.taken();
         let timer = match &mut self.timer {
             Some(timer) => timer,
             none => {
@@ -257,7 +258,7 @@ impl TlsStream {
     fn poll_kernel<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut operation: impl FnMut(&mut Tx, &TcpStream) -> Result<T, sealion_ktls::Error>,
+        mut operation: impl FnMut(&mut Tx, &Socket) -> Result<T, sealion_ktls::Error>,
     ) -> Poll<Result<T, Error>> {
         loop {
             let Sender::Kernel(kernel) = &mut self.sender else {
@@ -288,7 +289,7 @@ impl TlsStream {
 
     async fn kernel<T>(
         &mut self,
-        mut operation: impl FnMut(&mut Tx, &TcpStream) -> Result<T, sealion_ktls::Error>,
+        mut operation: impl FnMut(&mut Tx, &Socket) -> Result<T, sealion_ktls::Error>,
     ) -> Result<T, Error> {
         poll_fn(|cx| self.poll_kernel(cx, &mut operation)).await
     }

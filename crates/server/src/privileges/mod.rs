@@ -1,0 +1,177 @@
+//! Less than the process was started with: another user, nothing gained by a program it starts, files beneath some directories
+//! alone, and a list of system calls.
+//!
+//! All of it is given up once, when the listening sockets are bound and before there is a second thread. Nothing gives it back, and a
+//! successor (`upgrade.rs`) is born with as little.
+
+mod landlock;
+mod seccomp;
+mod user;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, overridable};
+
+pub use landlock::Support as LandlockSupport;
+
+/// What the process gives up when its sockets are bound. docs/hardening.md says what that means for reloads and upgrades.
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[command(next_help_heading = "Privileges")]
+#[serde(deny_unknown_fields, default)]
+pub struct PrivilegesConfig {
+    /// The user to become, by name or number. Only a process of root can. Certificates and keys have to be readable for this
+    /// user, or a reload fails.
+    #[arg(long, value_name = "USER", env = "SEALION_USER")]
+    pub user: Option<String>,
+
+    /// The group to become, by name or number; without it the user's own, with the groups that the user is a member of.
+    #[arg(long, value_name = "GROUP", env = "SEALION_GROUP")]
+    pub group: Option<String>,
+
+    /// Whether no program that is started can have more privileges than this process (PR_SET_NO_NEW_PRIVS).
+    #[arg(long, value_name = "BOOL", env = "SEALION_NO_NEW_PRIVILEGES", action = clap::ArgAction::Set,
+          default_value_t = Self::default().no_new_privileges)]
+    pub no_new_privileges: bool,
+
+    /// Whether the kernel refuses all files but those that the configuration names, the programs and libraries that an upgrade
+    /// needs, and what the machine tells everybody. A root, a certificate or a log elsewhere then needs a restart, not a reload.
+    #[arg(long, value_name = "BOOL", env = "SEALION_LANDLOCK", action = clap::ArgAction::Set,
+          default_value_t = Self::default().landlock)]
+    pub landlock: bool,
+
+    /// What becomes of a system call that a file server has no use for: with `refuse` it fails as if the kernel did not know
+    /// it, with `kill` the process ends at once and the kernel's log names the call. `off`: all are allowed.
+    #[arg(long, value_enum, env = "SEALION_SECCOMP", default_value_t = Self::default().seccomp)]
+    pub seccomp: Seccomp,
+
+    /// More directories or files that Landlock lets be read.
+    #[arg(long, value_name = "PATH", env = "SEALION_LANDLOCK_READ", value_delimiter = ',')]
+    pub landlock_read: Vec<PathBuf>,
+
+    /// More directories that Landlock lets be written to.
+    #[arg(long, value_name = "PATH", env = "SEALION_LANDLOCK_WRITE", value_delimiter = ',')]
+    pub landlock_write: Vec<PathBuf>,
+}
+
+/// What becomes of system calls that are not on the list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seccomp {
+    /// There is no list.
+    #[default]
+    Off,
+    /// They fail with ENOSYS.
+    Refuse,
+    /// They end the process.
+    Kill,
+}
+
+impl Default for PrivilegesConfig {
+    // On is only what cannot take anything from a reload or an upgrade.
+    fn default() -> Self {
+        Self {
+            user: None,
+            group: None,
+            no_new_privileges: true,
+            landlock: false,
+            seccomp: Seccomp::Off,
+            landlock_read: Vec::new(),
+            landlock_write: Vec::new(),
+        }
+    }
+}
+
+overridable!(PrivilegesConfig { user, group, no_new_privileges, landlock, seccomp, landlock_read, landlock_write });
+
+/// What this process is confined by, for whoever looks and for a successor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Landlock, and how much of it this kernel has.
+    pub landlock: LandlockSupport,
+    /// The list of system calls.
+    pub seccomp: Seccomp,
+}
+
+/// What was given up, in words, and what could not be.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// For the successor.
+    pub confinement: Confinement,
+    user: Option<String>,
+    no_new_privileges: bool,
+    /// What this kernel cannot do, with what that means.
+    pub lacking: Vec<String>,
+}
+
+/// Gives up what the configuration says, but not what the predecessor gave up before: Landlock has at most 16 layers, and each filter
+/// is run for each call.
+///
+/// `file`: the configuration file.
+///
+/// # Errors
+/// A line with the remedy. The process may have given up some of it already, and is to end.
+pub fn give_up(config: &Config, file: Option<&Path>, inherited: Confinement) -> Result<Given, String> {
+    let wanted = &config.privileges;
+    let mut given = Given { confinement: inherited, ..Given::default() };
+    if let Some(name) = &wanted.user {
+        given.user = Some(user::become_user(name, wanted.group.as_deref())?);
+    } else if wanted.group.is_some() {
+        return Err("privileges.group: it goes with a user: name privileges.user too".to_owned());
+    }
+    if wanted.no_new_privileges {
+        rustix::thread::set_no_new_privs(true).map_err(|e| format!("privileges.no_new_privileges: {e}"))?;
+        given.no_new_privileges = true;
+    }
+    if wanted.landlock && inherited.landlock == LandlockSupport::None {
+        given.confinement.landlock = landlock::restrict(config, file)?;
+        match given.confinement.landlock {
+            LandlockSupport::None => given.lacking.push(
+                "privileges.landlock: this kernel has no Landlock (Linux 5.13 has, with `landlock` in lsm=): files are guarded by their permissions alone"
+                    .to_owned(),
+            ),
+            LandlockSupport::Partial => given.lacking.push(
+                "privileges.landlock: this kernel has an early Landlock: truncating files (Linux 6.2) or binding TCP ports (6.7) is not restricted"
+                    .to_owned(),
+            ),
+            LandlockSupport::Full => {}
+        }
+    }
+    if wanted.seccomp != Seccomp::Off && inherited.seccomp != wanted.seccomp {
+        match seccomp::restrict(wanted.seccomp) {
+            Ok(()) => given.confinement.seccomp = wanted.seccomp,
+            Err(why) => given.lacking.push(format!("privileges.seccomp: {why}: all system calls are allowed")),
+        }
+    }
+    Ok(given)
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        parts.extend(self.user.as_ref().map(|user| format!("user {user}")));
+        if self.no_new_privileges {
+            parts.push("no new privileges".to_owned());
+        }
+        if self.confinement.landlock != LandlockSupport::None {
+            parts.push("Landlock".to_owned());
+        }
+        match self.confinement.seccomp {
+            Seccomp::Off => {}
+            Seccomp::Refuse => parts.push("other system calls are refused".to_owned()),
+            Seccomp::Kill => parts.push("other system calls end the process".to_owned()),
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl Given {
+    /// Whether there is anything to say beyond what always holds.
+    pub fn is_worth_a_line(&self) -> bool {
+        self.user.is_some() || self.confinement != Confinement::default()
+    }
+}
