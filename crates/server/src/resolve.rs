@@ -7,9 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,10 +22,15 @@ use crate::mime::ContentType;
 use crate::response::Status;
 use crate::site::media_types::MediaTypes;
 
-/// The directory that is served.
+/// The directory that is served: what its path names, looked at again every second, so that one that is replaced, or a symbolic
+/// link that is turned, is followed.
 #[derive(Debug)]
 pub struct Root {
-    directory: OwnedFd,
+    path: PathBuf,
+    directory: ArcSwap<OwnedFd>,
+    opened: Instant,
+    /// Milliseconds after `opened` when the path was looked at last.
+    looked: AtomicU64,
     /// What an operator says of extensions.
     media_types: Option<Arc<MediaTypes>>,
 }
@@ -98,11 +106,15 @@ impl Root {
     /// Opens the directory to serve and checks that openat2(2) works there.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         let fail = |errno: Errno| RootError { path: path.to_owned(), errno };
-        let directory =
-            openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
-        openat2(&directory, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
-            .map_err(fail)?;
-        Ok(Root { directory, media_types: None })
+        let directory = openat(CWD, path, DIRECTORY, Mode::empty()).map_err(fail)?;
+        openat2(&directory, ".", DIRECTORY, Mode::empty(), RESOLVE).map_err(fail)?;
+        Ok(Root {
+            path: path.to_owned(),
+            directory: ArcSwap::from_pointee(directory),
+            opened: Instant::now(),
+            looked: AtomicU64::new(0),
+            media_types: None,
+        })
     }
 
     /// The same, with an operator's types of some extensions.
@@ -114,6 +126,37 @@ impl Root {
     fn content_type(&self, name: &[u8]) -> ContentType {
         let own = self.media_types.as_ref().and_then(|types| types.of_name(name));
         own.unwrap_or_else(|| ContentType::of_name(name))
+    }
+
+    /// Looks where the path leads now, once in a while. Where it leads nowhere, the directory stays what it was: empty, if it was
+    /// removed.
+    fn look_again(&self, wait: Wait) -> Result<(), NotOpened> {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let last = self.looked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < LOOK_AGAIN_MS
+            || self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return Ok(());
+        }
+        let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        let directory = match openat2(CWD, &self.path, DIRECTORY, Mode::empty(), cached) {
+            Ok(directory) => directory,
+            Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => {
+                // Whoever may wait looks in its place.
+                self.looked.store(last, Ordering::Relaxed);
+                return Err(NotOpened::Waits);
+            }
+            Err(_) => return Ok(()),
+        };
+        let identity = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        if identity(&directory) != identity(&self.directory.load()) {
+            tracing::info!(
+                "{} leads to another directory than before, which is served from now on",
+                self.path.display()
+            );
+            self.directory.store(Arc::new(directory));
+        }
+        Ok(())
     }
 
     /// Opens the file or directory called `name` beneath the root. A file of at most `keep` bytes is read into memory.
@@ -189,9 +232,11 @@ impl Root {
             Wait::No => RESOLVE.union(ResolveFlags::CACHED),
         };
         let name = if name.is_empty() { b"." } else { name };
+        self.look_again(wait)?;
+        let directory = self.directory.load();
         let mut tries = 0;
         loop {
-            match openat2(&self.directory, name, flags, Mode::empty(), resolve) {
+            match openat2(&**directory, name, flags, Mode::empty(), resolve) {
                 Ok(fd) => return Ok(fd),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => return Err(NotOpened::Waits),
@@ -370,6 +415,11 @@ fn time_of_files() -> [u64; 2] {
 
 /// Beneath the root without exception, and not by way of /proc/*/fd.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// GUESS: as long as files are taken to be what they were.
+const LOOK_AGAIN_MS: u64 = 1000;
 
 /// GUESS: openat2(2) tells the caller to retry; each try loses only to a rename in the meantime.
 const MOST_RETRIES: u32 = 8;
