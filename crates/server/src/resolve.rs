@@ -1,5 +1,6 @@
 //! Files beneath the root, opened so that no path and no symbolic link leads out of it (openat2(2)).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
@@ -7,22 +8,30 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use arc_swap::ArcSwap;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::encoding::Coding;
 use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::response::Status;
 use crate::site::media_types::MediaTypes;
 
-/// The directory that is served.
+/// The directory that is served: what its path names, looked at again every second, so that one that is replaced, or a symbolic
+/// link that is turned, is followed.
 #[derive(Debug)]
 pub struct Root {
-    directory: OwnedFd,
+    path: PathBuf,
+    directory: ArcSwap<OwnedFd>,
+    opened: Instant,
+    /// Milliseconds after `opened` when the path was looked at last.
+    looked: AtomicU64,
     /// What an operator says of extensions.
     media_types: Option<Arc<MediaTypes>>,
 }
@@ -51,8 +60,12 @@ pub struct SiteFile {
     /// rewritten in place, unless that happens twice within the file system's time stamp granularity (a timer tick,
     /// before Linux 6.13). The same content on another machine has another tag.
     pub etag: EntityTag,
-    /// By the extension of its name.
+    /// By the extension of its name; of a file in a coding, that of the original.
     pub content_type: ContentType,
+    /// The coding of its bytes.
+    pub coding: Option<Coding>,
+    /// Whether it is one of several representations, of which Accept-Encoding selects.
+    pub varies: bool,
     state: State,
     /// The time of file systems before its bytes were read, in seconds and nanoseconds.
     read_at: [u64; 2],
@@ -98,11 +111,15 @@ impl Root {
     /// Opens the directory to serve and checks that openat2(2) works there.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         let fail = |errno: Errno| RootError { path: path.to_owned(), errno };
-        let directory =
-            openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
-        openat2(&directory, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), RESOLVE)
-            .map_err(fail)?;
-        Ok(Root { directory, media_types: None })
+        let directory = openat(CWD, path, DIRECTORY, Mode::empty()).map_err(fail)?;
+        openat2(&directory, ".", DIRECTORY, Mode::empty(), RESOLVE).map_err(fail)?;
+        Ok(Root {
+            path: path.to_owned(),
+            directory: ArcSwap::from_pointee(directory),
+            opened: Instant::now(),
+            looked: AtomicU64::new(0),
+            media_types: None,
+        })
     }
 
     /// The same, with an operator's types of some extensions.
@@ -114,6 +131,37 @@ impl Root {
     fn content_type(&self, name: &[u8]) -> ContentType {
         let own = self.media_types.as_ref().and_then(|types| types.of_name(name));
         own.unwrap_or_else(|| ContentType::of_name(name))
+    }
+
+    /// Looks where the path leads now, once in a while. Where it leads nowhere, the directory stays what it was: empty, if it was
+    /// removed.
+    fn look_again(&self, wait: Wait) -> Result<(), NotOpened> {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let last = self.looked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < LOOK_AGAIN_MS
+            || self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return Ok(());
+        }
+        let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        let directory = match openat2(CWD, &self.path, DIRECTORY, Mode::empty(), cached) {
+            Ok(directory) => directory,
+            Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => {
+                // Whoever may wait looks in its place.
+                self.looked.store(last, Ordering::Relaxed);
+                return Err(NotOpened::Waits);
+            }
+            Err(_) => return Ok(()),
+        };
+        let identity = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        if identity(&directory) != identity(&self.directory.load()) {
+            tracing::info!(
+                "{} leads to another directory than before, which is served from now on",
+                self.path.display()
+            );
+            self.directory.store(Arc::new(directory));
+        }
+        Ok(())
     }
 
     /// Opens the file or directory called `name` beneath the root. A file of at most `keep` bytes is read into memory.
@@ -151,6 +199,8 @@ impl Root {
             modified: metadata.modified().ok().and_then(HttpTime::new),
             etag: state.entity_tag(),
             content_type: self.content_type(name),
+            coding: None,
+            varies: false,
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
             read_at,
@@ -164,6 +214,18 @@ impl Root {
     pub fn is_unchanged(&self, name: &[u8], file: &SiteFile, wait: Wait) -> Result<bool, NotOpened> {
         let now = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait)?);
         Ok(State::of(&now.metadata().map_err(Unresolved::broken)?) == file.state)
+    }
+
+    /// The state of what is called `name`; `None` if there is nothing, or it cannot be told.
+    ///
+    /// # Errors
+    /// [`NotOpened::Waits`] alone.
+    pub(crate) fn state(&self, name: &[u8], wait: Wait) -> Result<Option<State>, NotOpened> {
+        match self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait) {
+            Ok(fd) => Ok(File::from(fd).metadata().ok().as_ref().map(State::of)),
+            Err(NotOpened::Waits) => Err(NotOpened::Waits),
+            Err(NotOpened::Unresolved(_)) => Ok(None),
+        }
     }
 
     /// Opens the directory called `name` beneath the root to read its entries. Waits for disks.
@@ -189,9 +251,11 @@ impl Root {
             Wait::No => RESOLVE.union(ResolveFlags::CACHED),
         };
         let name = if name.is_empty() { b"." } else { name };
+        self.look_again(wait)?;
+        let directory = self.directory.load();
         let mut tries = 0;
         loop {
-            match openat2(&self.directory, name, flags, Mode::empty(), resolve) {
+            match openat2(&**directory, name, flags, Mode::empty(), resolve) {
                 Ok(fd) => return Ok(fd),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => return Err(NotOpened::Waits),
@@ -219,6 +283,41 @@ impl SiteFile {
             Content::File(file) => file.metadata().is_ok_and(|metadata| State::of(&metadata) == self.state),
         }
     }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// All bytes, as they were at the moment of the validators. May wait for a disk.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is another one by now.
+    pub(crate) fn read_as_it_was(&self) -> io::Result<Cow<'_, [u8]>> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
+            Content::File(file) => match read_whole(file, &self.state, Wait::Yes) {
+                Ok(Some(bytes)) => Ok(Cow::Owned(bytes.into_vec())),
+                Ok(None) => Err(io::Error::other("it changed while it was read")),
+                Err(NotOpened::Unresolved(Unresolved { cause: Some(cause), .. })) => Err(cause),
+                Err(error) => Err(io::Error::other(format!("{error:?}"))),
+            },
+        }
+    }
+
+    /// What was made of this file in `coding`. Its tag is a digest of the bytes: strong, whatever the encoder does.
+    pub(crate) fn encoded(&self, bytes: Box<[u8]>, coding: Coding) -> Arc<Self> {
+        Arc::new(SiteFile {
+            len: bytes.len() as u64,
+            modified: self.modified,
+            etag: EntityTag::of_hashed(&bytes),
+            content_type: self.content_type,
+            coding: Some(coding),
+            varies: true,
+            content: Content::Memory(bytes),
+            state: self.state,
+            read_at: self.read_at,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -242,6 +341,8 @@ impl SiteFile {
             modified: None,
             etag: state.entity_tag(),
             content_type: ContentType::of_name(b""),
+            coding: None,
+            varies: false,
             state,
             read_at: time_of_files(),
         })
@@ -330,7 +431,7 @@ impl std::error::Error for RootError {
 
 /// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State([u64; 7]);
+pub(crate) struct State([u64; 7]);
 
 impl State {
     fn of(metadata: &Metadata) -> Self {
@@ -355,10 +456,15 @@ impl State {
 
     /// Hashed, because clients have no business with inode numbers.
     fn entity_tag(&self) -> EntityTag {
-        let hash = digest(&SHA256, self.0.map(u64::to_le_bytes).as_flattened());
-        let mut fingerprint = [0; 8];
-        fingerprint.copy_from_slice(&hash.as_ref()[..8]);
-        EntityTag::from_fingerprint(fingerprint)
+        EntityTag::of_hashed(self.0.map(u64::to_le_bytes).as_flattened())
+    }
+
+    /// Whether it was modified before `original`.
+    ///
+    /// Some tools and archives keep whole seconds, rounded down: such a time is compared in seconds.
+    pub(crate) fn is_older_than(&self, original: &State) -> bool {
+        let [(ours, ours_ns), (its, its_ns)] = [self, original].map(|state| (state.0[3] as i64, state.0[4]));
+        ours < its || ours == its && ours_ns != 0 && ours_ns < its_ns
     }
 }
 
@@ -370,6 +476,11 @@ fn time_of_files() -> [u64; 2] {
 
 /// Beneath the root without exception, and not by way of /proc/*/fd.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// GUESS: as long as files are taken to be what they were.
+const LOOK_AGAIN_MS: u64 = 1000;
 
 /// GUESS: openat2(2) tells the caller to retry; each try loses only to a rename in the meantime.
 const MOST_RETRIES: u32 = 8;
