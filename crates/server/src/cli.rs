@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
 use crate::access_log::AccessLogConfig;
+use crate::compress::CompressArgs;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
 use crate::privileges::PrivilegesConfig;
 use crate::site::{CertificateConfig, SiteConfig};
-use crate::{calibrate, check, doctor, manual, serve, upgrade};
+use crate::{calibrate, check, compress, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -41,6 +42,8 @@ enum Command {
     Doctor(DoctorArgs),
     /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
     Calibrate(CalibrateArgs),
+    /// Compress the files of a directory once, for sites with `precompressed`
+    Compress(CompressArgs),
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
@@ -215,6 +218,7 @@ pub fn main() -> ExitCode {
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Compress(args) => compress::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion: {error}");

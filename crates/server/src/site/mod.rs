@@ -27,6 +27,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{At, Problems};
+use crate::encoding::config::{CompressConfig, Encoding};
+use crate::encoding::{Coder, Coding};
 use crate::file_cache::{FileCache, Files};
 use crate::handler::HandlerOptions;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
@@ -60,6 +62,11 @@ pub struct SiteConfig {
     pub root: Option<At<PathBuf>>,
     /// Bounds on what clients can take of this site.
     pub limits: SiteLimitsConfig,
+    /// Codings of files that lie compressed beside their originals (`style.css.br`, `.zst`, `.gz`), to be sent to those who accept them:
+    /// some of `br`, `zstd`, `gzip`. Make them with `sealion compress`. One that is older than its original is not sent.
+    pub precompressed: At<Vec<Coding>>,
+    /// Compression of small text that lies nowhere compressed.
+    pub compress: Option<CompressConfig>,
     /// Certificates with their keys.
     pub certificates: Vec<CertificateConfig>,
     /// Files that stand for their directory; the first that is there is sent.
@@ -105,6 +112,8 @@ impl Default for SiteConfig {
             default: false,
             root: None,
             limits: SiteLimitsConfig::default(),
+            precompressed: At::default(),
+            compress: None,
             certificates: Vec::new(),
             index: vec!["index.html".to_owned().into()],
             show_dotfiles: false,
@@ -177,7 +186,11 @@ impl SiteConfig {
         };
         let media_types = MediaTypes::build(&self.media_types, "site.media_types", problems).map(Arc::new);
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
-        let files = |root: Root| Files::new(root.with_media_types(media_types.clone()), index.clone(), cache);
+        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), "site", problems)
+            .map(|encoding| Arc::new(Coder::new(&encoding)));
+        let files = |root: Root| {
+            Files::new(root.with_media_types(media_types.clone()), index.clone(), cache).with_codings(coder.clone())
+        };
         let features = self.features(&root, files, problems);
         Some(Site {
             name: self.label(),
