@@ -13,8 +13,10 @@ use crate::access_log::AccessLogConfig;
 use crate::compress::CompressArgs;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
+use crate::metrics::MetricsConfig;
 use crate::privileges::PrivilegesConfig;
 use crate::site::{CertificateConfig, SiteConfig};
+use crate::top::{self, TopArgs};
 use crate::{calibrate, check, compress, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
@@ -40,6 +42,8 @@ enum Command {
     Check(Box<ServeArgs>),
     /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
     Doctor(DoctorArgs),
+    /// Show what a running server does, in the terminal
+    Top(TopArgs),
     /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
     Calibrate(CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`
@@ -92,6 +96,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub access_log: AccessLogConfig,
 
+    /// What `[metrics]` says.
+    #[command(flatten)]
+    pub metrics: MetricsConfig,
+
     /// What `[limits]` says.
     #[command(flatten)]
     pub limits: LimitsConfig,
@@ -119,6 +127,7 @@ impl ServeArgs {
         }
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
+        config.metrics.override_by(&self.metrics, &self.given);
         config.limits.override_by(&self.limits, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
@@ -217,6 +226,7 @@ pub fn main() -> ExitCode {
         }
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Compress(args) => compress::run(&args),
     };

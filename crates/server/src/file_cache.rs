@@ -26,6 +26,7 @@ use tokio::task::spawn_blocking;
 use crate::encoding::store::{Made, Store};
 use crate::encoding::{Choice, Coder, Coding, Variants};
 use crate::request::FieldLines;
+use crate::metrics::{self, WorkerMetrics};
 use crate::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::target::SitePath;
 
@@ -105,6 +106,9 @@ struct Cache {
     /// Bytes in memory of all entries.
     memory: usize,
     swept: Instant,
+    /// What the worker counts, and what it was told of this cache: files and bytes.
+    counted: Option<&'static WorkerMetrics>,
+    told: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -299,7 +303,13 @@ impl Files {
             Some(fetched) => fetched.0,
             None => {
                 if let Some(found) = cache.get(name, now, self, accept) {
+                    if let Some(worker) = cache.counted {
+                        worker.cache_hits.add(1);
+                    }
                     return found;
+                }
+                if let Some(worker) = cache.counted {
+                    worker.cache_misses.add(1);
                 }
                 self.open(name, keep)
             }
@@ -402,7 +412,15 @@ impl Opened {
 impl Cache {
     fn new(limits: &CacheLimits, now: Instant) -> Self {
         let files = std::num::NonZeroUsize::new(limits.files).unwrap_or(std::num::NonZeroUsize::MIN);
-        Cache { entries: LruCache::new(files), key: Vec::new(), files: 0, memory: 0, swept: now }
+        Cache {
+            entries: LruCache::new(files),
+            key: Vec::new(),
+            files: 0,
+            memory: 0,
+            swept: now,
+            counted: metrics::worker(),
+            told: (0, 0),
+        }
     }
 
     /// The file that the next calls are about.
@@ -464,6 +482,7 @@ impl Cache {
         }
         self.shrink_to(limits);
         self.sweep(now);
+        self.tell();
     }
 
     /// Takes note of what was made of `original`, if that is still what is kept.
@@ -483,6 +502,7 @@ impl Cache {
     fn remove(&mut self) {
         if let Some(entry) = self.entries.pop(&self.key[..]) {
             self.discount(&entry.opened);
+            self.tell();
         }
     }
 
@@ -512,6 +532,20 @@ impl Cache {
         }
     }
 
+    /// Tells what changed since it was last told.
+    fn tell(&mut self) {
+        self.tell_that((self.entries.len() as u64, self.memory as u64));
+    }
+
+    fn tell_that(&mut self, now: (u64, u64)) {
+        if let Some(worker) = self.counted {
+            // Another thread may drop the cache of an old configuration.
+            worker.cache_entries.fetch_add(now.0.wrapping_sub(self.told.0), Ordering::Relaxed);
+            worker.cache_bytes.fetch_add(now.1.wrapping_sub(self.told.1), Ordering::Relaxed);
+            self.told = now;
+        }
+    }
+
     /// Lets go what nobody asked for, once in a while.
     fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept) < INACTIVE / 4 {
@@ -521,6 +555,12 @@ impl Cache {
         while self.entries.peek_lru().is_some_and(|(_, entry)| now.duration_since(entry.used) > INACTIVE) {
             self.remove_oldest();
         }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.tell_that((0, 0));
     }
 }
 
