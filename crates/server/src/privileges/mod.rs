@@ -147,6 +147,19 @@ pub fn give_up(config: &Config, file: Option<&Path>, inherited: Confinement) -> 
             Err(why) => given.lacking.push(format!("privileges.seccomp: {why}: all system calls are allowed")),
         }
     }
+    // What root can read and this process cannot is found out now, and not by the next reload.
+    let base = file.and_then(Path::parent).unwrap_or(Path::new(""));
+    for pair in config.site.iter().flat_map(|site| &site.certificates) {
+        for path in [&pair.cert, &pair.key] {
+            let path = base.join(&path.value);
+            if let Err(error) = std::fs::File::open(&path) {
+                given.lacking.push(format!(
+                    "{} cannot be read any more ({error}): a reload or an upgrade will fail; let the server's user or group read it",
+                    path.display()
+                ));
+            }
+        }
+    }
     Ok(given)
 }
 
