@@ -16,6 +16,7 @@ use crate::http1;
 use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
 use crate::listener::{ListenConfig, proxy_protocol};
+use crate::privileges::Confinement;
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
@@ -27,6 +28,8 @@ pub struct Shared {
     pub costs: Costs,
     /// Where lines go.
     pub access_log: AccessLog,
+    /// What the process is confined by.
+    pub confinement: Confinement,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Connections of each client.

@@ -75,6 +75,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     }
     let inherited = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
     let given = privileges::give_up(&config, args.config.as_deref(), inherited)?;
+    privileges::check_roots(&config, args.config.as_deref(), given.confinement)?;
     let (access_log, log_writer) = AccessLog::open(&config.access_log.to).map_err(|error| {
         let name = match &config.access_log.to {
             Destination::File(path) => path.display().to_string(),
@@ -119,6 +120,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         kernel,
         costs,
         access_log,
+        confinement: given.confinement,
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
         phase: phase.subscribe(),
