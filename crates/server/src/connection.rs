@@ -17,6 +17,7 @@ use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
 use crate::listener::{ListenConfig, proxy_protocol};
 use crate::metrics::{self, Deadline, HandshakeFailure, Metrics};
+use crate::privileges::Confinement;
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
@@ -30,6 +31,8 @@ pub struct Shared {
     pub access_log: AccessLog,
     /// What is counted.
     pub metrics: Metrics,
+    /// What the process is confined by.
+    pub confinement: Confinement,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Connections of each client.

@@ -4,6 +4,7 @@ use crate::cli::ServeArgs;
 use crate::config::{changes, needs_new_process};
 use crate::connection::Shared;
 use crate::generation::Generation;
+use crate::privileges;
 
 /// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
 /// one before stays.
@@ -35,6 +36,7 @@ fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
     if !fixed.is_empty() {
         return Err(fixed.join("\n"));
     }
+    privileges::check_roots(&config, args.config.as_deref(), shared.confinement)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
     let next = Generation::build(config, problems, rekeys).map_err(|problems| problems.to_string())?;
     for change in &changes {

@@ -80,6 +80,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     }
     let inherited = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
     let given = privileges::give_up(&config, args.config.as_deref(), inherited)?;
+    privileges::check_roots(&config, args.config.as_deref(), given.confinement)?;
     let (access_log, log_writer) = AccessLog::open(&destination, layout).map_err(|error| {
         let name = match &destination {
             Destination::Stdout => "standard output".to_owned(),
@@ -128,6 +129,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         costs,
         access_log,
         metrics,
+        confinement: given.confinement,
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
         most_connections: max_connections,

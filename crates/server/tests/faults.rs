@@ -1,190 +1,122 @@
-//! What goes wrong on a machine, and passes: the server goes on by itself.
+//! What goes wrong around a server: it goes on, and serves again by itself when that is over.
 
 mod support;
 
-use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use sealion_testkit::http::Response;
-use sealion_testkit::server::Server;
-use sealion_testkit::{PATIENCE, http};
-use support::{PROGRAM, Site, access_lines, tool, wait_for_message};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use sealion_testkit::server::{Server, Signal};
+use sealion_testkit::{Client, Suite, http};
+use support::{Site, messages, wait_for_message};
 
-/// Asks until the answer is as wanted; a file that was replaced is seen a little later.
-#[track_caller]
-fn wait_for(site: &Site, server: &Server, target: &str, wanted: impl Fn(&Response) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    let mut client = site.connect(server);
-    loop {
-        let response = http::get(&mut client, target).expect("the connection stays");
-        if wanted(&response) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{target} is still answered {}", response.status);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn pid(server: &Server) -> Pid {
+    Pid::from_raw(server.pid() as i32).expect("a process has a number")
 }
 
 #[test]
-fn a_root_that_is_replaced_removed_and_restored_is_seen() {
-    let site = Site::new();
-    site.add("f", "one");
-    let server = site.serve(&[]);
-    wait_for(&site, &server, "/f", |response| response.body == b"one");
-
-    let beside = site.outside().join("beside");
-    fs::create_dir(&beside).expect("a directory");
-    fs::write(beside.join("f"), "two").expect("a file");
-    fs::rename(site.root(), site.outside().join("before")).expect("it moves away");
-    fs::rename(&beside, site.root()).expect("another takes its place");
-    wait_for(&site, &server, "/f", |response| response.body == b"two");
-
-    fs::remove_dir_all(site.root()).expect("it is removed");
-    wait_for(&site, &server, "/f", |response| response.status == 404);
-    fs::create_dir(site.root()).expect("it is back");
-    site.add("f", "three");
-    wait_for(&site, &server, "/f", |response| response.body == b"three");
-}
-
-#[test]
-fn a_root_that_is_a_symbolic_link_follows_it_when_it_is_turned() {
-    let site = Site::new();
-    let (current, next) = (site.outside().join("current"), site.outside().join("next"));
-    for release in ["1", "2"] {
-        fs::create_dir(site.outside().join(release)).expect("a directory");
-        fs::write(site.outside().join(release).join("f"), release).expect("a file");
-    }
-    std::os::unix::fs::symlink("1", &current).expect("a link");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let arguments = ["serve".as_ref(), current.as_os_str(), "--listen".as_ref(), "127.0.0.1:0".as_ref()];
-    let pair = ["--cert".as_ref(), cert.as_os_str(), "--key".as_ref(), key.as_os_str()];
-    let server = Server::start(Path::new(PROGRAM), arguments.into_iter().chain(pair));
-    wait_for(&site, &server, "/f", |response| response.body == b"1");
-    std::os::unix::fs::symlink("2", &next).expect("a link");
-    fs::rename(&next, &current).expect("the link is turned");
-    wait_for(&site, &server, "/f", |response| response.body == b"2");
-}
-
-/// prlimit(1): the soft limit on open files of a running process.
-fn limit_open_files(server: &Server, soft: u64) {
-    tool("prlimit", ["--pid", &server.pid().to_string(), &format!("--nofile={soft}:")]);
-}
-
-#[test]
-fn descriptors_that_run_out_are_said_once_and_service_resumes_by_itself() {
+fn service_resumes_by_itself_after_descriptors_ran_out() {
     let site = Site::new();
     site.add("f", "content");
-    let server = site.serve(&["--file-cache-age", "0s", "--workers", "1"]);
-    let mut before = site.connect(&server);
-    http::get(&mut before, "/f").expect("an answer");
-    // A new descriptor gets the lowest number that is free: with this limit, none does.
-    let open: Vec<u64> = fs::read_dir(format!("/proc/{}/fd", server.pid()))
-        .expect("it runs")
-        .map(|entry| entry.expect("it runs").file_name().to_str().and_then(|n| n.parse().ok()).expect("a number"))
-        .collect();
-    let free = (0..).find(|number| !open.contains(number)).expect("there is one");
-    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("it runs");
-    let soft: u64 = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
-        .expect("a limit");
-
-    limit_open_files(&server, free);
-    let waiting = TcpStream::connect(server.address()).expect("the kernel takes it");
+    let server = site.serve(&["--workers", "1"]);
+    let mut first = site.connect(&server);
+    http::get(&mut first, "/f").expect("an answer");
+    let used = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it is ours").count() as u64;
+    let few = Rlimit { current: Some(used + 3), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(Some(pid(&server)), Resource::Nofile, few).expect("the limit is lowered");
+    let crowd: Vec<_> = (0..20).map(|_| TcpStream::connect(server.address()).expect("the queue takes it")).collect();
     wait_for_message(&server, "cannot accept connections");
-    // A connection that is there is served on, as far as that needs no descriptor.
-    assert_eq!(http::get(&mut before, "/f").expect("an answer").status, 503);
-
-    limit_open_files(&server, soft);
-    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
+    assert_eq!(http::get(&mut first, "/f").expect("who is in is served").body, b"content");
+    // The limit stays; those that crowd it go.
+    drop(crowd);
+    let mut again = site.connect(&server);
+    assert_eq!(http::get(&mut again, "/f").expect("service resumes").body, b"content");
     wait_for_message(&server, "accepting connections again");
-    assert_eq!(support::messages(&server, "cannot accept connections"), 1);
-    drop(waiting);
+    assert_eq!(messages(&server, "cannot accept connections"), messages(&server, "accepting connections again"));
+    prlimit(Some(pid(&server)), Resource::Nofile, before).expect("the limit is restored");
 }
 
 #[test]
-fn clients_that_stop_in_the_middle_of_anything_take_no_place_for_ever() {
+fn connections_that_never_say_enough_are_closed_and_keep_nobody_out() {
     let site = Site::new();
     site.add("f", "content");
-    let options = [
-        "--handshake-timeout",
-        "500ms",
-        "--request-timeout",
-        "500ms",
-        "--idle-timeout",
-        "500ms",
-        "--max-connections",
-        "64",
-    ];
-    let server = site.serve(&options);
-    let mut silent = Vec::new();
-    for n in 0..48 {
-        let mut socket = TcpStream::connect(server.address()).expect("a place");
-        match n % 3 {
-            // Nothing at all; a piece of a record's header; a record that never ends.
-            0 => {}
-            1 => socket.write_all(&[22, 3]).expect("it leaves"),
-            _ => socket.write_all(&[22, 3, 1, 2, 0, 1, 0]).expect("it leaves"),
+    let server =
+        site.serve(&["--handshake-timeout", "700ms", "--request-timeout", "700ms", "--max-connections", "150"]);
+    // Half of a ClientHello, nothing at all, and half of a request.
+    let mut halves: Vec<TcpStream> = (0..200)
+        .map(|n| {
+            let mut io = TcpStream::connect(server.address()).expect("the queue takes it");
+            io.set_read_timeout(Some(sealion_testkit::PATIENCE)).expect("a timeout");
+            if n % 2 == 0 {
+                io.write_all(b"\x16\x03\x01\x02\x00\x01\x00").expect("it leaves");
+            }
+            io
+        })
+        .collect();
+    let mut half: Client = site.connect(&server);
+    half.send(b"GET /f HTTP/1.1\r\nHost: local").expect("it leaves");
+    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("a place is free in time").body, b"content");
+    for io in &mut halves {
+        // An end or a reset: nothing of use, and no wait for ever.
+        let mut rest = Vec::new();
+        match io.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
         }
-        silent.push(socket);
     }
-    let mut half_asked = Vec::new();
-    for _ in 0..12 {
-        let mut client = site.connect(&server);
-        client.send(b"GET /f HTTP/1.1\r\nHost: a\r\n").expect("it leaves");
-        half_asked.push(client);
-    }
-    // More than there are places in all: each gets one because the others lose theirs.
-    for _ in 0..32 {
-        assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").status, 200);
-    }
-    let timed_out = access_lines(&server, 44).iter().filter(|line| line.get("status") == "408").count();
-    assert_eq!(timed_out, 12);
-}
-
-/// The whole process: what idle connections cost is measured by the lab, this is a bound that a leak would break.
-#[test]
-fn two_thousand_idle_connections_take_no_more_than_stated() {
-    let site = Site::new();
-    site.add("f", "content");
-    let server = site.serve(&["--workers", "2"]);
-    let resident = || -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    };
-    let connect = |count: usize| -> Vec<_> {
-        (0..count)
-            .map(|_| {
-                let mut client = site.connect(&server);
-                assert_eq!(http::get(&mut client, "/f").expect("an answer").status, 200);
-                client
-            })
-            .collect()
-    };
-    let warm = connect(200);
-    let before = resident();
-    let idle = connect(2000);
-    let each = (resident().saturating_sub(before)) * 1024 / 2000;
-    // About 5 kB in a release build (BENCHMARKING.md); a debug build's futures are larger.
-    assert!(each < 16 << 10, "{each} bytes for each idle connection");
-    drop((warm, idle));
+    let refused = http::read_response(&mut half, "GET").expect("an answer to half a request");
+    assert_eq!(refused.status, 408);
 }
 
 #[test]
-fn a_program_that_is_not_there_any_more_is_not_missed() {
-    // A package that is upgraded replaces the file under the running process.
+fn a_root_that_goes_and_comes_back_is_served_again_by_a_reload() {
     let site = Site::new();
     site.add("f", "content");
-    let program = site.outside().join("sealion");
-    fs::copy(PROGRAM, &program).expect("a copy");
-    let server = Server::start(&program, site.arguments(&[]));
-    fs::remove_file(&program).expect("it goes");
-    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
-    let status = Command::new("kill").arg("-TERM").arg(server.pid().to_string()).status().expect("kill is there");
-    assert!(status.success());
+    let server = site.serve(&["--file-cache-age", "0s"]);
+    let get = || http::get(&mut site.connect(&server), "/f").expect("an answer");
+    assert_eq!(get().body, b"content");
+    std::fs::remove_dir_all(site.root()).expect("the root is removed");
+    assert_eq!(get().status, 404);
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "the one before stays in use");
+    assert_eq!(get().status, 404);
+    std::fs::create_dir(site.root()).expect("the root is restored");
+    site.add("f", "new");
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "configuration 1 is in use");
+    assert_eq!(get().body, b"new");
+}
+
+/// Bytes of memory that belong to the process alone.
+fn resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells");
+    line.trim().strip_suffix(" kB").and_then(|text| text.parse::<u64>().ok()).expect("a number") << 10
+}
+
+/// MEASURED: 5 to 6 kB, see docs/operations.md. What the allocator keeps of handshakes is in this bound too.
+const MOST_PER_IDLE_CONNECTION: u64 = 12 << 10;
+
+#[test]
+fn idle_connections_take_little_memory() {
+    let connections: u64 = std::env::var("SEALION_TEST_IDLE").map_or(600, |text| text.parse().expect("a number"));
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve(&["--workers", "2", "--idle-timeout", "10m", "--access-log", "off"]);
+    let connector = site.connector(Suite::TLS13);
+    // The first ones pay for what all share.
+    let mut idle: Vec<_> = (0..100).map(|_| connector.connect(server.address())).collect();
+    idle.iter_mut().for_each(|client| drop(http::get(client, "/f").expect("an answer")));
+    let before = resident(&server);
+    let more: Vec<_> = (0..connections)
+        .map(|_| {
+            let mut client = connector.connect(server.address());
+            http::get(&mut client, "/f").expect("an answer");
+            client
+        })
+        .collect();
+    let each = (resident(&server) - before) / connections;
+    eprintln!("{each} bytes for each of {connections} idle connections");
+    assert!(each <= MOST_PER_IDLE_CONNECTION, "{each} bytes for each idle connection");
+    drop((idle, more));
 }

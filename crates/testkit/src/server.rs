@@ -61,7 +61,17 @@ impl Server {
     /// As [`Self::start`].
     #[track_caller]
     pub fn spawn(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        Self::spawn_with_input(command)
+    }
+
+    /// As [`Self::spawn`], with a standard input of its own.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    #[track_caller]
+    pub fn spawn_with_input(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => panic!("cannot start {command:?}: {error}"),

@@ -7,6 +7,7 @@ mod kernel;
 mod nic;
 mod openssl;
 mod paths;
+mod privileges;
 mod settings;
 mod sockets;
 
@@ -98,6 +99,7 @@ impl Report {
         findings.extend(settings::all());
         findings.extend(nic::all());
         findings.push(openssl::on_this_machine());
+        findings.extend(privileges::of_this_kernel());
         Self { ktls_will_be_used: usable && pays, ktls_works: usable, findings }
     }
 }

@@ -9,11 +9,16 @@ use rustix::io::Errno;
 use sealion_ktls::diag::{self, By, Socket};
 use serde::Serialize;
 
+use super::privileges::Process;
+
 /// The sockets of a process or port.
 #[derive(Debug, Serialize)]
 pub(super) struct Table {
     of: String,
     sockets: Vec<Row>,
+    /// What the process is confined by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<Process>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +47,8 @@ impl Table {
             }
             (None, None) => ("this machine".to_owned(), sockets),
         };
-        Ok(Self { of, sockets: chosen.iter().filter_map(Row::of).collect() })
+        let process = pid.and_then(Process::read);
+        Ok(Self { of, sockets: chosen.iter().filter_map(Row::of).collect(), process })
     }
 
     pub(super) fn uses_ktls(&self) -> bool {
@@ -125,6 +131,9 @@ fn parent_of(stat: &str) -> Option<u32> {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(process) = &self.process {
+            writeln!(f, "It {process}.")?;
+        }
         if self.sockets.is_empty() {
             return writeln!(
                 f,

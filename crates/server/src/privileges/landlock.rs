@@ -25,6 +25,28 @@ pub enum Support {
     Full,
 }
 
+impl Support {
+    /// What this kernel has. Restricts nothing.
+    pub fn of_this_kernel() -> Self {
+        let has = |abi| {
+            let rules = Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::from_all(abi))
+                .and_then(|rules| match AccessNet::from_all(abi) {
+                    ports if ports.is_empty() => Ok(rules),
+                    ports => rules.handle_access(ports),
+                })
+                .and_then(Ruleset::create);
+            rules.is_ok()
+        };
+        match (has(NEWEST), has(ABI::V1)) {
+            (true, _) => Self::Full,
+            (false, true) => Self::Partial,
+            (false, false) => Self::None,
+        }
+    }
+}
+
 /// The newest rights that are asked for: binding TCP ports came with the fourth version, in Linux 6.7.
 const NEWEST: ABI = ABI::V4;
 

@@ -147,7 +147,48 @@ pub fn give_up(config: &Config, file: Option<&Path>, inherited: Confinement) -> 
             Err(why) => given.lacking.push(format!("privileges.seccomp: {why}: all system calls are allowed")),
         }
     }
+    // What root can read and this process cannot is found out now, and not by the next reload.
+    let base = file.and_then(Path::parent).unwrap_or(Path::new(""));
+    for pair in config.site.iter().flat_map(|site| &site.certificates) {
+        for path in [&pair.cert, &pair.key] {
+            let path = base.join(&path.value);
+            if let Err(error) = std::fs::File::open(&path) {
+                given.lacking.push(format!(
+                    "{} cannot be read any more ({error}): a reload or an upgrade will fail; let the server's user or group read it",
+                    path.display()
+                ));
+            }
+        }
+    }
     Ok(given)
+}
+
+/// Finds roots that Landlock keeps from this process: opening them only as a place is no reading, so that nothing else would tell before
+/// the first request.
+///
+/// # Errors
+/// A line for each, with the remedy.
+pub fn check_roots(config: &Config, file: Option<&Path>, confinement: Confinement) -> Result<(), String> {
+    if confinement.landlock == LandlockSupport::None {
+        return Ok(());
+    }
+    let base = file.and_then(Path::parent).unwrap_or(Path::new(""));
+    let refused = |root: &PathBuf| {
+        let denied = std::fs::read_dir(root).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+        // access(2) looks at permissions alone.
+        denied && rustix::fs::access(root, rustix::fs::Access::READ_OK).is_ok()
+    };
+    let roots = config.site.iter().filter_map(|site| Some(base.join(&site.root.as_ref()?.value)));
+    let lines: Vec<String> = roots
+        .filter(refused)
+        .map(|root| {
+            format!(
+                "site.root: Landlock keeps this process from {}, because it was no root when the process began: restart the service, or name a directory above it in privileges.landlock_read before",
+                root.display()
+            )
+        })
+        .collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
 impl fmt::Display for Given {
