@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
 use crate::access_log::AccessLogConfig;
+use crate::certificates::{CertificateConfig, TicketKeyArgs, TlsConfig, make_ticket_key};
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
 use crate::privileges::PrivilegesConfig;
-use crate::site::{CertificateConfig, SiteConfig};
+use crate::site::SiteConfig;
 use crate::{calibrate, check, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
@@ -41,6 +42,8 @@ enum Command {
     Doctor(DoctorArgs),
     /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
     Calibrate(CalibrateArgs),
+    /// Make a key for session tickets that a fleet shares
+    TicketKey(TicketKeyArgs),
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
@@ -89,6 +92,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub access_log: AccessLogConfig,
 
+    /// What `[tls]` says.
+    #[command(flatten)]
+    pub tls: TlsConfig,
+
     /// What `[limits]` says.
     #[command(flatten)]
     pub limits: LimitsConfig,
@@ -116,6 +123,7 @@ impl ServeArgs {
         }
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
+        config.tls.override_by(&self.tls, &self.given);
         config.limits.override_by(&self.limits, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
@@ -213,6 +221,7 @@ pub fn main() -> ExitCode {
             std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)
         }
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
+        Command::TicketKey(args) => make_ticket_key(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
     };

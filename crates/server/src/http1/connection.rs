@@ -169,7 +169,9 @@ impl Exchange {
                     }
                     // The same request, when it comes back from an errand, is not counted again.
                     admitted = true;
-                    match handler::handle(&head.request, &current.sites, Some(peer.ip()), now, &mut findings) {
+                    let asked = stream.info().client_auth.as_ref();
+                    let client = Some(peer.ip());
+                    match handler::handle(&head.request, &current.sites, asked, client, now, &mut findings) {
                         Ok(response) => {
                             break (started, response, head.version, head.framing, wants_close, len);
                         }

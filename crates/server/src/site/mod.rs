@@ -24,8 +24,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
+use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
+use crate::certificates::{self, CertificateConfig, ClientAuthConfig};
 use crate::config::{At, Problems};
 use crate::file_cache::{FileCache, Files};
 use crate::handler::HandlerOptions;
@@ -60,8 +62,13 @@ pub struct SiteConfig {
     pub root: Option<At<PathBuf>>,
     /// Bounds on what clients can take of this site.
     pub limits: SiteLimitsConfig,
-    /// Certificates with their keys.
+    /// Certificates with their keys, for instance one with an ECDSA and one with an RSA key: a client gets one that it can check.
+    /// A site without any shows those of the default site.
     pub certificates: Vec<CertificateConfig>,
+    /// Whether a certificate is got and renewed by itself: `[tls.acme]` says where.
+    pub acme: bool,
+    /// Certificates of clients. Requests that come over a connection made for another site are refused (421).
+    pub client_auth: Option<ClientAuthConfig>,
     /// Files that stand for their directory; the first that is there is sent.
     pub index: Vec<At<String>>,
     /// Whether names that begin with a dot are served. Without it only `.well-known` is.
@@ -106,6 +113,8 @@ impl Default for SiteConfig {
             root: None,
             limits: SiteLimitsConfig::default(),
             certificates: Vec::new(),
+            acme: false,
+            client_auth: None,
             index: vec!["index.html".to_owned().into()],
             show_dotfiles: false,
             mounts: Vec::new(),
@@ -127,16 +136,6 @@ impl Default for SiteConfig {
     }
 }
 
-/// A certificate with its key.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CertificateConfig {
-    /// Certificate chain, PEM, the site's own first.
-    pub cert: At<PathBuf>,
-    /// Its private key, PEM.
-    pub key: At<PathBuf>,
-}
-
 /// A site as requests see it.
 #[derive(Debug)]
 pub struct Site {
@@ -150,6 +149,8 @@ pub struct Site {
     pub limits: Option<SiteLimits>,
     /// What it has besides files; `None`: nothing, and then nothing of it costs anything.
     pub features: Option<Box<Features>>,
+    /// What clients are asked for before anything is answered.
+    pub client_auth: Option<ClientAuth>,
 }
 
 impl SiteConfig {
@@ -179,7 +180,12 @@ impl SiteConfig {
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
         let files = |root: Root| Files::new(root.with_media_types(media_types.clone()), index.clone(), cache);
         let features = self.features(&root, files, problems);
+        let client_auth = match &self.client_auth {
+            Some(auth) => Some(certificates::client_auth(auth, problems)?),
+            None => None,
+        };
         Some(Site {
+            client_auth,
             name: self.label(),
             files: files(root),
             options: HandlerOptions { max_ranges, show_dotfiles: self.show_dotfiles },
