@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use sealion_ktls::probe;
 
+use crate::certificates::TlsProcess;
 use crate::cli::ServeArgs;
 use crate::generation::Generation;
 
@@ -14,12 +15,20 @@ use crate::generation::Generation;
 pub fn run(args: &ServeArgs) -> Result<ExitCode, String> {
     let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let rekeys = probe::probe().rekey_tx().is_ok();
-    let generation = Generation::build(config, problems, rekeys).map_err(|problems| problems.to_string())?;
+    let process = TlsProcess::new()?;
+    let generation = Generation::build(config, problems, &process, rekeys).map_err(|problems| problems.to_string())?;
     for site in &generation.config.site {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
         let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();
         let names = if names.is_empty() { "any name".to_owned() } else { names.join(", ") };
         println!("{root} for {names}");
+    }
+    for certificate in generation.certificates.in_use() {
+        let until = humantime::format_rfc3339_seconds(certificate.facts.not_after);
+        println!("{} for {}, valid until {until}", certificate.file.display(), certificate.site);
+    }
+    for note in &generation.certificates.notes {
+        println!("worth a look: {note}");
     }
     println!("nothing is wrong");
     Ok(ExitCode::SUCCESS)

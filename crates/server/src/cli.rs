@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
 use crate::access_log::AccessLogConfig;
+use crate::certificates::{CertificateConfig, TicketKeyArgs, TlsConfig, make_ticket_key};
 use crate::compress::CompressArgs;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
 use crate::metrics::MetricsConfig;
 use crate::privileges::PrivilegesConfig;
-use crate::site::{CertificateConfig, SiteConfig};
+use crate::site::SiteConfig;
 use crate::top::{self, TopArgs};
 use crate::{calibrate, check, compress, doctor, manual, serve, upgrade};
 
@@ -48,6 +49,8 @@ enum Command {
     Calibrate(CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`
     Compress(CompressArgs),
+    /// Make a key for session tickets that a fleet shares
+    TicketKey(TicketKeyArgs),
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
@@ -100,6 +103,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub metrics: MetricsConfig,
 
+    /// What `[tls]` says.
+    #[command(flatten)]
+    pub tls: TlsConfig,
+
     /// What `[limits]` says.
     #[command(flatten)]
     pub limits: LimitsConfig,
@@ -128,6 +135,7 @@ impl ServeArgs {
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
         config.metrics.override_by(&self.metrics, &self.given);
+        config.tls.override_by(&self.tls, &self.given);
         config.limits.override_by(&self.limits, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
@@ -225,6 +233,7 @@ pub fn main() -> ExitCode {
             std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)
         }
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
+        Command::TicketKey(args) => make_ticket_key(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access_log::AccessLog;
+use crate::certificates::TlsProcess;
 use crate::costs::Costs;
 use crate::generation::Generations;
 use crate::http1;
@@ -23,6 +24,8 @@ use crate::privileges::Confinement;
 pub struct Shared {
     /// What the configuration says now.
     pub generations: Generations,
+    /// Keys of session tickets, and answers to validations under way.
+    pub tls: TlsProcess,
     /// What the kernel offers.
     pub kernel: Arc<KernelOffer>,
     /// What the two paths cost here.
@@ -124,6 +127,10 @@ pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, share
         stream.report_progress(&worker.progress);
     }
     tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
+    if stream.info().is_validation() {
+        let _ = Box::pin(stream.shutdown()).await;
+        return;
+    }
     let ended = match http1::connection::serve(&mut stream, peer, shared).await {
         Ok(()) => {
             let _lingering = counted.map(|worker| worker.lingering.enter());

@@ -9,7 +9,6 @@
 
 use std::cell::RefCell;
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +16,8 @@ use rustix::process::{Resource, getrlimit};
 use sealion_tls::ServerConfig;
 use thread_local::ThreadLocal;
 
+use crate::certificates::{self, Certificates, TlsProcess};
 use crate::config::{Config, LimitsConfig, Problems};
-use crate::dev_certificate::DevCertificate;
 use crate::file_cache::{CacheLimits, FileCache};
 use crate::http1::head::HeadLimits;
 use crate::send_policy::KtlsMode;
@@ -32,8 +31,8 @@ pub struct Generation {
     pub sites: Sites,
     /// Certificates and TLS bounds.
     pub tls: Arc<ServerConfig>,
-    /// The certificate of the first site, and what is to be said of it.
-    pub certificate: (PathBuf, &'static str),
+    /// The files behind that.
+    pub certificates: Certificates,
     /// Bounds of a request head.
     pub head_limits: HeadLimits,
 }
@@ -43,7 +42,12 @@ impl Generation {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn build(config: Config, mut problems: Problems, kernel_rekeys: bool) -> Result<Self, Problems> {
+    pub fn build(
+        config: Config,
+        mut problems: Problems,
+        process: &TlsProcess,
+        kernel_rekeys: bool,
+    ) -> Result<Self, Problems> {
         let cache = FileCache::new(cache_limits(&config));
         let max_ranges = config.limits.max_ranges.usize();
         if config.site.is_empty() {
@@ -69,10 +73,11 @@ impl Generation {
                 sites.push((site, built));
             }
         }
+        let tls = certificates::build(&config, &sites, process, &mut problems, kernel_rekeys);
         let sites = Sites::new(sites, &mut problems);
-        match tls(&config, &mut problems, kernel_rekeys) {
-            Some((tls, certificate)) if problems.is_empty() => {
-                Ok(Generation { sites, tls: Arc::new(tls), certificate, head_limits: config.limits.head(), config })
+        match tls {
+            Some((tls, certificates)) if problems.is_empty() => {
+                Ok(Generation { sites, tls: Arc::new(tls), certificates, head_limits: config.limits.head(), config })
             }
             _ => Err(problems),
         }
@@ -91,35 +96,6 @@ impl Generation {
     /// Who seals the records.
     pub fn ktls(&self) -> KtlsMode {
         self.config.server.ktls
-    }
-}
-
-fn tls(
-    config: &Config,
-    problems: &mut Problems,
-    kernel_rekeys: bool,
-) -> Option<(ServerConfig, (PathBuf, &'static str))> {
-    let pair = match config.site.iter().flat_map(|site| &site.certificates).next() {
-        Some(pair) => (problems.resolve(&pair.cert), problems.resolve(&pair.key), pair.cert.span.clone(), ""),
-        // Nothing is made for what will not be served.
-        None if !problems.is_empty() => return None,
-        None => match DevCertificate::load_or_make() {
-            Ok(pair) if pair.new => (pair.cert, pair.key, 0..0, " (made now, for localhost only)"),
-            Ok(pair) => (pair.cert, pair.key, 0..0, " (kept, for localhost only)"),
-            Err(error) => {
-                problems.add(&(0..0), "site.certificates", error);
-                return None;
-            }
-        },
-    };
-    let (cert, key, span, note) = pair;
-    let protocols: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
-    match ServerConfig::from_pem_files(&cert, &key, &protocols, config.limits.tls(kernel_rekeys)) {
-        Ok(tls) => Some((tls, (cert, note))),
-        Err(error) => {
-            problems.add(&span, "site.certificates", error);
-            None
-        }
     }
 }
 
@@ -180,6 +156,11 @@ impl Generations {
             *current = self.newest();
         }
         current.clone()
+    }
+
+    /// The newest, for a thread that serves no requests.
+    pub fn latest(&self) -> Arc<Generation> {
+        Arc::clone(&self.lock())
     }
 
     fn newest(&self) -> Current {

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sealion_tls::ClientAuthId;
+
 use crate::conditional::{self, Validators, Verdict};
 use crate::errand::{Errand, Findings};
 use crate::http_time::HttpTime;
@@ -31,8 +33,8 @@ impl Default for HandlerOptions {
     }
 }
 
-/// Answers a request. `client`: where it comes from, if that has an address. `now` is what Date will say, `findings` what errands for
-/// this request brought.
+/// Answers a request. `asked`: what the client was asked for when it shook hands. `client`: where it comes from, if that has an
+/// address. `now` is what Date will say, `findings` what errands for this request brought.
 ///
 /// Site, method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
 /// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). What else a site has comes between them, see
@@ -43,11 +45,18 @@ impl Default for HandlerOptions {
 pub fn handle(
     request: &Request<'_>,
     sites: &Sites,
+    asked: Option<&ClientAuthId>,
     client: Option<IpAddr>,
     now: HttpTime,
     findings: &mut Findings,
 ) -> Result<Response, Errand> {
     let Some(site) = sites.find(request.authority) else { return Ok(Response::plain(Status::MisdirectedRequest)) };
+    // The connection may have been made for another site, which asked its clients for something else.
+    if let Some(auth) = &site.client_auth
+        && asked != Some(&auth.id())
+    {
+        return Ok(Response::plain(Status::MisdirectedRequest));
+    }
     answer(request, site, client, now, findings)
 }
 

@@ -28,7 +28,14 @@ impl Place {
         let files = Files::new(root, "index.html".into(), &FileCache::new(CacheLimits::default()));
         let site = Place {
             directory,
-            site: Site { name: "test".into(), files, options: HandlerOptions::default(), limits: None, features: None },
+            site: Site {
+                name: "test".into(),
+                files,
+                options: HandlerOptions::default(),
+                limits: None,
+                features: None,
+                client_auth: None,
+            },
         };
         site.write("letters.txt", ALPHABET);
         site.write("empty", "");

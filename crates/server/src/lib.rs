@@ -10,6 +10,7 @@
 
 pub mod access_log;
 pub mod calibrate;
+pub mod certificates;
 pub mod check;
 pub mod cli;
 pub mod compress;

@@ -38,9 +38,12 @@ fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
     }
     privileges::check_roots(&config, args.config.as_deref(), shared.confinement)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
-    let next = Generation::build(config, problems, rekeys).map_err(|problems| problems.to_string())?;
+    let next = Generation::build(config, problems, &shared.tls, rekeys).map_err(|problems| problems.to_string())?;
     for change in &changes {
         tracing::info!("{change}");
+    }
+    for note in &next.certificates.notes {
+        tracing::warn!("{note}");
     }
     if changes.is_empty() {
         tracing::info!("the configuration says what it said before; files and certificates are read again");

@@ -1,15 +1,11 @@
 //! Start and stop: everything that can be wrong is found before the first connection, and said in one line.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use sealion_ktls::probe;
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
@@ -18,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::access_log::{AccessLog, Destination};
+use crate::certificates::{self, TlsProcess};
 use crate::cli::{ServeArgs, log_to_stderr};
 use crate::config::{Bounded, Config};
 use crate::connection::{Phase, Shared};
@@ -68,10 +65,11 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     })?;
     let metrics_listener = metrics::Listener::bind(&config.metrics, &mut problems)?;
     let (destination, layout) = config.access_log.build(&problems);
-    let first = Generation::build(config, problems, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
+    let tls = TlsProcess::new()?;
+    let first =
+        Generation::build(config, problems, &tls, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
     let config = first.config.clone();
     let max_connections = max_connections(&config)?;
-    let fingerprint = fingerprint(&first.certificate.0)?;
     // It opens files that may be out of reach later.
     let metrics = Metrics::new(metrics_listener.is_some());
     let listeners = Listeners::bind(&config.listen, workers, &mut inherited)?;
@@ -119,8 +117,14 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     for lacking in &given.lacking {
         eprintln!("sealion: {lacking}");
     }
-    let (certificate, note) = &first.certificate;
-    eprintln!("sealion: certificate {}{note}, SHA-256 {fingerprint}", certificate.display());
+    let (certificate, note) = &first.certificates.default;
+    for used in first.certificates.in_use() {
+        let note = if used.file == *certificate { note } else { "" };
+        eprintln!("sealion: certificate {}{note}, SHA-256 {}", used.file.display(), used.facts.fingerprint);
+    }
+    for note in &first.certificates.notes {
+        tracing::warn!("{note}");
+    }
     eprintln!("sealion: {}", kernel_line(ktls, kernel.probe(), &costs));
     if ktls == KtlsMode::Auto && kernel.probe().any_tx() {
         eprintln!("sealion: what the paths cost: {}", costs.origin);
@@ -129,6 +133,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
         generations: Generations::new(first),
+        tls,
         kernel,
         costs,
         access_log,
@@ -144,6 +149,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     if let Some(listener) = metrics_listener {
         listener.start(&shared)?;
     }
+    certificates::start(Arc::downgrade(&shared))?;
     let threads = worker::start(listeners.sets, &shared)?;
     if let Some(pause) = config.server.self_check_every.filter(|_| ktls != KtlsMode::Never) {
         start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;
@@ -296,13 +302,6 @@ fn max_connections(config: &Config) -> Result<usize, String> {
             .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
     }
     usize::try_from(connections).map_err(|e| e.to_string())
-}
-
-/// The SHA-256 of the certificate as browsers show it.
-fn fingerprint(cert: &Path) -> Result<String, String> {
-    let der = CertificateDer::from_pem_file(cert).map_err(|e| format!("{}: {e}", cert.display()))?;
-    let hash = digest::digest(&digest::SHA256, &der);
-    Ok(hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
 }
 
 /// What keeps the kernel from sealing, and the remedy, in one line.

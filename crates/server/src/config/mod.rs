@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access_log::AccessLogConfig;
+use crate::certificates::TlsConfig;
 use crate::listener::ListenConfig;
 use crate::metrics::MetricsConfig;
 use crate::privileges::PrivilegesConfig;
@@ -43,6 +44,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// Addresses to listen on.
     pub listen: Vec<ListenConfig>,
+    /// Versions, suites, session tickets and automatic certificates, for all sites.
+    pub tls: TlsConfig,
     /// A line for each response.
     pub access_log: AccessLogConfig,
     /// What the process gives up when its sockets are bound: docs/hardening.md.

@@ -163,7 +163,8 @@ impl Exchange {
                     admitted = true;
                     // Clients of a Unix socket have no address.
                     let client = Some(peer.ip()).filter(|address| !address.is_unspecified());
-                    match handler::handle(&head.request, &current.sites, client, now, &mut findings) {
+                    let asked = stream.info().client_auth.as_ref();
+                    match handler::handle(&head.request, &current.sites, asked, client, now, &mut findings) {
                         Ok(response) => {
                             if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
                                 worker.asked_for(path, response.body.len());

@@ -24,8 +24,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
+use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
+use crate::certificates::{self, CertificateConfig, ClientAuthConfig};
 use crate::config::{At, Problems};
 use crate::encoding::config::{CompressConfig, Encoding};
 use crate::encoding::{Coder, Coding};
@@ -67,8 +69,13 @@ pub struct SiteConfig {
     pub precompressed: At<Vec<Coding>>,
     /// Compression of small text that lies nowhere compressed.
     pub compress: Option<CompressConfig>,
-    /// Certificates with their keys.
+    /// Certificates with their keys, for instance one with an ECDSA and one with an RSA key: a client gets one that it can check.
+    /// A site without any shows those of the default site.
     pub certificates: Vec<CertificateConfig>,
+    /// Whether a certificate is got and renewed by itself: `[tls.acme]` says where.
+    pub acme: bool,
+    /// Certificates of clients. Requests that come over a connection made for another site are refused (421).
+    pub client_auth: Option<ClientAuthConfig>,
     /// Files that stand for their directory; the first that is there is sent.
     pub index: Vec<At<String>>,
     /// Whether names that begin with a dot are served. Without it only `.well-known` is.
@@ -115,6 +122,8 @@ impl Default for SiteConfig {
             precompressed: At::default(),
             compress: None,
             certificates: Vec::new(),
+            acme: false,
+            client_auth: None,
             index: vec!["index.html".to_owned().into()],
             show_dotfiles: false,
             mounts: Vec::new(),
@@ -136,16 +145,6 @@ impl Default for SiteConfig {
     }
 }
 
-/// A certificate with its key.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CertificateConfig {
-    /// Certificate chain, PEM, the site's own first.
-    pub cert: At<PathBuf>,
-    /// Its private key, PEM.
-    pub key: At<PathBuf>,
-}
-
 /// A site as requests see it.
 #[derive(Debug)]
 pub struct Site {
@@ -159,6 +158,8 @@ pub struct Site {
     pub limits: Option<SiteLimits>,
     /// What it has besides files; `None`: nothing, and then nothing of it costs anything.
     pub features: Option<Box<Features>>,
+    /// What clients are asked for before anything is answered.
+    pub client_auth: Option<ClientAuth>,
 }
 
 impl SiteConfig {
@@ -198,7 +199,12 @@ impl SiteConfig {
             Files::new(root.with_media_types(media_types.clone()), index.clone(), cache).with_codings(coder.clone())
         };
         let features = self.features(&root, files, plain, problems);
+        let client_auth = match &self.client_auth {
+            Some(auth) => Some(certificates::client_auth(auth, problems)?),
+            None => None,
+        };
         Some(Site {
+            client_auth,
             name: self.label(),
             files: files(root),
             options: HandlerOptions { max_ranges, show_dotfiles: self.show_dotfiles },

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod module;
 pub(crate) mod multipart;
 pub(crate) mod nginx;
+pub(crate) mod sites;
 pub(crate) mod watch;
 
 use std::ffi::OsString;

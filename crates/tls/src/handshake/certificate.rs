@@ -230,6 +230,17 @@ pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer
     Ok(all)
 }
 
+/// A certificate and key that were made for each other. With an extension that is critical and unknown (RFC 8737 §3) rustls would not
+/// read the certificate to compare them.
+pub(crate) fn unchecked(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, ConfigError> {
+    let made = Path::new("(made here)");
+    let chain = certificates(made, chain)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unreadable(made, "private key", pem_error(e)))?;
+    let key = default_provider().key_provider.load_private_key(key);
+    let key = key.map_err(|e| ConfigError::Unusable { key: made.to_owned(), why: e.to_string() })?;
+    Ok(CertifiedKey::new(chain, key))
+}
+
 pub(crate) fn fingerprint(der: &[u8]) -> Fingerprint {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, der).as_ref());

@@ -10,7 +10,7 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::certificate::Certificate;
+use super::certificate::{self, Certificate, ConfigError};
 use super::names::Names;
 
 /// The application protocol of a TLS-ALPN-01 validation (RFC 8737 §3).
@@ -67,16 +67,21 @@ impl SiteCertificates {
 
 /// Certificates that answer validations under way (TLS-ALPN-01, RFC 8737), by name.
 #[derive(Debug, Default)]
-pub struct AlpnChallenges(ArcSwap<HashMap<String, Certificate>>);
+pub struct AlpnChallenges(ArcSwap<HashMap<String, Arc<CertifiedKey>>>);
 
 impl AlpnChallenges {
-    /// Answers validations of this name with this certificate.
-    pub fn insert(&self, name: &str, certificate: Certificate) {
+    /// Answers validations of this name with this certificate and its key, PEM.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn insert(&self, name: &str, certificate: &str, key: &str) -> Result<(), ConfigError> {
+        let answer = Arc::new(certificate::unchecked(certificate.as_bytes(), key.as_bytes())?);
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
-            all.insert(name.to_ascii_lowercase(), certificate.clone());
+            all.insert(name.to_ascii_lowercase(), answer.clone());
             all
         });
+        Ok(())
     }
 
     /// Answers them no more.
@@ -88,7 +93,7 @@ impl AlpnChallenges {
         });
     }
 
-    fn get(&self, name: &str) -> Option<Certificate> {
+    fn get(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         self.0.load().get(name).cloned()
     }
 }
@@ -106,7 +111,7 @@ impl ResolvesServerCert for Resolver {
         if let Some(challenges) = &self.challenges
             && is_validation(&hello)
         {
-            return challenges.get(name?).map(|certificate| certificate.certified());
+            return challenges.get(name?);
         }
         Some(self.sites.get(name).choose(name, hello.signature_schemes()))
     }

@@ -1,0 +1,286 @@
+//! Certificates, what is asked of clients, session tickets: from the configuration to what handshakes use.
+//!
+//! ```text
+//! [tls], [[site]] ─build─► ServerConfig (for handshakes) + Certificates (for whoever watches the files)
+//!
+//! files ──watch.rs, every two seconds──► a certificate is swapped within its generation, keys of tickets likewise
+//! ACME server ──acme.rs──► files
+//! ```
+
+mod acme;
+mod config;
+mod pair;
+mod private_file;
+mod ticket_keys;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sealion_tls::{
+    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, ServerConfig, SiteCertificates, SiteTls, TicketKeys,
+    TlsOptions,
+};
+
+use crate::config::{Config, Problems};
+use crate::dev_certificate::DevCertificate;
+use crate::site::{Site, SiteConfig};
+
+pub use acme::HttpChallenges;
+pub use config::{
+    AcmeConfig, CertificateConfig, ChallengeKind, ClientAuthConfig, ClientAuthKind, ExternalAccountConfig, MinVersion,
+    SessionTicketsConfig, TlsConfig,
+};
+pub use ticket_keys::{TicketKeyArgs, make_ticket_key};
+pub(crate) use watch::start;
+
+use acme::{AcmeSite, Settings};
+use pair::{Loaded, PairFiles, Watched};
+use ticket_keys::TicketDirectory;
+
+/// What outlives every configuration: sessions go on over a reload, and a validation under way finds its answer.
+#[derive(Debug)]
+pub struct TlsProcess {
+    /// Keys of tickets that change by themselves.
+    tickets: Arc<TicketKeys>,
+    /// Answers to TLS-ALPN-01 validations.
+    alpn: Arc<AlpnChallenges>,
+    /// Answers to HTTP-01 validations, for the listener that speaks plain HTTP.
+    pub http: Arc<HttpChallenges>,
+}
+
+impl TlsProcess {
+    /// With new keys.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn new() -> Result<Self, String> {
+        let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
+        Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), http: Arc::default() })
+    }
+}
+
+/// The certificates of a generation, and what else is read from files that may change.
+#[derive(Debug)]
+pub struct Certificates {
+    watched: Vec<Watched>,
+    tickets: Option<TicketDirectory>,
+    acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
+    /// What an operator should look into, though it works.
+    pub notes: Vec<String>,
+    /// The certificate for clients that ask for no name, and how it came.
+    pub default: (PathBuf, &'static str),
+}
+
+/// A certificate in use.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InUse {
+    /// The site's first name, or `default`.
+    pub site: String,
+    /// The file of the chain.
+    pub file: PathBuf,
+    /// What is written in it.
+    pub facts: CertificateFacts,
+}
+
+impl Certificates {
+    /// All certificates as they are now.
+    pub fn in_use(&self) -> Vec<InUse> {
+        let of = |watched: &Watched| InUse {
+            site: watched.site.clone(),
+            file: watched.files.cert.clone(),
+            facts: watched.certificate().facts().clone(),
+        };
+        self.watched.iter().map(of).collect()
+    }
+
+    /// Takes over files that have changed.
+    fn look(&self) {
+        self.watched.iter().for_each(Watched::look);
+        if let Some(tickets) = &self.tickets {
+            tickets.look();
+        }
+    }
+}
+
+/// What a site asks of clients.
+pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) -> Option<ClientAuth> {
+    match ClientAuth::from_pem_file(&problems.resolve(&config.roots), config.mode.into()) {
+        Ok(auth) => Some(auth),
+        Err(error) => {
+            problems.add(&config.roots.span, "site.client_auth.roots", error);
+            None
+        }
+    }
+}
+
+/// Builds what handshakes need. `None`: what is wrong is in `problems`.
+pub(crate) fn build(
+    config: &Config,
+    sites: &[(&SiteConfig, Site)],
+    process: &TlsProcess,
+    problems: &mut Problems,
+    kernel_rekeys: bool,
+) -> Option<(ServerConfig, Certificates)> {
+    let mut building = Building {
+        settings: Settings::new(&config.tls.acme, &config.site, problems),
+        watched: Vec::new(),
+        acme_sites: Vec::new(),
+        notes: Vec::new(),
+    };
+    let own: Vec<_> = sites.iter().map(|(site, _)| building.site(site, problems)).collect();
+    // Sites without a certificate of their own show that of the default site, or else of the first that has one.
+    let with_own = |(n, _): &(usize, &(&SiteConfig, Site))| own[*n].is_some();
+    let default = sites.iter().position(|(site, _)| site.default).unwrap_or(0);
+    let (shared, note) = match own.get(default).cloned().flatten() {
+        Some(set) => (set, ""),
+        None => match sites.iter().enumerate().find(with_own) {
+            Some((n, _)) => (own[n].clone()?, ""),
+            None if config.site.iter().any(|site| !site.certificates.is_empty() || site.acme) => return None,
+            None => building.development(problems)?,
+        },
+    };
+    let as_tls = |(n, (site, built)): (usize, &(&SiteConfig, Site))| SiteTls {
+        names: names(site),
+        certificates: own[n].clone().unwrap_or_else(|| shared.clone()),
+        client_auth: built.client_auth.clone(),
+    };
+    let mut all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let first = all.remove(default);
+
+    let tickets = building.tickets(&config.tls.session_tickets, problems)?;
+    let keys = match &tickets {
+        _ if !config.tls.session_tickets.enabled => None,
+        Some(directory) => Some(directory.keys.clone()),
+        None => Some(process.tickets.clone()),
+    };
+    let alpn_challenges =
+        building.settings.as_ref().is_some_and(|settings| settings.challenge == ChallengeKind::TlsAlpn01);
+    let options = TlsOptions {
+        alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
+        min_version: config.tls.min_version.into(),
+        suites: config.tls.suites.iter().map(|suite| suite.value.clone()).collect(),
+        tickets: keys,
+        challenges: alpn_challenges.then(|| process.alpn.clone()),
+    };
+    let built = match ServerConfig::new(&first, &all, &options, config.limits.tls(kernel_rekeys)) {
+        Ok(built) => built,
+        Err(error) => {
+            let span = config.tls.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
+            problems.add(&span, "tls.suites", error);
+            return None;
+        }
+    };
+    let Building { settings, watched, acme_sites, notes } = building;
+    let shown =
+        watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
+    let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
+    Some((built, Certificates { watched, tickets, acme, notes, default: (shown?, note) }))
+}
+
+fn names(site: &SiteConfig) -> Vec<String> {
+    site.names.iter().map(|name| name.value.trim_end_matches('.').to_ascii_lowercase()).collect()
+}
+
+/// What gathers while sites are built.
+struct Building {
+    settings: Option<Settings>,
+    watched: Vec<Watched>,
+    acme_sites: Vec<AcmeSite>,
+    notes: Vec<String>,
+}
+
+impl Building {
+    /// The certificates of a site; `None`: it has none of its own, or what is wrong is in `problems`.
+    fn site(&mut self, site: &SiteConfig, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
+        let mut pairs = Vec::new();
+        let mut complete = true;
+        for pair in &site.certificates {
+            let files = PairFiles { cert: problems.resolve(&pair.cert), key: problems.resolve(&pair.key) };
+            match Loaded::from(&files) {
+                Ok(loaded) => pairs.push((files, loaded)),
+                Err(error) => {
+                    let of_key = matches!(&error, ConfigError::Unreadable { path, .. } if *path == files.key && files.key != files.cert);
+                    match of_key {
+                        true => problems.add(&pair.key.span, "site.certificates.key", error),
+                        false => problems.add(&pair.cert.span, "site.certificates.cert", error),
+                    }
+                    complete = false;
+                }
+            }
+        }
+        if let (true, Some(settings)) = (site.acme, &self.settings)
+            && let Some((acme, loaded)) = settings.site(site, &mut self.notes, problems)
+        {
+            pairs.push((acme.files(), loaded));
+            self.acme_sites.push(acme);
+        }
+        if pairs.is_empty() || !complete {
+            return None;
+        }
+        Some(self.add(site.label(), names(site), pairs))
+    }
+
+    fn add(&mut self, label: String, names: Vec<String>, pairs: Vec<(PairFiles, Loaded)>) -> Arc<SiteCertificates> {
+        let certificates: Vec<_> = pairs.iter().map(|(_, loaded)| loaded.certificate.clone()).collect();
+        let set = Arc::new(SiteCertificates::new(certificates));
+        let several = pairs.len() > 1;
+        for (place, (files, loaded)) in pairs.into_iter().enumerate() {
+            // Of several certificates each may be for some of the names.
+            let covered = |name: &String| !set.get().iter().any(|one| one.facts().covers(name));
+            let to_cover =
+                if several { names.iter().filter(|name| covered(name)).cloned().collect() } else { names.clone() };
+            if files.cert.exists() {
+                self.notes.extend(files.notes(loaded.certificate.facts(), &to_cover, SystemTime::now()));
+            }
+            self.watched.push(Watched::new(label.clone(), to_cover, files, set.clone(), place, &loaded));
+        }
+        set
+    }
+
+    fn development(&mut self, problems: &mut Problems) -> Option<(Arc<SiteCertificates>, &'static str)> {
+        let loaded = DevCertificate::load_or_make().and_then(|pair| {
+            let files = PairFiles { cert: pair.cert, key: pair.key };
+            let loaded = Loaded::from(&files).map_err(|error| error.to_string())?;
+            Ok((files, loaded, pair.new))
+        });
+        match loaded {
+            Ok((files, loaded, new)) => {
+                let note = if new { " (made now, for localhost only)" } else { " (kept, for localhost only)" };
+                Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)]), note))
+            }
+            Err(error) => {
+                problems.add(&(0..0), "site.certificates", error);
+                None
+            }
+        }
+    }
+
+    /// Keys from outside, if there are to be such; `None`: what is wrong is in `problems`.
+    #[allow(clippy::option_option, reason = "the outer one is failure")]
+    fn tickets(&mut self, config: &SessionTicketsConfig, problems: &mut Problems) -> Option<Option<TicketDirectory>> {
+        let Some(path) = &config.keys else { return Some(None) };
+        if !config.enabled {
+            problems.add(
+                &path.span,
+                "tls.session_tickets.keys",
+                "no session is resumed with `enabled = false`: remove one of the two",
+            );
+            return None;
+        }
+        match TicketDirectory::open(&problems.resolve(path)) {
+            Ok(directory) => {
+                self.notes.extend(directory.notes());
+                Some(Some(directory))
+            }
+            Err(error) => {
+                problems.add(&path.span, "tls.session_tickets.keys", error);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A certificate from files: checked, watched, replaced when the files change.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sealion_tls::{Certificate, CertificateFacts, ConfigError, SiteCertificates};
+
+/// How long before its end a certificate is worth a warning. INHERITED: Let's Encrypt's own advice for certificates of 90 days.
+const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// Where a certificate comes from. Both may be one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PairFiles {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+impl fmt::Display for PairFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cert.display().fmt(f)
+    }
+}
+
+/// What changes when a file is written, replaced, or reached through another link (stat(2)).
+pub(super) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
+
+/// The stamp of what this path leads to.
+pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
+    let file = fs::metadata(path)?;
+    Ok((file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()))
+}
+
+impl PairFiles {
+    fn stamps(&self) -> [Option<Stamp>; 2] {
+        [stamp(&self.cert).ok(), stamp(&self.key).ok()]
+    }
+
+    pub(super) fn load(&self) -> Result<Certificate, ConfigError> {
+        Certificate::from_pem_files(&self.cert, &self.key)
+    }
+
+    /// What an operator should look into, of a pair that works.
+    pub(super) fn notes(&self, facts: &CertificateFacts, names: &[String], now: SystemTime) -> Vec<String> {
+        let mut notes = Vec::new();
+        let file = &self.cert.display();
+        if facts.not_after <= now {
+            notes.push(format!("{file}: has expired at {}: renew it", date(facts.not_after)));
+        } else if facts.not_after < now + SOON {
+            notes.push(format!("{file}: expires at {}: renew it", date(facts.not_after)));
+        }
+        if facts.not_before > now {
+            notes.push(format!("{file}: is not valid before {}: is the clock right?", date(facts.not_before)));
+        }
+        for name in names.iter().filter(|name| !facts.covers(name)) {
+            let covered = if facts.names.is_empty() { "no name".to_owned() } else { facts.names.join(", ") };
+            notes.push(format!("{file}: is not for {name}, but for {covered}: clients will refuse it"));
+        }
+        if fs::metadata(&self.key).is_ok_and(|key| key.mode() & 0o004 != 0) {
+            let key = self.key.display();
+            notes.push(format!("{key}: every user of this machine can read this private key: `chmod o= {key}`"));
+        }
+        notes
+    }
+}
+
+/// A time as logs have it, in UTC.
+pub(super) fn date(time: SystemTime) -> impl fmt::Display {
+    humantime::format_rfc3339_seconds(time)
+}
+
+/// A pair in use, whose files are looked at from time to time.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) site: String,
+    pub(super) names: Vec<String>,
+    pub(super) files: PairFiles,
+    pub(super) set: Arc<SiteCertificates>,
+    pub(super) place: usize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// The files of which the present pair was made.
+    loaded: [Option<Stamp>; 2],
+    /// The files that were found unusable, and whether that was said.
+    bad: Option<([Option<Stamp>; 2], bool)>,
+}
+
+/// A pair that was just read, with its files as they were before.
+pub(super) struct Loaded {
+    pub(super) certificate: Certificate,
+    stamps: [Option<Stamp>; 2],
+}
+
+impl Loaded {
+    pub(super) fn from(files: &PairFiles) -> Result<Self, ConfigError> {
+        // Before the files: what changes while they are read is found by the next look.
+        let stamps = files.stamps();
+        Ok(Self { certificate: files.load()?, stamps })
+    }
+
+    /// One that stands in until the files are there.
+    pub(super) fn instead(certificate: Certificate) -> Self {
+        Self { certificate, stamps: [None, None] }
+    }
+}
+
+impl Watched {
+    pub(super) fn new(
+        site: String,
+        names: Vec<String>,
+        files: PairFiles,
+        set: Arc<SiteCertificates>,
+        place: usize,
+        loaded: &Loaded,
+    ) -> Self {
+        let seen = Mutex::new(Seen { loaded: loaded.stamps, bad: None });
+        Self { site, names, files, set, place, seen }
+    }
+
+    /// Takes over files that have changed, if they make a pair. One that does not is said to be bad when it is still so at
+    /// the next look: certificate and key are seldom replaced in the same moment.
+    pub(super) fn look(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = self.files.stamps();
+        if stamps == seen.loaded || matches!(&seen.bad, Some((bad, true)) if *bad == stamps) {
+            return;
+        }
+        // A certificate that is still to be got is not missing.
+        if seen.loaded == [None, None] && stamps.contains(&None) {
+            return;
+        }
+        match self.files.load() {
+            Ok(certificate) => {
+                let facts = certificate.facts().clone();
+                self.set.replace(self.place, certificate);
+                *seen = Seen { loaded: stamps, bad: None };
+                let until = date(facts.not_after);
+                tracing::info!(
+                    "{}: certificate replaced, valid until {until}, SHA-256 {}",
+                    self.files,
+                    facts.fingerprint
+                );
+                for note in self.files.notes(&facts, &self.names, SystemTime::now()) {
+                    tracing::warn!("{note}");
+                }
+            }
+            Err(error) if matches!(&seen.bad, Some((bad, false)) if *bad == stamps) => {
+                seen.bad = Some((stamps, true));
+                tracing::error!("{error}. The certificate before stays in use, until the files are right");
+            }
+            Err(_) => seen.bad = Some((stamps, false)),
+        }
+    }
+
+    pub(super) fn certificate(&self) -> Certificate {
+        self.set.get()[self.place].clone()
+    }
+}

@@ -1,0 +1,242 @@
+//! Keys of session tickets in a directory that a fleet shares, and the command that makes one.
+//!
+//! A key is a file `*.key` of 32 random bytes. Of several the last by name seals, and all open: with names that begin with the
+//! time (`sealion ticket-key` gives such) the newest is the last, on every machine alike. A name that is a time in the future is left
+//! to open only until then, so that a key can be everywhere before the first ticket is sealed with it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use clap::Args;
+use sealion_tls::{TicketKeys, TicketSecret};
+
+use super::pair::{Stamp, stamp};
+use super::private_file;
+use crate::config::Time;
+
+const EXTENSION: &str = "key";
+
+/// The keys of a directory, in use.
+#[derive(Debug)]
+pub(super) struct TicketDirectory {
+    path: PathBuf,
+    pub(super) keys: Arc<TicketKeys>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Seen {
+    files: Vec<(PathBuf, Option<Stamp>)>,
+    sealing: Option<PathBuf>,
+}
+
+/// What a directory holds.
+#[derive(Debug)]
+struct Keys {
+    /// In the order of their names.
+    all: Vec<(PathBuf, TicketSecret)>,
+    /// Which of them seals.
+    sealing: usize,
+}
+
+impl Keys {
+    fn read(directory: &Path, now: SystemTime) -> Result<Self, String> {
+        let mut all = Vec::new();
+        for path in names(directory).map_err(|e| format!("{}: cannot be read: {e}", directory.display()))? {
+            let bytes = fs::read(&path).map(zeroize::Zeroizing::new).map_err(|e| format!("{}: {e}", path.display()))?;
+            let secret = TicketSecret::from_bytes(&bytes).ok_or_else(|| {
+                format!(
+                    "{}: has {} bytes, but a key has {}: make it with `sealion ticket-key {}`",
+                    path.display(),
+                    bytes.len(),
+                    TicketSecret::LEN,
+                    directory.display()
+                )
+            })?;
+            all.push((path, secret));
+        }
+        match sealing(&all, now) {
+            Some(sealing) => Ok(Self { all, sealing }),
+            None => Err(format!(
+                "{}: holds no key to seal with: make one with `sealion ticket-key {0}`",
+                directory.display()
+            )),
+        }
+    }
+
+    fn sealing(&self) -> &TicketSecret {
+        &self.all[self.sealing].1
+    }
+
+    fn others(&self) -> Vec<TicketSecret> {
+        let others = self.all.iter().enumerate().filter(|(n, _)| *n != self.sealing);
+        others.map(|(_, (_, secret))| secret.clone()).collect()
+    }
+}
+
+/// The last by name whose time has come.
+fn sealing(all: &[(PathBuf, TicketSecret)], now: SystemTime) -> Option<usize> {
+    all.iter().rposition(|(path, _)| time_in(path).is_none_or(|time| time <= now))
+}
+
+/// Key files, in the order of their names.
+fn names(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The time in a name such as `2026-11-21T14:30:00Z.key`.
+fn time_in(path: &Path) -> Option<SystemTime> {
+    humantime::parse_rfc3339(path.file_stem()?.to_str()?).ok()
+}
+
+impl TicketDirectory {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// What is wrong with the directory or one of its files, with the remedy.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let now = SystemTime::now();
+        let seen = Seen::look(path, now);
+        let keys = Keys::read(path, now)?;
+        let built = TicketKeys::shared(keys.sealing(), &keys.others());
+        Ok(Self { path: path.to_owned(), keys: Arc::new(built), seen: Mutex::new(seen) })
+    }
+
+    /// What an operator should look into.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let files = names(&self.path).unwrap_or_default();
+        let open = files.iter().filter(|path| fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0));
+        open.map(|path| {
+            format!(
+                "{}: every user of this machine can read this key, and sessions with it: `chmod o= {0}`",
+                path.display()
+            )
+        })
+        .collect()
+    }
+
+    /// Takes over keys that have changed, or whose time has come.
+    pub(super) fn look(&self) {
+        let now = SystemTime::now();
+        let found = Seen::look(&self.path, now);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == found {
+            return;
+        }
+        match Keys::read(&self.path, now) {
+            Ok(keys) => {
+                self.keys.replace(keys.sealing(), &keys.others());
+                let (sealing, all) = (&keys.all[keys.sealing].0, keys.all.len());
+                tracing::info!(
+                    "session tickets: sealed with {} from now on, opened with {all} keys",
+                    sealing.display()
+                );
+            }
+            Err(error) => tracing::error!("session tickets: {error}. The keys before stay in use"),
+        }
+        *seen = found;
+    }
+}
+
+impl Seen {
+    fn look(directory: &Path, now: SystemTime) -> Self {
+        let files: Vec<_> =
+            names(directory).unwrap_or_default().into_iter().map(|path| (stamp(&path).ok(), path)).collect();
+        let sealing = files.iter().rfind(|(_, path)| time_in(path).is_none_or(|time| time <= now));
+        Self {
+            sealing: sealing.map(|(_, path)| path.clone()),
+            files: files.into_iter().map(|(stamp, path)| (path, stamp)).collect(),
+        }
+    }
+}
+
+/// What `sealion ticket-key` can be told.
+#[derive(Debug, Clone, Args)]
+pub struct TicketKeyArgs {
+    /// The directory of the keys; it is made if it is not there
+    pub directory: PathBuf,
+
+    /// When the key begins to seal tickets: long enough that it is on all servers by then
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub after: Time,
+
+    /// Remove the oldest keys but this many; with a new key every TIME, tickets live for up to 12 h
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
+    pub keep: Option<u16>,
+}
+
+/// Makes a key, as a whole or not at all, readable by its owner alone.
+///
+/// # Errors
+/// A line that says what could not be done.
+pub fn make_ticket_key(args: &TicketKeyArgs) -> Result<ExitCode, String> {
+    let directory = &args.directory;
+    let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    private_file::directory(directory).map_err(|e| failed(directory, e))?;
+    let secret = TicketSecret::generate().map_err(|e| e.to_string())?;
+    let begins = humantime::format_rfc3339_seconds(SystemTime::now() + args.after.0).to_string();
+    let path = directory.join(format!("{begins}.{EXTENSION}"));
+    private_file::write_new(&path, secret.bytes()).map_err(|e| failed(&path, e))?;
+    println!("{}", path.display());
+    if let Some(keep) = args.keep {
+        let all = names(directory).map_err(|e| failed(directory, e))?;
+        for old in &all[..all.len().saturating_sub(keep.into())] {
+            fs::remove_file(old).map_err(|e| failed(old, e))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn make(directory: &Path, after: Duration, keep: Option<u16>) {
+        make_ticket_key(&TicketKeyArgs { directory: directory.to_owned(), after: Time(after), keep }).unwrap();
+    }
+
+    #[test]
+    fn the_last_key_whose_time_has_come_seals() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("keys");
+        let now = SystemTime::now();
+        assert!(TicketDirectory::open(&directory).unwrap_err().contains("cannot be read"));
+        make(&directory, Duration::from_secs(3600), None);
+        assert!(TicketDirectory::open(&directory).unwrap_err().contains("sealion ticket-key"));
+        make(&directory, Duration::ZERO, None);
+        let keys = Keys::read(&directory, now + Duration::from_secs(2)).unwrap();
+        assert_eq!((keys.sealing, keys.others().len()), (0, 1));
+        assert_eq!(Keys::read(&directory, now + Duration::from_secs(3700)).unwrap().sealing, 1);
+        for path in names(&directory).unwrap() {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        make(&directory, Duration::from_secs(7200), Some(2));
+        let left = names(&directory).unwrap();
+        assert_eq!(left.len(), 2);
+        assert!(left.iter().all(|path| time_in(path).unwrap() > now + Duration::from_secs(3000)));
+    }
+
+    #[test]
+    fn a_file_that_is_no_key_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.key"), [0; 48]).unwrap();
+        let error = TicketDirectory::open(directory.path()).unwrap_err();
+        assert!(error.contains("a.key: has 48 bytes"), "{error}");
+    }
+}
