@@ -25,6 +25,7 @@ pub mod generation;
 pub mod handler;
 pub mod http1;
 pub mod http_time;
+pub mod import_nginx;
 pub mod kernel_offer;
 pub mod limits;
 pub mod listener;
