@@ -14,7 +14,7 @@ use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, refere
 use crate::listener::{Listen, ListenConfig};
 use crate::privileges::PrivilegesConfig;
 use crate::site::{CertificateConfig, SiteConfig};
-use crate::{calibrate, check, doctor, manual, serve, upgrade};
+use crate::{calibrate, check, doctor, import_nginx, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -44,6 +44,8 @@ enum Command {
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
+    /// Convert an nginx configuration, and name what has no counterpart; exit code 3 if there is any
+    ImportNginx(import_nginx::ImportArgs),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -208,6 +210,7 @@ pub fn main() -> ExitCode {
             print!("{}", reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
+        Command::ImportNginx(args) => import_nginx::run(&args),
         Command::Completions { shell } => {
             let text = manual::completions(shell, Cli::command());
             std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)

@@ -158,11 +158,18 @@ impl Context {
                 Some(age) => self.root.table("server").set("file_cache_age", age.to_string()),
                 None => self.leave(directive),
             },
+            // With the listeners.
+            "set_real_ip_from" => {}
+            "real_ip_header" if directive.first() == "proxy_protocol" => {}
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
             "access_log" => self.access_log(directive),
             "limit_req_zone" => self.rate(directive),
             "limit_conn_zone" if directive.first() == "$binary_remote_addr" || directive.first() == "$remote_addr" => {}
+            "ssl_session_tickets" if directive.first() == "on" => {}
+            "ssl_session_tickets" => {
+                self.leave_with(directive, "tickets are how sessions are resumed here; [tls.session_tickets] enabled = false does without");
+            }
             "ssl_protocols" => tls::protocols(self, directive),
             "ssl_conf_command" => tls::command(self, directive),
             // Every server takes these from here.

@@ -1,5 +1,7 @@
 //! The addresses of all servers.
 
+use toml::Value;
+
 use super::convert::Context;
 use super::syntax::Directive;
 use super::toml_text::Table;
@@ -13,6 +15,8 @@ struct Listener {
     address: String,
     tls: bool,
     proxy_protocol: bool,
+    /// Networks whose word about clients counts.
+    trusted: Vec<Value>,
     comment: String,
 }
 
@@ -25,11 +29,12 @@ pub(super) struct Listens {
 }
 
 impl Listeners {
-    /// Takes the `listen`s of a server.
-    pub(super) fn take(&mut self, context: &mut Context, server: &Directive) -> Listens {
+    /// Takes the `listen`s of a server; `shared`: what stands beside the servers.
+    pub(super) fn take(&mut self, context: &mut Context, server: &Directive, shared: &[&Directive]) -> Listens {
         let mut listens = Listens::default();
         // Of old: `ssl on;` for the whole server.
         let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
+        let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
         let directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
         for directive in directives {
             let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
@@ -51,7 +56,13 @@ impl Listeners {
             match self.0.iter_mut().find(|known| known.address == address) {
                 Some(known) if known.tls != tls => context.leave_with(directive, "one server wants TLS on this address, and another does not"),
                 Some(known) => known.proxy_protocol |= proxy_protocol,
-                None => self.0.push(Listener { address, tls, proxy_protocol, comment: directive.place.to_string() }),
+                None => {
+                    let trusted = if proxy_protocol { trusted.clone() } else { Vec::new() };
+                    self.0.push(Listener { address, tls, proxy_protocol, trusted, comment: directive.place.to_string() });
+                }
+            }
+            if proxy_protocol && trusted.is_empty() {
+                context.leave_with(directive, "say whose word about clients counts: trusted_proxies of the listener");
             }
         }
         listens
@@ -67,10 +78,23 @@ impl Listeners {
             }
             if listener.proxy_protocol {
                 table.set("proxy_protocol", true);
+                table.set("trusted_proxies", listener.trusted.clone());
             }
             root.push("listen", table);
         }
     }
+}
+
+/// `set_real_ip_from`, each network once.
+fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
+    let mut networks: Vec<Value> = Vec::new();
+    for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:") {
+        let network = Value::from(directive.first());
+        if !networks.contains(&network) {
+            networks.push(network);
+        }
+    }
+    networks
 }
 
 /// The address as we write it; nginx takes a port, an address, or both.

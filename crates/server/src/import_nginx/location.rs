@@ -79,13 +79,11 @@ pub(super) fn convert(
             "rewrite" => path_rules::rewrite(context, site, inner),
             "try_files" => try_files(context, site, &scope, inner),
             "root" if settings.root() == Some(inner.first()) => {}
-            "root" => context.leave_with(inner, "a site has one root: make this a site of its own, or bind-mount it beneath the root"),
-            "alias" => alias(context, site, &scope, settings.root(), inner),
+            "root" | "alias" => mount(context, site, &scope, inner),
             "index" if scope == Scope::Everything => index(context, site, inner),
             "index" => context.leave_with(inner, "the index is the same for all of a site"),
             "autoindex" if inner.first() != "on" => {}
-            "autoindex" if scope == Scope::Everything => site.set("listing", true),
-            "autoindex" => context.leave_with(inner, "directories are listed for all of a site, or not: listing = true"),
+            "autoindex" => listing(context, site, &scope, inner),
             "error_page" if scope == Scope::Everything => path_rules::error_page(context, site, inner),
             "error_page" => context.leave_with(inner, "error pages are the same for all of a site"),
             "limit_req" | "limit_conn" | "limit_rate" => context.leave_with(inner, "limits hold for all of a site"),
@@ -137,22 +135,29 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     }
 }
 
-fn alias(context: &mut Context, site: &mut Table, scope: &Scope, root: Option<&str>, directive: &Directive) {
-    let beneath = root.and_then(|root| directive.first().strip_prefix(root)).filter(|rest| rest.starts_with('/'));
-    let mut rule = Table::default();
-    rule.comment(&directive.place);
-    match (scope, beneath) {
-        (Scope::Prefix(prefix), Some(to)) => {
-            rule.set("prefix", prefix.as_str());
-            rule.set("to", to);
-        }
-        (Scope::Exact(path), Some(to)) => {
-            rule.set("path", path.as_str());
-            rule.set("to", to);
-        }
-        _ => {
-            return context.leave_with(directive, "it is not beneath the site's root: make it a site of its own, or bind-mount it there");
-        }
+/// `autoindex on`
+pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+    let Some(part) = scope.part() else { return context.leave_with(directive, "directories are listed by their paths") };
+    let table = site.table("listing");
+    table.set("enabled", true);
+    let mut paths = table.get("paths").and_then(Value::as_array).cloned().unwrap_or_default();
+    paths.push(Value::from(part));
+    table.set("paths", paths);
+}
+
+/// A directory of its own for a path: `alias`, whose files follow the path, or `root`, which has the path in it.
+fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+    let directory = directive.first();
+    let Scope::Prefix(path) = scope else {
+        return context.leave_with(directive, "a directory is mounted on a path and all beneath it");
+    };
+    if !directory.starts_with('/') || directory.contains('$') {
+        return context.leave_with(directive, "name the directory in full, with mounts");
     }
-    site.push("rewrites", rule);
+    let root = if directive.name == "alias" { directory.to_owned() } else { format!("{}{path}", directory.trim_end_matches('/')) };
+    let mut table = Table::default();
+    table.comment(&directive.place);
+    table.set("path", path.as_str());
+    table.set("root", root);
+    site.push("mounts", table);
 }

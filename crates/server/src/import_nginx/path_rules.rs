@@ -328,7 +328,7 @@ pub(super) fn limits(context: &mut Context, site: &mut Table, settings: &Setting
     }
     if let Some(directive) = settings.last("limit_conn") {
         match directive.arguments.get(1).and_then(|number| number.parse::<i64>().ok()) {
-            Some(connections) => site.table("limits").set("connections_per_address", connections),
+            Some(connections) => context.root.table("limits").set("max_connections_per_address", connections),
             None => context.leave(directive),
         }
     }

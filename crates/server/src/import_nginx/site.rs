@@ -94,7 +94,7 @@ pub(super) fn convert(
     server: &Directive,
     shared: &[&Directive],
 ) -> Option<Table> {
-    let listens = listeners.take(context, server);
+    let listens = listeners.take(context, server, shared);
     if !listens.tls {
         plain(context, server);
         return None;
@@ -118,11 +118,11 @@ pub(super) fn convert(
     if let Some(index) = settings.last("index") {
         location::index(context, &mut site, index);
     }
-    if settings.is_on("autoindex") {
-        site.set("listing", true);
+    if let Some(autoindex) = settings.last("autoindex").filter(|autoindex| autoindex.first() == "on") {
+        location::listing(context, &mut site, &Scope::Everything, autoindex);
     }
     compression(&mut site, &settings);
-    media_types(context, &mut site, &settings);
+    media_types(&mut site, &settings);
     for page in settings.all("error_page") {
         path_rules::error_page(context, &mut site, page);
     }
@@ -233,7 +233,7 @@ fn compression(site: &mut Table, settings: &Settings<'_>) {
 }
 
 /// `types`, where they say something else than we do.
-fn media_types(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
+fn media_types(site: &mut Table, settings: &Settings<'_>) {
     let mut differing = Vec::new();
     for types in settings.all("types") {
         for entry in types.children() {
@@ -248,7 +248,6 @@ fn media_types(context: &mut Context, site: &mut Table, settings: &Settings<'_>)
             }
         }
     }
-    let _ = context;
     for (extension, media_type) in differing {
         site.table("media_types").set(&extension, media_type);
     }

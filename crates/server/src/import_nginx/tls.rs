@@ -58,8 +58,8 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
 pub(super) fn client_auth(context: &mut Context, site: &mut Table, roots: Option<&Directive>, verify: Option<&Directive>) {
     let Some(verify) = verify else { return };
     let mode = match verify.first() {
-        "on" => "required",
-        "optional" => "optional",
+        "on" => "require",
+        "optional" => "request",
         "off" => return,
         _ => return context.leave_with(verify, "a client's certificate is verified, or not asked for"),
     };
