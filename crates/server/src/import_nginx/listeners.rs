@@ -57,7 +57,12 @@ impl Listeners {
                 Some(known) if known.tls != tls => context.leave_with(directive, "one server wants TLS on this address, and another does not"),
                 Some(known) => known.proxy_protocol |= proxy_protocol,
                 None => {
-                    let trusted = if proxy_protocol { trusted.clone() } else { Vec::new() };
+                    let trusted = match (proxy_protocol, trusted.is_empty()) {
+                        (false, _) => Vec::new(),
+                        (true, false) => trusted.clone(),
+                        // Somebody has to be believed, and this machine is.
+                        (true, true) => vec!["127.0.0.0/8".into(), "::1".into()],
+                    };
                     self.0.push(Listener { address, tls, proxy_protocol, trusted, comment: directive.place.to_string() });
                 }
             }

@@ -211,8 +211,10 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     }
     for code in codes {
         match code.parse::<u16>() {
-            Ok(400..=599) => site.table("error_pages").set(code, page.as_str()),
-            _ => context.leave(directive),
+            Ok(400 | 401 | 403 | 404 | 405 | 412 | 500 | 501 | 503) => site.table("error_pages").set(code, page.as_str()),
+            // Never sent: nothing is passed on.
+            Ok(_) => {}
+            Err(_) => context.leave(directive),
         }
     }
 }

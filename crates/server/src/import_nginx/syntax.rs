@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn lua_is_passed_over() {
-        let directives = read_text("a_by_lua_block { local t = { 'x;' } }\nb c;").unwrap();
-        assert_eq!(shown(&directives), ["1: a_by_lua_block { … }", "2: b c;"]);
+        let directives = read_text("a_by_lua_block { local t = { 'x;}' } -- }\n }\nb c;").unwrap();
+        assert_eq!(shown(&directives), ["1: a_by_lua_block { … }", "3: b c;"]);
     }
 
     #[test]

@@ -58,13 +58,22 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips to the `}` that ends a block of another language, in which only braces count.
+    /// Skips to the `}` that ends a block of Lua, in which braces count but for those in short strings and comments.
     pub(super) fn skip_foreign_block(&mut self) -> Result<(), SyntaxError> {
         let mut depth = 1;
         while depth > 0 {
             match self.take() {
                 Some('{') => depth += 1,
                 Some('}') => depth -= 1,
+                Some(quote @ ('"' | '\'')) => loop {
+                    match self.take() {
+                        Some('\\') => drop(self.take()),
+                        Some(c) if c == quote => break,
+                        Some(_) => {}
+                        None => return Err(self.error("the file ends inside a string")),
+                    }
+                },
+                Some('-') if self.rest.peek() == Some(&'-') => while self.take().is_some_and(|c| c != '\n') {},
                 Some(_) => {}
                 None => return Err(self.error("the file ends inside a block")),
             }
