@@ -23,6 +23,7 @@ pub mod etag;
 pub mod file_cache;
 pub mod generation;
 pub mod handler;
+pub mod health_check;
 pub mod http1;
 pub mod http_time;
 pub mod import_nginx;

@@ -156,13 +156,13 @@ mod tests {
             .chain(tables.iter().map(|table| plain(&table.name)))
             .collect();
         let mut seen = std::collections::HashSet::new();
-        let mut unknown = Vec::new();
+        let mut unknown: Vec<&str> = Vec::new();
         for (names, fate, _) in DIRECTIVES {
             for name in names.split(' ') {
                 assert!(seen.insert(name), "{name} stands twice");
             }
             if let Converted(counterparts) = fate {
-                unknown.extend(counterparts.iter().filter(|key| !keys.iter().any(|known| known == *key)));
+                unknown.extend(counterparts.iter().copied().filter(|key| !keys.iter().any(|known| known == key)));
             }
         }
         assert!(unknown.is_empty(), "no keys of ours: {unknown:?}, but {keys:?}");
