@@ -19,6 +19,7 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
         workers: None,
         names: HashSet::new(),
         has_default: false,
+        plain: Vec::new(),
         rates: Vec::new(),
     };
     for missing in &configuration.missing {
@@ -50,6 +51,11 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
     if sites.is_empty() {
         context.root.comment("No server with `listen … ssl` was found: there is no site.");
     }
+    if let (false, [first, _, ..]) = (context.has_default, sites.as_mut_slice()) {
+        // As in nginx.
+        first.set("default", true);
+    }
+    context.find_names_without_site();
     listeners.write(&mut context.root);
     for site in sites {
         context.root.push("site", site);
@@ -69,6 +75,8 @@ pub(super) struct Context {
     workers: Option<u64>,
     names: HashSet<String>,
     has_default: bool,
+    /// Servers without TLS, with their names.
+    pub(super) plain: Vec<(Directive, Vec<String>)>,
     /// `limit_req_zone`s by client address: the zone's name and its rate, as nginx writes it.
     pub(super) rates: Vec<(String, String)>,
 }
@@ -106,12 +114,28 @@ impl Context {
     }
 
     /// Makes a site the default one, unless there is one.
-    pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) {
+    pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) -> bool {
         if self.has_default {
             self.leave_with(server, "there is one default site for all addresses, and an earlier server is it");
-        } else {
-            site.set("default", true);
-            self.has_default = true;
+            return false;
+        }
+        site.set("default", true);
+        self.has_default = true;
+        true
+    }
+
+    /// Over plain HTTP only names of sites are shown the way.
+    fn find_names_without_site(&mut self) {
+        for (server, names) in std::mem::take(&mut self.plain) {
+            let is_known = |name: &String| {
+                let wildcard = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
+                self.names.contains(name) || wildcard.is_some_and(|wildcard| self.names.contains(&wildcard))
+            };
+            let unknown: Vec<String> = names.into_iter().filter(|name| !is_known(name)).collect();
+            if !unknown.is_empty() {
+                let names = unknown.join(", ");
+                self.leave_with(&server, format!("no HTTPS site has the names {names}: give them one, with a certificate"));
+            }
         }
     }
 

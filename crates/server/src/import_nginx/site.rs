@@ -110,7 +110,10 @@ pub(super) fn convert(
         site.set("names", names.clone());
     }
     if listens.default || names.is_empty() {
-        context.make_default(server, &mut site);
+        let is_default = context.make_default(server, &mut site);
+        if !is_default && names.is_empty() {
+            return None;
+        }
     }
     site.set("root", root(context, server, &settings));
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
@@ -273,6 +276,9 @@ fn plain(context: &mut Context, server: &Directive) {
     if !leads_to_https {
         return context.leave_with(server, "plain HTTP is answered with the way to HTTPS, and with nothing else: give it a certificate");
     }
+    let names = server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
+    let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
+    context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
     for other in others {
         let remedy = if other.name == "root" {
             "no files are sent over plain HTTP; [tls.acme] answers challenges of certificate authorities by itself"
