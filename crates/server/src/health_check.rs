@@ -28,9 +28,8 @@ pub struct HealthArgs {
 /// The server does not answer.
 pub fn run(args: &HealthArgs) -> Result<ExitCode, String> {
     let path = if args.ready { "/ready" } else { "/health" };
-    let answer = ask(args.address, path).map_err(|e| {
-        format!("{} does not answer: {e}: does it run, with [metrics] listen = \"{0}\"?", args.address)
-    })?;
+    let answer = ask(args.address, path)
+        .map_err(|e| format!("{} does not answer: {e}: does it run, with [metrics] listen = \"{0}\"?", args.address))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     print!("{body}");
     Ok(if head.split(' ').nth(1) == Some("200") { ExitCode::SUCCESS } else { ExitCode::FAILURE })

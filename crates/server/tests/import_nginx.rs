@@ -25,7 +25,9 @@ impl Nginx {
         nginx.write("nginx.conf", text.replace("@DIR@", &nginx.path().display().to_string()));
         nginx.write("mime.types", "types { text/html html htm; text/x-made-up madeup; }");
         let pki = Pki::ecdsa();
-        for (from, to) in [(pki.certificate_file(), "cert.pem"), (pki.key_file(), "key.pem"), (pki.certificate_file(), "ca.pem")] {
+        for (from, to) in
+            [(pki.certificate_file(), "cert.pem"), (pki.key_file(), "key.pem"), (pki.certificate_file(), "ca.pem")]
+        {
             nginx.write(to, fs::read(from).expect("it was made"));
         }
         nginx.write("htpasswd", "lion:$2y$05$abcdefghijklmnopqrstuuZ0Zf5QnWcOQYpGQ0X8lE0gY3mDkQ5jm\n");
@@ -76,7 +78,8 @@ impl Nginx {
             let place = line.split(": ").next().expect("a place");
             assert!(text.contains(place), "what is named stands in the file too: {place}");
         }
-        let checked = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("the program starts");
+        let checked =
+            Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("the program starts");
         assert!(checked.status.success(), "{text}\n{}", String::from_utf8_lossy(&checked.stderr));
         text.parse().expect("TOML")
     }
@@ -120,7 +123,10 @@ fn an_application_is_served_as_nginx_served_it() {
     assert_eq!(config["listen"][0]["tls"].as_bool(), Some(false));
     // Port 80 may be taken, or not ours to take.
     let file = nginx.path().join("sealion.toml");
-    let text = fs::read_to_string(&file).expect("it was written").replace("0.0.0.0:80", "127.0.0.1:0").replace("[::]:80", "[::1]:0");
+    let text = fs::read_to_string(&file)
+        .expect("it was written")
+        .replace("0.0.0.0:80", "127.0.0.1:0")
+        .replace("[::]:80", "[::1]:0");
     fs::write(&file, text).expect("it is written");
     let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let head = |path: &str| {

@@ -134,7 +134,10 @@ impl Context {
             let unknown: Vec<String> = names.into_iter().filter(|name| !is_known(name)).collect();
             if !unknown.is_empty() {
                 let names = unknown.join(", ");
-                self.leave_with(&server, format!("no HTTPS site has the names {names}: give them one, with a certificate"));
+                self.leave_with(
+                    &server,
+                    format!("no HTTPS site has the names {names}: give them one, with a certificate"),
+                );
             }
         }
     }
@@ -192,7 +195,10 @@ impl Context {
             "limit_conn_zone" if directive.first() == "$binary_remote_addr" || directive.first() == "$remote_addr" => {}
             "ssl_session_tickets" if directive.first() == "on" => {}
             "ssl_session_tickets" => {
-                self.leave_with(directive, "tickets are how sessions are resumed here; [tls.session_tickets] enabled = false does without");
+                self.leave_with(
+                    directive,
+                    "tickets are how sessions are resumed here; [tls.session_tickets] enabled = false does without",
+                );
             }
             "ssl_protocols" => tls::protocols(self, directive),
             "ssl_conf_command" => tls::command(self, directive),

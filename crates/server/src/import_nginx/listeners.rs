@@ -51,10 +51,16 @@ impl Listeners {
                 context.leave_with(directive, "HTTP/2 is not spoken: clients fall back to HTTP/1.1 by themselves");
             }
             listens.default |= has("default_server") || has("default");
-            if tls { listens.tls = true } else { listens.plain = true }
+            if tls {
+                listens.tls = true
+            } else {
+                listens.plain = true
+            }
             let proxy_protocol = has("proxy_protocol");
             match self.0.iter_mut().find(|known| known.address == address) {
-                Some(known) if known.tls != tls => context.leave_with(directive, "one server wants TLS on this address, and another does not"),
+                Some(known) if known.tls != tls => {
+                    context.leave_with(directive, "one server wants TLS on this address, and another does not")
+                }
                 Some(known) => known.proxy_protocol |= proxy_protocol,
                 None => {
                     let trusted = match (proxy_protocol, trusted.is_empty()) {
@@ -63,7 +69,13 @@ impl Listeners {
                         // Somebody has to be believed, and this machine is.
                         (true, true) => vec!["127.0.0.0/8".into(), "::1".into()],
                     };
-                    self.0.push(Listener { address, tls, proxy_protocol, trusted, comment: directive.place.to_string() });
+                    self.0.push(Listener {
+                        address,
+                        tls,
+                        proxy_protocol,
+                        trusted,
+                        comment: directive.place.to_string(),
+                    });
                 }
             }
             if proxy_protocol && trusted.is_empty() {
@@ -93,7 +105,8 @@ impl Listeners {
 /// `set_real_ip_from`, each network once.
 fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     let mut networks: Vec<Value> = Vec::new();
-    for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:") {
+    for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:")
+    {
         let network = Value::from(directive.first());
         if !networks.contains(&network) {
             networks.push(network);

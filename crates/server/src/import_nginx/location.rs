@@ -54,22 +54,38 @@ pub(super) fn convert(
         return;
     }
     if let Some(pass) = location.children().iter().find(|inner| inner.name.ends_with("_pass")) {
-        return context.leave_with(pass, format!("{location} is passed on; Sealion serves files: leave this path with nginx, under a name of its own"));
+        return context.leave_with(
+            pass,
+            format!(
+                "{location} is passed on; Sealion serves files: leave this path with nginx, under a name of its own"
+            ),
+        );
     }
     let scope = match location.arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["/"] | ["^~", "/"] => Scope::Everything,
         ["=", path] => Scope::Exact((*path).to_owned()),
         ["~" | "~*", regex] => match values::pattern_of_regex(regex) {
             Some(pattern) => Scope::Pattern(pattern),
-            None => return context.leave_with(location, "say for which files it is: *.css by name, /assets/** from the root"),
+            None => {
+                return context
+                    .leave_with(location, "say for which files it is: *.css by name, /assets/** from the root");
+            }
         },
         [path] | ["^~", path] if path.starts_with('/') => Scope::Prefix((*path).to_owned()),
         _ => return context.leave_with(location, "named locations are not there: an error page or a fallback may do"),
     };
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
-    let access: Vec<_> = location.children().iter().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect();
+    let access: Vec<_> =
+        location.children().iter().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect();
     let from_server = settings.all("add_header");
-    path_rules::fields(context, site, &scope, &all("add_header"), &all("expires"), if scope == Scope::Everything { &[] } else { &from_server });
+    path_rules::fields(
+        context,
+        site,
+        &scope,
+        &all("add_header"),
+        &all("expires"),
+        if scope == Scope::Everything { &[] } else { &from_server },
+    );
     path_rules::access(context, site, &scope, &access);
     path_rules::basic_auth(context, site, &scope, all("auth_basic").pop(), all("auth_basic_user_file").pop());
     for inner in location.children() {
@@ -106,7 +122,9 @@ fn hides_dotfiles(location: &Directive) -> bool {
         "access_log" | "log_not_found" => inner.first() == "off",
         _ => false,
     };
-    tilde.starts_with('~') && regex.trim_start_matches('^').starts_with(r"/\.") && location.children().iter().all(refuses)
+    tilde.starts_with('~')
+        && regex.trim_start_matches('^').starts_with(r"/\.")
+        && location.children().iter().all(refuses)
 }
 
 /// `index`: names of files in a directory.
@@ -128,7 +146,8 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     let fallback = last.split('?').next().unwrap_or(last);
     let is_file = fallback.starts_with('/') && !fallback.contains('$') && !fallback.ends_with(".php");
     match last.as_str() {
-        _ if !usual => context.leave_with(directive, "the path itself is tried, as a file and as a directory: rewrites say the rest"),
+        _ if !usual => context
+            .leave_with(directive, "the path itself is tried, as a file and as a directory: rewrites say the rest"),
         "=404" | "$uri" | "$uri/" => {}
         _ if is_file && *scope == Scope::Everything => site.set("fallback", fallback),
         _ => context.leave_with(directive, "a fallback is a file, for all of a site"),
@@ -137,7 +156,9 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
 
 /// `autoindex on`
 pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
-    let Some(part) = scope.part() else { return context.leave_with(directive, "directories are listed by their paths") };
+    let Some(part) = scope.part() else {
+        return context.leave_with(directive, "directories are listed by their paths");
+    };
     let table = site.table("listing");
     table.set("enabled", true);
     let mut paths = table.get("paths").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -154,7 +175,11 @@ fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Dir
     if !directory.starts_with('/') || directory.contains('$') {
         return context.leave_with(directive, "name the directory in full, with mounts");
     }
-    let root = if directive.name == "alias" { directory.to_owned() } else { format!("{}{path}", directory.trim_end_matches('/')) };
+    let root = if directive.name == "alias" {
+        directory.to_owned()
+    } else {
+        format!("{}{path}", directory.trim_end_matches('/'))
+    };
     let mut table = Table::default();
     table.comment(&directive.place);
     table.set("path", path.as_str());

@@ -40,7 +40,9 @@ pub(super) fn fields(
             "strict-transport-security" if *scope == Scope::Everything => hsts(context, site, directive, value),
             "access-control-allow-origin" => cors(site, scope, value),
             _ if lower.starts_with("access-control-") => context.leave_with(directive, "say it with [site.cors]"),
-            _ if crate::site::headers::is_ours(name) => context.leave_with(directive, "Sealion says it itself, or another key does"),
+            _ if crate::site::headers::is_ours(name) => {
+                context.leave_with(directive, "Sealion says it itself, or another key does")
+            }
             _ => {
                 rule.table("set").set(name, value.as_str());
                 rule.comment(&directive.place);
@@ -126,7 +128,10 @@ fn cors(site: &mut Table, scope: &Scope, origin: &str) {
 pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rules: &[&Directive]) {
     let Some(first) = rules.first() else { return };
     let Some(part) = scope.part() else {
-        return context.leave_with(first, "access is by path, not by the ends of names: put such files into a directory of their own");
+        return context.leave_with(
+            first,
+            "access is by path, not by the ends of names: put such files into a directory of their own",
+        );
     };
     let (mut allow, mut deny) = (Vec::new(), Vec::new());
     let mut ends_with_deny = false;
@@ -140,7 +145,10 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
             ("allow", "all") => break,
             ("deny", network) if allow.is_empty() => deny.push(Value::from(network)),
             ("deny", _) => {
-                return context.leave_with(rule, "a network that is denied after others were allowed: allow what is left of them");
+                return context.leave_with(
+                    rule,
+                    "a network that is denied after others were allowed: allow what is left of them",
+                );
             }
             (_, network) => allow.push(Value::from(network)),
         }
@@ -163,7 +171,13 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
 }
 
 /// `auth_basic` with its users.
-pub(super) fn basic_auth(context: &mut Context, site: &mut Table, scope: &Scope, realm: Option<&Directive>, users: Option<&Directive>) {
+pub(super) fn basic_auth(
+    context: &mut Context,
+    site: &mut Table,
+    scope: &Scope,
+    realm: Option<&Directive>,
+    users: Option<&Directive>,
+) {
     let Some(realm) = realm else { return };
     if realm.first() == "off" {
         if *scope != Scope::Everything {
@@ -179,9 +193,13 @@ pub(super) fn basic_auth(context: &mut Context, site: &mut Table, scope: &Scope,
     }
     let file = context.resolve(users.first());
     if let Ok(text) = std::fs::read_to_string(&file) {
-        let old = text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash))).count();
+        let old =
+            text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash))).count();
         if old > 0 {
-            context.leave_with(users, format!("{old} passwords are not bcrypt or argon2: htpasswd -B {file} USER sets one anew"));
+            context.leave_with(
+                users,
+                format!("{old} passwords are not bcrypt or argon2: htpasswd -B {file} USER sets one anew"),
+            );
         }
     }
     let mut table = Table::default();
@@ -211,7 +229,9 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     }
     for code in codes {
         match code.parse::<u16>() {
-            Ok(400 | 401 | 403 | 404 | 405 | 412 | 500 | 501 | 503) => site.table("error_pages").set(code, page.as_str()),
+            Ok(400 | 401 | 403 | 404 | 405 | 412 | 500 | 501 | 503) => {
+                site.table("error_pages").set(code, page.as_str())
+            }
             // Never sent: nothing is passed on.
             Ok(_) => {}
             Err(_) => context.leave(directive),
@@ -220,7 +240,13 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
 }
 
 /// `return`
-pub(super) fn answer(context: &mut Context, site: &mut Table, scope: &Scope, host: Option<&str>, directive: &Directive) {
+pub(super) fn answer(
+    context: &mut Context,
+    site: &mut Table,
+    scope: &Scope,
+    host: Option<&str>,
+    directive: &Directive,
+) {
     let (status, target) = match directive.arguments.as_slice() {
         [url] if url.starts_with("http") => (302, url.as_str()),
         [status, target] => match status.parse::<u16>() {
@@ -283,10 +309,11 @@ fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
         Some(path) => path.to_owned(),
         None => target,
     };
-    let (target, keeps_path) = match ["$request_uri", "$uri$is_args$args", "$uri"].iter().find_map(|end| target.strip_suffix(end)) {
-        Some(target) => (target.to_owned(), true),
-        None => (target.trim_end_matches("?$args").trim_end_matches("$is_args$args").to_owned(), false),
-    };
+    let (target, keeps_path) =
+        match ["$request_uri", "$uri$is_args$args", "$uri"].iter().find_map(|end| target.strip_suffix(end)) {
+            Some(target) => (target.to_owned(), true),
+            None => (target.trim_end_matches("?$args").trim_end_matches("$is_args$args").to_owned(), false),
+        };
     (!target.contains('$')).then_some((target, keeps_path))
 }
 
@@ -336,7 +363,9 @@ pub(super) fn limits(context: &mut Context, site: &mut Table, settings: &Setting
     }
     for directive in settings.all("limit_req") {
         let argument = |name: &str| directive.arguments.iter().find_map(|argument| argument.strip_prefix(name));
-        let rate = argument("zone=").and_then(|zone| context.rates.iter().find(|(name, _)| name == zone)).map(|(_, rate)| rate.clone());
+        let rate = argument("zone=")
+            .and_then(|zone| context.rates.iter().find(|(name, _)| name == zone))
+            .map(|(_, rate)| rate.clone());
         let per_second = rate.as_deref().and_then(|rate| {
             let (number, unit) = rate.split_once("r/")?;
             let number: f64 = number.parse().ok()?;

@@ -129,10 +129,24 @@ pub(super) fn convert(
     for page in settings.all("error_page") {
         path_rules::error_page(context, &mut site, page);
     }
-    path_rules::fields(context, &mut site, &Scope::Everything, &settings.all("add_header"), &settings.all("expires"), &[]);
-    let access = settings.0.iter().copied().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect::<Vec<_>>();
+    path_rules::fields(
+        context,
+        &mut site,
+        &Scope::Everything,
+        &settings.all("add_header"),
+        &settings.all("expires"),
+        &[],
+    );
+    let access =
+        settings.0.iter().copied().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect::<Vec<_>>();
     path_rules::access(context, &mut site, &Scope::Everything, &access);
-    path_rules::basic_auth(context, &mut site, &Scope::Everything, settings.last("auth_basic"), settings.last("auth_basic_user_file"));
+    path_rules::basic_auth(
+        context,
+        &mut site,
+        &Scope::Everything,
+        settings.last("auth_basic"),
+        settings.last("auth_basic_user_file"),
+    );
     path_rules::limits(context, &mut site, &settings);
     let first_name = names.first().cloned();
     for inner in server.children() {
@@ -172,7 +186,10 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
             };
             for name in converted {
                 if !context.take_name(&name) {
-                    context.leave_with(directive, format!("{name} is a name of an earlier server, which gets its requests"));
+                    context.leave_with(
+                        directive,
+                        format!("{name} is a name of an earlier server, which gets its requests"),
+                    );
                 } else {
                     names.push(name);
                 }
@@ -188,12 +205,18 @@ const DEFAULT_ROOT: &str = "/usr/share/nginx/html";
 fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> String {
     match settings.root() {
         Some(root) if root.contains('$') => {
-            context.leave_with(server, format!("root {root}: a site has one directory, named in full; make a site for each"));
+            context.leave_with(
+                server,
+                format!("root {root}: a site has one directory, named in full; make a site for each"),
+            );
             DEFAULT_ROOT.to_owned()
         }
         Some(root) if root.starts_with('/') => root.to_owned(),
         Some(root) => {
-            context.leave_with(server, format!("root {root}: it is relative to nginx' prefix (nginx -V); write it in full"));
+            context.leave_with(
+                server,
+                format!("root {root}: it is relative to nginx' prefix (nginx -V); write it in full"),
+            );
             format!("/usr/share/nginx/{root}")
         }
         None => DEFAULT_ROOT.to_owned(),
@@ -213,7 +236,8 @@ fn compression(site: &mut Table, settings: &Settings<'_>) {
             codings.push(Value::from(coding));
             let own = settings.last(&format!("{module}_types"));
             types.extend(own.into_iter().flat_map(|directive| directive.arguments.iter().cloned()));
-            least = least.or(settings.last(&format!("{module}_min_length")).and_then(|size| values::size(size.first())));
+            least =
+                least.or(settings.last(&format!("{module}_min_length")).and_then(|size| values::size(size.first())));
         }
     }
     if !precompressed.is_empty() {
@@ -244,7 +268,9 @@ fn media_types(site: &mut Table, settings: &Settings<'_>) {
                 let ours = media_type_of(extension);
                 let known = ours.split(';').next().unwrap_or(&ours) == entry.name;
                 // What was never registered, and what means the same.
-                let same = |a: &str| a.trim_start_matches("application/").trim_start_matches("text/").trim_start_matches("x-").to_owned();
+                let same = |a: &str| {
+                    a.trim_start_matches("application/").trim_start_matches("text/").trim_start_matches("x-").to_owned()
+                };
                 if !known && same(&entry.name) != same(ours.split(';').next().unwrap_or(&ours)) {
                     differing.push((extension.clone(), entry.name.clone()));
                 }
@@ -267,16 +293,22 @@ fn plain(context: &mut Context, server: &Directive) {
     let mut leads_to_https = false;
     let mut others = Vec::new();
     walk(server.children(), &mut |inner| match inner.name.as_str() {
-        "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => leads_to_https = true,
+        "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
+            leads_to_https = true
+        }
         // What certbot writes after its conditions.
         "return" if inner.first() == "404" => {}
         "root" | "proxy_pass" | "fastcgi_pass" | "alias" | "uwsgi_pass" => others.push(inner.clone()),
         _ => {}
     });
     if !leads_to_https {
-        return context.leave_with(server, "plain HTTP is answered with the way to HTTPS, and with nothing else: give it a certificate");
+        return context.leave_with(
+            server,
+            "plain HTTP is answered with the way to HTTPS, and with nothing else: give it a certificate",
+        );
     }
-    let names = server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
+    let names =
+        server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
     let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
     context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
     for other in others {

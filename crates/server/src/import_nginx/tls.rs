@@ -55,7 +55,12 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
 }
 
 /// `ssl_client_certificate` and `ssl_verify_client`
-pub(super) fn client_auth(context: &mut Context, site: &mut Table, roots: Option<&Directive>, verify: Option<&Directive>) {
+pub(super) fn client_auth(
+    context: &mut Context,
+    site: &mut Table,
+    roots: Option<&Directive>,
+    verify: Option<&Directive>,
+) {
     let Some(verify) = verify else { return };
     let mode = match verify.first() {
         "on" => "require",

@@ -110,7 +110,10 @@ mod tests {
         site.push("headers", rule);
         root.push("site", site);
         let text = root.to_string();
-        assert!(text.starts_with("# made of x\n\n[limits]\ngrace = \"10s\"\n\n# nginx.conf:3\n[[site]]\nnames = "), "{text}");
+        assert!(
+            text.starts_with("# made of x\n\n[limits]\ngrace = \"10s\"\n\n# nginx.conf:3\n[[site]]\nnames = "),
+            "{text}"
+        );
         let read: toml::Table = text.parse().unwrap();
         assert_eq!(read["site"][0]["names"][1].as_str(), Some("b \"quoted\" \\"));
         assert_eq!(read["site"][0]["error_pages"]["404"].as_str(), Some("/404.html"));

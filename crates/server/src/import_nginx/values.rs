@@ -116,7 +116,9 @@ mod tests {
 
     #[test]
     fn times_and_sizes() {
-        for (text, seconds) in [("30", 30), ("1m", 60), ("1h30m", 5400), ("1h 30m", 5400), ("1d", 86_400), ("1M", 30 * 86_400)] {
+        for (text, seconds) in
+            [("30", 30), ("1m", 60), ("1h30m", 5400), ("1h 30m", 5400), ("1d", 86_400), ("1M", 30 * 86_400)]
+        {
             assert_eq!(time(text), Some(Time::seconds(seconds)), "{text}");
         }
         assert_eq!(time("500ms"), Some(Time(std::time::Duration::from_millis(500))));
