@@ -25,8 +25,8 @@ use tokio::task::spawn_blocking;
 
 use crate::encoding::store::{Made, Store};
 use crate::encoding::{Choice, Coder, Coding, Variants};
-use crate::request::FieldLines;
 use crate::metrics::{self, WorkerMetrics};
+use crate::request::FieldLines;
 use crate::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::target::SitePath;
 
