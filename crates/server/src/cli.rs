@@ -13,8 +13,10 @@ use crate::access_log::AccessLogConfig;
 use crate::certificates::{CertificateConfig, TicketKeyArgs, TlsConfig, make_ticket_key};
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
+use crate::metrics::MetricsConfig;
 use crate::privileges::PrivilegesConfig;
 use crate::site::SiteConfig;
+use crate::top::{self, TopArgs};
 use crate::{calibrate, check, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
@@ -40,6 +42,8 @@ enum Command {
     Check(Box<ServeArgs>),
     /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
     Doctor(DoctorArgs),
+    /// Show what a running server does, in the terminal
+    Top(TopArgs),
     /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
     Calibrate(CalibrateArgs),
     /// Make a key for session tickets that a fleet shares
@@ -95,6 +99,9 @@ pub struct ServeArgs {
     /// What `[tls]` says.
     #[command(flatten)]
     pub tls: TlsConfig,
+    /// What `[metrics]` says.
+    #[command(flatten)]
+    pub metrics: MetricsConfig,
 
     /// What `[limits]` says.
     #[command(flatten)]
@@ -124,6 +131,7 @@ impl ServeArgs {
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
         config.tls.override_by(&self.tls, &self.given);
+        config.metrics.override_by(&self.metrics, &self.given);
         config.limits.override_by(&self.limits, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
@@ -223,6 +231,7 @@ pub fn main() -> ExitCode {
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::TicketKey(args) => make_ticket_key(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
     };
     result.unwrap_or_else(|error| {

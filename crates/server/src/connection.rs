@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealion_tls::{HandshakeError, Socket, TlsStream};
 use tokio::sync::{Semaphore, watch};
@@ -18,6 +18,7 @@ use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
 use crate::listener::{ListenConfig, proxy_protocol};
 use crate::privileges::Confinement;
+use crate::metrics::{self, Deadline, HandshakeFailure, Metrics};
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
@@ -33,10 +34,14 @@ pub struct Shared {
     pub access_log: AccessLog,
     /// What the process is confined by.
     pub confinement: Confinement,
+    /// What is counted.
+    pub metrics: Metrics,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Connections of each client.
     pub addresses: Arc<Addresses>,
+    /// How many may be.
+    pub most_connections: usize,
     /// Whether the server goes on.
     pub phase: watch::Receiver<Phase>,
     /// Connections closed because the PROXY protocol says nothing, or somebody says it who is not believed.
@@ -60,6 +65,10 @@ pub enum Phase {
 
 /// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by.
 pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, shared: &Shared) {
+    let counted = metrics::worker();
+    let _open = counted.map(|worker| worker.open.enter());
+    let handshaking = counted.map(|worker| worker.handshaking.enter());
+    let accepted = Instant::now();
     let current = shared.generations.current();
     let deadline = current.limits().handshake_timeout.duration();
     // The list is the same from the start of the process to its end.
@@ -79,6 +88,7 @@ pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, share
         None => None,
         Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
             None => {
+                failed(HandshakeFailure::Refused);
                 tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
                 return;
             }
@@ -89,36 +99,62 @@ pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, share
     let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(HandshakeError::ClosedByPeer)) => {
+            failed(HandshakeFailure::Closed);
             tracing::debug!("{peer}: closed before the handshake");
             return;
         }
         Ok(Err(error)) => {
+            failed(HandshakeFailure::of(&error));
             tracing::info!("{peer}: {error}");
             return;
         }
         Err(_) => {
+            failed(HandshakeFailure::Timeout);
             tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
             return;
         }
     };
-    drop(current);
+    drop((current, handshaking));
+    if let Some(worker) = counted {
+        worker.shook_hands(stream.info(), accepted.elapsed());
+        stream.report_progress(&worker.progress);
+    }
     tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
     if stream.info().is_validation() {
         let _ = Box::pin(stream.shutdown()).await;
         return;
     }
     let ended = match http1::connection::serve(&mut stream, peer, shared).await {
-        Ok(()) => Box::pin(stream.shutdown()).await,
+        Ok(()) => {
+            let _lingering = counted.map(|worker| worker.lingering.enter());
+            Box::pin(stream.shutdown()).await
+        }
         Err(error) => Err(error),
     };
+    if let (Some(worker), Err(error)) = (counted, &ended) {
+        worker.ended_by(error);
+    }
     if let Err(error) = ended {
         match error.alert() {
             Some(alert) => {
                 let stall = shared.generations.current().limits().stall_timeout.duration();
                 tracing::info!("{peer}: {error}; answered with the alert {alert}");
+                let _lingering = counted.map(|worker| worker.lingering.enter());
                 let _ = timeout(stall, Box::pin(stream.abort(alert))).await;
             }
             None => tracing::info!("{peer}: {error}"),
+        }
+    }
+    if let Some(worker) = counted {
+        worker.ended(&stream.counts());
+    }
+}
+
+fn failed(failure: HandshakeFailure) {
+    if let Some(worker) = metrics::worker() {
+        worker.handshake_failed(failure);
+        if failure == HandshakeFailure::Timeout {
+            worker.timed_out(Deadline::Handshake);
         }
     }
 }

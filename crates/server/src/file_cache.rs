@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use thread_local::ThreadLocal;
 
+use crate::metrics::{self, WorkerMetrics};
 use crate::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::target::SitePath;
 
@@ -93,6 +94,9 @@ struct Cache {
     key: Vec<u8>,
     memory: usize,
     swept: Instant,
+    /// What the worker counts, and what it was told of this cache: files and bytes.
+    counted: Option<&'static WorkerMetrics>,
+    told: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -191,7 +195,13 @@ impl Files {
             Some(fetched) => fetched.found,
             None => {
                 if let Some(file) = cache.get(name, now, limits.age, &self.root) {
+                    if let Some(worker) = cache.counted {
+                        worker.cache_hits.add(1);
+                    }
                     return Ok(Found::File(file));
+                }
+                if let Some(worker) = cache.counted {
+                    worker.cache_misses.add(1);
                 }
                 self.root.resolve(name, keep, Wait::No)
             }
@@ -217,7 +227,14 @@ impl Files {
 impl Cache {
     fn new(limits: &CacheLimits, now: Instant) -> Self {
         let files = std::num::NonZeroUsize::new(limits.files).unwrap_or(std::num::NonZeroUsize::MIN);
-        Cache { entries: LruCache::new(files), key: Vec::new(), memory: 0, swept: now }
+        Cache {
+            entries: LruCache::new(files),
+            key: Vec::new(),
+            memory: 0,
+            swept: now,
+            counted: metrics::worker(),
+            told: (0, 0),
+        }
     }
 
     /// The file that the next calls are about.
@@ -253,17 +270,33 @@ impl Cache {
             self.remove_oldest();
         }
         self.sweep(now);
+        self.tell();
     }
 
     fn remove(&mut self) {
         if let Some(entry) = self.entries.pop(&self.key[..]) {
             self.memory -= in_memory(&entry.file);
+            self.tell();
         }
     }
 
     fn remove_oldest(&mut self) {
         if let Some((_, entry)) = self.entries.pop_lru() {
             self.memory -= in_memory(&entry.file);
+        }
+    }
+
+    /// Tells what changed since it was last told.
+    fn tell(&mut self) {
+        self.tell_that((self.entries.len() as u64, self.memory as u64));
+    }
+
+    fn tell_that(&mut self, now: (u64, u64)) {
+        if let Some(worker) = self.counted {
+            // Another thread may drop the cache of an old configuration.
+            worker.cache_entries.fetch_add(now.0.wrapping_sub(self.told.0), Ordering::Relaxed);
+            worker.cache_bytes.fetch_add(now.1.wrapping_sub(self.told.1), Ordering::Relaxed);
+            self.told = now;
         }
     }
 
@@ -276,6 +309,12 @@ impl Cache {
         while self.entries.peek_lru().is_some_and(|(_, entry)| now.duration_since(entry.used) > INACTIVE) {
             self.remove_oldest();
         }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.tell_that((0, 0));
     }
 }
 

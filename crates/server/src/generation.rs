@@ -56,6 +56,7 @@ impl Generation {
         for listen in &config.listen {
             listen.check(&mut problems);
         }
+        config.access_log.check(&mut problems);
         let mut sites = Vec::new();
         for site in &config.site {
             if let Some(built) = site.build(&cache, max_ranges, &mut problems) {
@@ -126,6 +127,11 @@ impl Generations {
         let mut newest = self.lock();
         *newest = Arc::new(next);
         self.number.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// How many took the place of the first.
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
     }
 
     /// The newest, for this thread.

@@ -9,7 +9,9 @@ use crate::privileges;
 /// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
 /// one before stays.
 pub(crate) fn reload(args: &ServeArgs, shared: &Shared) {
-    match reloaded(args, shared) {
+    let reloaded = reloaded(args, shared);
+    shared.metrics.reloaded(reloaded.is_ok());
+    match reloaded {
         Ok(number) => tracing::info!("configuration {number} is in use"),
         Err(error) => {
             for line in error.lines() {

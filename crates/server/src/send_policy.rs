@@ -109,6 +109,21 @@ pub enum Why {
 }
 
 impl Why {
+    /// All of them, in order.
+    pub const ALL: [Why; 11] = [
+        Self::Moved,
+        Self::MovedBefore,
+        Self::Small,
+        Self::NoGain,
+        Self::Never,
+        Self::Absent,
+        Self::NoCipher,
+        Self::Refused,
+        Self::Suspended,
+        Self::Quarantined,
+        Self::KeyWorn,
+    ];
+
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {

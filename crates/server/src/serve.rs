@@ -22,6 +22,7 @@ use crate::costs::{Costs, display_bytes};
 use crate::generation::{Generation, Generations, cache_limits};
 use crate::kernel_offer::KernelOffer;
 use crate::listener::{Address, Inherited, Listeners};
+use crate::metrics::{self, Metrics};
 use crate::privileges::Confinement;
 use crate::send_policy::KtlsMode;
 use crate::upgrade::{Predecessor, Program, Service, Starting, Successor};
@@ -46,7 +47,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         Some((predecessor, inherited)) => (Some(predecessor), inherited),
         None => (None, Inherited::from_systemd()?),
     };
-    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     log_to_stderr(config.server.log);
     let workers = config.server.worker_count();
     let ktls = config.server.ktls;
@@ -62,11 +63,15 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let costs = Costs::load(config.server.calibration.as_deref()).map_err(|error| {
         format!("--calibration: {error}: make it with `sealion calibrate`, or leave the option out")
     })?;
+    let metrics_listener = metrics::Listener::bind(&config.metrics, &mut problems)?;
+    let (destination, layout) = config.access_log.build(&problems);
     let tls = TlsProcess::new()?;
     let first =
         Generation::build(config, problems, &tls, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
     let config = first.config.clone();
     let max_connections = max_connections(&config)?;
+    // It opens files that may be out of reach later.
+    let metrics = Metrics::new(metrics_listener.is_some());
     let listeners = Listeners::bind(&config.listen, workers, &mut inherited)?;
     for address in inherited.finish()? {
         tracing::info!("no longer on {address}: the configuration does not say so any more");
@@ -74,10 +79,10 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let inherited = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
     let given = privileges::give_up(&config, args.config.as_deref(), inherited)?;
     privileges::check_roots(&config, args.config.as_deref(), given.confinement)?;
-    let (access_log, log_writer) = AccessLog::open(&config.access_log.to).map_err(|error| {
-        let name = match &config.access_log.to {
-            Destination::File(path) => path.display().to_string(),
-            _ => "standard output".to_owned(),
+    let (access_log, log_writer) = AccessLog::open(&destination, layout).map_err(|error| {
+        let name = match &destination {
+            Destination::Stdout => "standard output".to_owned(),
+            other => other.to_string(),
         };
         format!("cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`")
     })?;
@@ -98,6 +103,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     }
     for address in &listeners.absent {
         eprintln!("sealion: not on {address}: this machine does not have that address");
+    }
+    if let Some(listener) = &metrics_listener {
+        listener.announce();
     }
     if given.is_worth_a_line() {
         eprintln!("sealion: confined: {given}");
@@ -126,13 +134,18 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         costs,
         access_log,
         confinement: given.confinement,
+        metrics,
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
+        most_connections: max_connections,
         phase: phase.subscribe(),
         proxies_refused: AtomicU64::new(0),
         cut: AtomicUsize::new(0),
     });
     certificates::start(Arc::downgrade(&shared))?;
+    if let Some(listener) = metrics_listener {
+        listener.start(&shared)?;
+    }
     let threads = worker::start(listeners.sets, &shared)?;
     if let Some(pause) = config.server.self_check_every.filter(|_| ktls != KtlsMode::Never) {
         start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;
@@ -155,6 +168,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                         reload::reload(args, &shared);
                         service_manager::ready(&format!("serving {what}"));
                     }
+                    Signal::Reopen => shared.access_log.reopen(),
                     Signal::Upgrade if upgrade.is_some() => tracing::warn!("SIGUSR2: an upgrade is under way already"),
                     Signal::Upgrade => upgrade = Some(start_successor(&program, &service, &starting)),
                     Signal::Stop(name) => {
@@ -204,6 +218,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                         phase.send_replace(Phase::Stopping);
                         break ended.await;
                     }
+                    Signal::Reopen => shared.access_log.reopen(),
                     Signal::Reload | Signal::Upgrade => {}
                 },
             }
@@ -332,6 +347,8 @@ fn display_address(address: &Address) -> String {
 enum Signal {
     Reload,
     Upgrade,
+    /// The access log's file was moved away.
+    Reopen,
     Stop(&'static str),
 }
 
@@ -340,6 +357,7 @@ struct Signals {
     user2: UnixSignal,
     interrupt: UnixSignal,
     terminate: UnixSignal,
+    user1: UnixSignal,
 }
 
 impl Signals {
@@ -349,6 +367,7 @@ impl Signals {
             user2: signal(SignalKind::user_defined2())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            user1: signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -356,6 +375,7 @@ impl Signals {
         tokio::select! {
             _ = self.hangup.recv() => Signal::Reload,
             _ = self.user2.recv() => Signal::Upgrade,
+            _ = self.user1.recv() => Signal::Reopen,
             _ = self.interrupt.recv() => Signal::Stop("SIGINT"),
             _ = self.terminate.recv() => Signal::Stop("SIGTERM"),
         }

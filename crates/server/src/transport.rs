@@ -16,6 +16,8 @@ pub(crate) struct Choice {
     forgone: Forgone,
     /// Why the last response took its path; `None` when the connection was lost before that was chosen.
     pub(crate) why: Option<Why>,
+    /// Bytes of responses that the connection had sent when it moved.
+    pub(crate) moved_at: Option<u64>,
     /// What the move took that was made for the last response.
     pub(crate) set_up: Option<Duration>,
 }
@@ -88,6 +90,7 @@ impl Choice {
             Decision::Move => match stream.move_to_kernel(upcoming).await {
                 Ok(took) => {
                     cost.set_up.observe(took);
+                    self.moved_at = Some(stream.payload_sent());
                     self.set_up = Some(took);
                     Why::Moved
                 }

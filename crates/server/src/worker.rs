@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connection::{self, Phase, Shared};
 use crate::listener::{Listener, ListeningSocket};
+use crate::metrics;
 
 /// Pause after an accept that failed for want of descriptors or memory. GUESS: short enough to go unnoticed when a
 /// connection has ended, long enough not to spin.
@@ -88,6 +89,7 @@ impl Acceptor {
 
 /// Accepts until the server drains, then waits for what is under way.
 async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
+    shared.metrics.enter_worker();
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {
@@ -120,7 +122,11 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
             Ok(accepted) => accepted,
             Err(error) if is_the_peers_doing(&error) => continue,
             Err(error) => {
+                if let Some(worker) = metrics::worker() {
+                    worker.accept_errors.add(1);
+                }
                 if !std::mem::replace(&mut short_of_descriptors, true) {
+                    shared.metrics.short_of_descriptors(true);
                     tracing::error!(
                         "cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays",
                         ACCEPT_PAUSE.as_millis()
@@ -131,7 +137,11 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
             }
         };
         if std::mem::take(&mut short_of_descriptors) {
+            shared.metrics.short_of_descriptors(false);
             tracing::info!("accepting connections again");
+        }
+        if let Some(worker) = metrics::worker() {
+            worker.accepted.add(1);
         }
         // A connection that came beyond the limit waits here for its slot, and more of them in the kernel's queue. The slot comes
         // after the connection: a listener that took it first would keep it from all others while nobody connects.

@@ -5,7 +5,9 @@ mod support;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http};
-use support::{LARGE, LogLine, Site, access_line, access_lines, begin, exchange, wait_for_message};
+use support::{
+    LARGE, LogLine, Site, Tmpfs, access_line, access_lines, begin, exchange, messages, wait_for_message, wait_until,
+};
 
 const FIELDS: [&str; 12] =
     ["time", "peer", "method", "target", "status", "bytes", "ms", "tls", "suite", "resumed", "path", "why"];
@@ -158,4 +160,143 @@ fn the_default_is_standard_output() {
     let server = site.serve(&[]);
     http::get(&mut site.connect(&server), "/f").expect("an answer");
     assert_eq!(access_lines(&server, 1)[0].names(), FIELDS);
+}
+
+/// Requests with these fields, one line for each, all at the end of the file.
+fn logged(site: &Site, arguments: &[&str], requests: &[&[(&str, &str)]]) -> Vec<String> {
+    let log = site.outside().join("fields.log");
+    let name = log.display().to_string();
+    let mut server = site.serve_from_user_space(&[&["--access-log", &name], arguments].concat());
+    let mut client = site.connect(&server);
+    for fields in requests {
+        http::request(&mut client, "GET", "/f?x=\"1", fields).expect("an answer");
+    }
+    server.signal(Signal::TERM);
+    client.read_to_end().expect("the server closes").assert_orderly();
+    drop(client);
+    assert_eq!(server.wait().code(), Some(0));
+    let text = std::fs::read_to_string(&log).expect("the log is text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn fields_are_chosen_in_their_order() {
+    let site = Site::new();
+    site.add("f", "content");
+    let fields = "status,user_agent,host,referer,site,moved_at,protocol,user";
+    let requests: [&[(&str, &str)]; 2] = [&[("User-Agent", "a\"b\u{85}"), ("referer", "https://r/")], &[]];
+    let lines = logged(&site, &["--access-log-fields", fields], &requests);
+    let host = "host=\"localhost\"";
+    let expected = [
+        "status=200 user_agent=\"a\\\"b\\u{85}\" host=\"localhost\" referer=\"https://r/\" site=\"default\" moved_at=- protocol=HTTP/1.1 user=-",
+        "status=200 user_agent=- host=\"localhost\" referer=- site=\"default\" moved_at=- protocol=HTTP/1.1 user=-",
+    ];
+    assert!(lines.iter().all(|line| line.contains(host)), "{lines:#?}");
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn json_is_an_object_a_line() {
+    let site = Site::new();
+    site.add("f", "content");
+    let lines = logged(&site, &["--access-log-format", "json"], &[&[], &[("Range", "bytes=1-2")]]);
+    let objects: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(objects.len(), 2);
+    let names: Vec<&String> = objects[0].as_object().expect("an object").keys().collect();
+    let mut sorted = FIELDS.to_vec();
+    sorted.sort_unstable();
+    assert!(names == FIELDS || names == sorted, "{names:?}");
+    assert_eq!((&objects[0]["status"], &objects[1]["status"]), (&200.into(), &206.into()));
+    assert_eq!((&objects[0]["target"], &objects[1]["bytes"]), (&"/f?x=\"1".into(), &2.into()));
+    assert_eq!((&objects[0]["resumed"], &objects[0]["ms"].is_number()), (&false.into(), &true));
+}
+
+/// The format that log analysers know: nine columns, of which the client fills three.
+#[test]
+fn combined_has_the_columns_of_nginx() {
+    let site = Site::new();
+    site.add("f", "content");
+    let lines = logged(&site, &["--access-log-format", "combined"], &[&[("User-Agent", "curl/8 \"x\"")]]);
+    let (before, after) = lines[0].split_once('[').expect("a time");
+    let (time, after) = after.split_once("] ").expect("its end");
+    assert_eq!(before, "127.0.0.1 - - ");
+    assert!(time.len() == 26 && time.ends_with(" +0000") && time.as_bytes()[2] == b'/', "{time}");
+    assert_eq!(after, "\"GET /f?x=\\x221 HTTP/1.1\" 200 7 \"-\" \"curl/8 \\x22x\\x22\"");
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_opened_anew_on_sigusr1() {
+    let site = Site::new();
+    site.add("f", "content");
+    let log = site.outside().join("access.log");
+    let name = log.display().to_string();
+    let server = site.serve_from_user_space(&["--access-log", &name]);
+    let mut client = site.connect(&server);
+    http::get(&mut client, "/f").expect("an answer");
+    wait_until("the line is written", || std::fs::read_to_string(&log).is_ok_and(|text| text.ends_with('\n')));
+    let old = site.outside().join("access.log.1");
+    std::fs::rename(&log, &old).expect("it is moved");
+    server.signal(Signal::USR1);
+    wait_for_message(&server, "opened anew");
+    http::get(&mut client, "/f?second").expect("an answer");
+    wait_until("the line is in the new file", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() == 1)
+    });
+    let old = std::fs::read_to_string(&old).expect("it is there");
+    assert!(old.lines().count() == 1 && !old.contains("second"), "{old}");
+}
+
+/// A file system of 64 KiB runs full, and is emptied: requests are answered throughout, what is lost is told and counted, and
+/// every line in the file begins as a line does.
+#[test]
+fn a_full_disk_loses_lines_and_nothing_else() {
+    let site = Site::new();
+    site.add("f", "content");
+    let disk = Tmpfs::mount(&site.outside().join("disk"));
+    let log = disk.0.join("access.log");
+    let filler = disk.0.join("filler");
+    std::fs::write(&filler, vec![b'x'; 40 << 10]).expect("there is room for it");
+    let name = log.display().to_string();
+    let server = site.serve_from_user_space(&["--access-log", &name]);
+    let mut client = site.connect(&server);
+    let mut sent = 0;
+    while messages(&server, "the access log cannot be written") == 0 {
+        assert!(sent < 5000, "64 KiB do not run full");
+        http::get(&mut client, "/f").expect("an answer");
+        sent += 1;
+    }
+    http::get(&mut client, "/f").expect("requests go on");
+    std::fs::remove_file(&filler).expect("it is removed");
+    let mut tried = 0;
+    while messages(&server, "the access log is written again") == 0 {
+        assert!(tried < 5000, "the log does not go on");
+        http::get(&mut client, "/f").expect("an answer");
+        tried += 1;
+    }
+    http::get(&mut client, "/f?last").expect("an answer");
+    let last = || std::fs::read_to_string(&log).is_ok_and(|text| text.ends_with('\n') && text.contains("/f?last"));
+    wait_until("the last line is written", last);
+    let text = std::fs::read_to_string(&log).expect("text");
+    let whole = text.lines().filter(|line| LogLine::parse(line).names() == FIELDS).count();
+    assert!(text.lines().all(|line| line.starts_with("time=") && line.matches("time=").count() == 1), "{text}");
+    assert!(whole + 1 >= text.lines().count(), "one line at most is cut");
+}
+
+#[test]
+fn syslog_takes_a_datagram_a_line() {
+    let site = Site::new();
+    site.add("f", "content");
+    let path = site.outside().join("log.sock");
+    let syslog = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    syslog.set_read_timeout(Some(sealion_testkit::PATIENCE)).expect("a timeout");
+    let server = site.serve_from_user_space(&["--access-log", &format!("syslog:{}", path.display())]);
+    http::get(&mut site.connect(&server), "/f").expect("an answer");
+    let mut buffer = [0; 2000];
+    let len = syslog.recv(&mut buffer).expect("a message");
+    let message = String::from_utf8(buffer[..len].to_vec()).expect("text");
+    // RFC 5424, 6: PRI VERSION TIMESTAMP HOSTNAME APP-NAME PROCID MSGID SD MSG
+    let words: Vec<&str> = message.splitn(8, ' ').collect();
+    assert_eq!((words[0], words[3], words[5], words[6]), ("<190>1", "sealion", "access", "-"), "{message}");
+    assert_eq!(words[4], server.pid().to_string());
+    assert_eq!(LogLine::parse(words[7]).names(), FIELDS);
 }

@@ -43,4 +43,4 @@ pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::send::Part;
-pub use stream::{Path, TlsStream};
+pub use stream::{Counts, Path, Progress, TlsStream};

@@ -43,7 +43,7 @@ pub fn needs_new_process(key: &str) -> bool {
 }
 
 /// What is decided before the first connection: sockets, threads, privileges, limits of the process.
-const FIXED: [&str; 9] = [
+const FIXED: [&str; 10] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -53,6 +53,7 @@ const FIXED: [&str; 9] = [
     "listen",
     "access_log",
     "privileges",
+    "metrics",
 ];
 
 fn leaves(config: &Config) -> BTreeMap<String, String> {

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::access_log::AccessLogConfig;
 use crate::certificates::TlsConfig;
 use crate::listener::ListenConfig;
+use crate::metrics::MetricsConfig;
 use crate::privileges::PrivilegesConfig;
 use crate::site::SiteConfig;
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub access_log: AccessLogConfig,
     /// What the process gives up when its sockets are bound: docs/hardening.md.
     pub privileges: PrivilegesConfig,
+    /// Numbers and health for whoever watches.
+    pub metrics: MetricsConfig,
     /// What is served under which names.
     pub site: Vec<SiteConfig>,
 }

@@ -52,7 +52,7 @@ pub fn markdown() -> String {
          anything.\n\
          Made by `sealion reference` from the code; a test holds this page to it.\n\n\
          Times have a unit (`500ms`, `10s`, `2h`), sizes too (`512B`, `64KiB`, `10MB`). Relative paths begin at the directory of the file. Keys \
-         of `[server]`, `[limits]`, `[listen]` and `[access_log]` are also options of `sealion serve` and environment variables, which go \
+         of `[server]`, `[limits]`, `[listen]`, `[access_log]` and `[metrics]` are also options of `sealion serve` and environment variables, which go \
          before the file: see `sealion serve --help`.\n",
     );
     for table in tables() {

@@ -17,16 +17,19 @@ use sealion_tls::{Error, TlsStream};
 use tokio::time::{Instant as Deadline, Sleep, sleep, timeout_at};
 
 use super::body::{BodyDrain, Drained};
-use super::head::{self, Framing, Parsed, Version};
+use super::head::{self, Framing, Parsed, RequestHead, Version};
 use super::write::{Connection, write_head};
-use crate::access_log::Entry;
+use crate::access_log::{AccessLog, Entry, Noted, Part};
 use crate::connection::{Phase, Shared};
 use crate::errand::Findings;
 use crate::generation::Generation;
 use crate::handler;
 use crate::http_time::HttpTime;
 use crate::limits::Share;
+use crate::metrics::{self, Sent, WorkerMetrics};
+use crate::request::Target;
 use crate::response::{Response, Status};
+use crate::site::Sites;
 use crate::transport::{self, Choice};
 use crate::worker::closing_idle;
 
@@ -35,7 +38,12 @@ use crate::worker::closing_idle;
 /// # Errors
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
-    let mut exchange = Exchange { log: RequestLine::default(), choice: Choice::default(), share: Share::default() };
+    let mut exchange = Exchange {
+        noted: Noted::default(),
+        choice: Choice::default(),
+        share: Share::default(),
+        counted: metrics::worker(),
+    };
     let mut phase = shared.phase.clone();
     let mut end = pin!(closing_idle(&mut phase, shared));
     let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
@@ -44,6 +52,7 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Sha
         if !wait_for_request(stream, shared, end.as_mut(), idle.as_mut()).await? {
             return Ok(());
         }
+        let _active = exchange.counted.map(|worker| worker.active.enter());
         requests += 1;
         let current = shared.generations.current();
         let last_allowed = current.limits().max_requests.is_some_and(|most| requests >= most.get());
@@ -85,6 +94,7 @@ async fn wait_for_request(
                 let patience = shared.generations.current().limits().idle_timeout.duration();
                 let deadline = since.unwrap_or_else(Deadline::now) + patience;
                 if deadline <= Deadline::now() {
+                    timed_out(metrics::worker(), metrics::Deadline::Idle);
                     return Ok(false);
                 }
                 idle.as_mut().reset(deadline);
@@ -109,29 +119,11 @@ impl Answer {
 
 /// Kept from request to request, so that a steady state allocates little.
 struct Exchange {
-    log: RequestLine,
+    /// What the log says of the request once its bytes are gone.
+    noted: Noted,
     choice: Choice,
     share: Share,
-}
-
-/// What the log says of a request after its bytes are gone.
-#[derive(Default)]
-struct RequestLine {
-    text: String,
-    method_len: usize,
-}
-
-impl RequestLine {
-    fn set(&mut self, method: &str, target: &str) {
-        self.text.clear();
-        self.text.push_str(method);
-        self.method_len = method.len();
-        self.text.push_str(target);
-    }
-
-    fn get(&self) -> Option<(&str, &str)> {
-        (self.method_len > 0).then(|| self.text.split_at(self.method_len))
-    }
+    counted: Option<&'static WorkerMetrics>,
 }
 
 impl Exchange {
@@ -144,7 +136,7 @@ impl Exchange {
         current: &Generation,
         last_allowed: bool,
     ) -> Result<Option<Answer>, Error> {
-        self.log.method_len = 0;
+        self.noted.clear();
         // Set when something of the request is still missing: usually nothing is.
         let mut deadline = None;
         let limits = current.limits();
@@ -157,7 +149,7 @@ impl Exchange {
                 Ok(Parsed::Head { head, len }) => {
                     let started = Instant::now();
                     if shared.access_log.is_on() {
-                        self.log.set(head.request.method.as_str(), head.request.raw_target);
+                        note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, &current.sites);
                     }
                     let now = HttpTime::now();
                     let wants_close = !head.keep_alive || head.expect_continue;
@@ -173,6 +165,9 @@ impl Exchange {
                     let client = Some(peer.ip());
                     match handler::handle(&head.request, &current.sites, asked, client, now, &mut findings) {
                         Ok(response) => {
+                            if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
+                                worker.asked_for(path, response.body.len());
+                            }
                             break (started, response, head.version, head.framing, wants_close, len);
                         }
                         Err(errand) => Some(errand),
@@ -199,7 +194,10 @@ impl Exchange {
                 Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(None),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(error),
-                Err(_) => return refused(Status::RequestTimeout),
+                Err(_) => {
+                    timed_out(self.counted, metrics::Deadline::Request);
+                    return refused(Status::RequestTimeout);
+                }
             }
         };
         stream.consume(head_len);
@@ -233,7 +231,7 @@ impl Exchange {
     ) -> Result<(), Error> {
         let Answer { response, connection, started } = answer;
         if let Some(cause) = &response.cause {
-            let target = self.log.get().map_or("", |(_, target)| target);
+            let target = self.noted.get(Part::Target).unwrap_or_default().escape_ascii();
             tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
         }
         let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
@@ -247,22 +245,55 @@ impl Exchange {
                 heads.push(head);
             }
         });
+        if !shared.access_log.is_on() && self.counted.is_none() {
+            return sent;
+        }
+        let (bytes, took) = (stream.payload_sent() - before, started.elapsed());
+        if let Some(worker) = self.counted {
+            let (why, set_up) = (self.choice.why, self.choice.set_up);
+            worker.sent(Sent { status: response.status.code(), why, bytes, took, set_up });
+        }
         if shared.access_log.is_on() {
-            let payload = stream.payload_sent() - before;
             shared.access_log.write(&Entry {
                 peer,
-                request: self.log.get(),
+                request: &self.noted,
+                user: None,
+                sni: stream.info().server_name.as_deref(),
                 status: response.status.code(),
-                body: payload.saturating_sub(head_len),
-                duration: started.elapsed(),
+                body: bytes.saturating_sub(head_len),
+                encoding: None,
+                duration: took,
                 tls: stream.info(),
                 path: stream.path(),
                 why: self.choice.why,
+                moved_at: self.choice.moved_at,
                 set_up: self.choice.set_up,
                 aborted: sent.as_ref().err().map(|error| error as &dyn std::fmt::Display),
             });
         }
         sent
+    }
+}
+
+/// Keeps what the log shows of a request, and no more.
+fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog, sites: &Sites) {
+    let wanted = |part, value: &'static [u8]| if log.wants(part) { value } else { b"" };
+    let field = |part, name| if log.wants(part) { head::find_field(bytes, name).unwrap_or_default() } else { b"" };
+    let site = || sites.find(head.request.authority);
+    noted.set([
+        head.request.method.as_str().as_bytes(),
+        head.request.raw_target.as_bytes(),
+        wanted(Part::Protocol, if head.version == Version::Http11 { b"HTTP/1.1" } else { b"HTTP/1.0" }),
+        if log.wants(Part::Host) { head.request.authority.unwrap_or_default().as_bytes() } else { b"" },
+        field(Part::Referer, "referer"),
+        field(Part::UserAgent, "user-agent"),
+        if log.wants(Part::Site) { site().map_or(b"", |site| site.name.as_bytes()) } else { b"" },
+    ]);
+}
+
+fn timed_out(counted: Option<&WorkerMetrics>, deadline: metrics::Deadline) {
+    if let Some(worker) = counted {
+        worker.timed_out(deadline);
     }
 }
 
@@ -299,7 +330,10 @@ async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) 
             Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(Body::Gone),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Ok(Body::Broken(Status::RequestTimeout)),
+            Err(_) => {
+                timed_out(metrics::worker(), metrics::Deadline::Request);
+                return Ok(Body::Broken(Status::RequestTimeout));
+            }
         }
     }
 }

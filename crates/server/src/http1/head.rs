@@ -113,6 +113,16 @@ impl Default for HeadLimits {
     }
 }
 
+/// The value of the first field of this name in `head`, which [`parse`] took for a whole head. For what is seldom asked for, so
+/// that other requests do not pay.
+pub fn find_field<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    head.split(|octet| *octet == b'\n').skip(1).find_map(|line| {
+        let (field, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        field.eq_ignore_ascii_case(name.as_bytes()).then_some(value.trim_ascii())
+    })
+}
+
 struct Lines {
     start: usize,
     request_line_end: usize,

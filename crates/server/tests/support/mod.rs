@@ -11,6 +11,7 @@ pub(crate) mod module;
 pub(crate) mod multipart;
 pub(crate) mod nginx;
 pub(crate) mod sites;
+pub(crate) mod watch;
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +19,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sealion::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
 use sealion::costs::curve::Point;
@@ -308,4 +309,36 @@ pub(crate) fn tool(name: &str, arguments: impl IntoIterator<Item = impl AsRef<st
     let output = Command::new(name).args(arguments).output().unwrap_or_else(|e| panic!("{name} is needed: {e}"));
     assert!(output.status.success(), "{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a tool writes text")
+}
+
+/// Looks again and again until `done`.
+///
+/// # Panics
+/// When that does not come.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + sealion_testkit::PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A file system in memory with room for 64 KiB; unmounted on drop. Mounting takes root.
+pub(crate) struct Tmpfs(pub(crate) PathBuf);
+
+impl Tmpfs {
+    #[track_caller]
+    pub(crate) fn mount(on: &Path) -> Self {
+        fs::create_dir(on).expect("a directory");
+        tool("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", on.to_str().expect("a path in UTF-8")]);
+        Self(on.to_owned())
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // Lazily: the server may still have a file open there.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }

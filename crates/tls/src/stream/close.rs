@@ -62,6 +62,7 @@ impl TlsStream {
                         }
                     }
                     self.sending = Sending::Notified;
+                    self.counts.alert_sent = Some(alert);
                 }
                 Sending::Notified => {
                     ready!(self.poll_drain(cx))?;

@@ -80,6 +80,7 @@ impl TlsStream {
             }
         }
         self.key_update_due = false;
+        self.counts.key_updates_sent += 1;
         Poll::Ready(Ok(()))
     }
 }

@@ -2,6 +2,7 @@
 
 mod close;
 mod cold;
+mod counts;
 mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;
@@ -26,6 +27,7 @@ use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
 use crate::record::{Aead, ContentType, Opener, Sealer, TrafficKeys};
 use crate::socket::Socket;
+pub use counts::{Counts, Progress};
 use receive::Receiver;
 
 /// Who seals what is sent.
@@ -78,6 +80,8 @@ pub struct TlsStream {
     acknowledged: u64,
     closing_since: Option<Instant>,
     payload_sent: u64,
+    progress: Option<&'static Progress>,
+    counts: Counts,
 }
 
 /// The sending side.
@@ -140,6 +144,8 @@ impl TlsStream {
             acknowledged: 0,
             closing_since: None,
             payload_sent: 0,
+            progress: None,
+            counts: Counts::default(),
         })
     }
 
@@ -164,6 +170,23 @@ impl TlsStream {
     /// Bytes of responses that [`Self::send`] has given to TCP or the kernel, on both paths.
     pub fn payload_sent(&self) -> u64 {
         self.payload_sent
+    }
+
+    /// Adds what is sent from now on to these counters too, as it is sent. They belong to the thread that this stream stays on.
+    pub fn report_progress(&mut self, progress: &'static Progress) {
+        self.progress = Some(progress);
+    }
+
+    /// What this connection has seen so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn progressed(&mut self, bytes: u64) {
+        self.payload_sent += bytes;
+        if let Some(progress) = self.progress {
+            progress.add(self.path(), bytes);
+        }
     }
 
     /// The socket, for its options and addresses. Bytes written to it directly break the connection.

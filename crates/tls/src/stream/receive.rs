@@ -211,6 +211,7 @@ impl TlsStream {
             });
         };
         let alert = AlertDescription(description);
+        self.counts.alert_received = Some(alert);
         match (self.info.version, level) {
             _ if alert == AlertDescription::CLOSE_NOTIFY => {
                 self.receiver.state = State::Notified;
@@ -264,6 +265,7 @@ impl TlsStream {
         };
         self.receiver.message = Vec::new();
         self.receiver.key_updates += 1;
+        self.counts.key_updates_received += 1;
         if self.receiver.key_updates > MAX_KEY_UPDATES {
             return Err(unexpected("too many key updates in a row"));
         }

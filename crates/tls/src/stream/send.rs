@@ -104,7 +104,7 @@ impl TlsStream {
             if self.batch == batch {
                 self.batch = (2 * batch).min(RECORDS_PER_SEND);
             }
-            self.payload_sent += before - source.remaining;
+            self.progressed(before - source.remaining);
             turn += before - source.remaining;
             if turn >= TURN && source.remaining > 0 {
                 turn = 0;
@@ -142,7 +142,7 @@ impl TlsStream {
                 }
             };
             source.advance(sent);
-            self.payload_sent += sent;
+            self.progressed(sent);
             turn += sent;
             if turn >= TURN && source.remaining > 0 {
                 turn = 0;
@@ -180,7 +180,7 @@ impl TlsStream {
             len += read;
         }
         self.key_for(1).await?;
-        self.payload_sent += len as u64;
+        self.progressed(len as u64);
         let mut sent = 0;
         while sent < len {
             sent += self.kernel(|tx, io| tx.send(io, &buffer[sent..len], More::No)).await?;

@@ -1,0 +1,242 @@
+//! The end of the log: a stream of lines, or a datagram for each.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// Where lines end up.
+pub(super) enum Sink {
+    Stream(Stream),
+    Datagrams(Datagrams),
+}
+
+/// Lines that a sink did not take, and the last reason.
+pub(super) type Lost = Option<(usize, io::Error)>;
+
+impl Sink {
+    /// Writes all it can.
+    pub(super) fn write(&mut self, lines: &[String]) -> Lost {
+        match self {
+            Sink::Stream(stream) => stream.write(lines),
+            Sink::Datagrams(datagrams) => datagrams.write(lines),
+        }
+    }
+
+    /// Opens a file anew.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Stream(Stream { path: Some(path), .. }) => {
+                *self = Sink::Stream(Stream::file(&path.clone())?);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A file, or standard output.
+pub(super) struct Stream {
+    out: File,
+    path: Option<PathBuf>,
+    buffer: Vec<u8>,
+    /// The last byte written does not end a line: the next line must not be glued to it.
+    torn: bool,
+}
+
+impl Stream {
+    pub(super) fn stdout() -> io::Result<Self> {
+        let out = rustix::io::dup(rustix::stdio::stdout())?;
+        Ok(Self { out: out.into(), path: None, buffer: Vec::new(), torn: false })
+    }
+
+    pub(super) fn file(path: &Path) -> io::Result<Self> {
+        let out = OpenOptions::new().create(true).append(true).open(path)?;
+        let torn = out.metadata()?.is_file() && ends_inside_a_line(path);
+        Ok(Self { out, path: Some(path.to_owned()), buffer: Vec::new(), torn })
+    }
+
+    fn write(&mut self, lines: &[String]) -> Lost {
+        self.buffer.clear();
+        if self.torn {
+            self.buffer.push(b'\n');
+        }
+        self.buffer.extend(lines.iter().flat_map(|line| line.as_bytes()));
+        let mut at = 0;
+        let error = loop {
+            if at == self.buffer.len() {
+                break None;
+            }
+            match self.out.write(&self.buffer[at..]) {
+                Ok(0) => break Some(io::ErrorKind::WriteZero.into()),
+                Ok(written) => at += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Some(error),
+            }
+        };
+        let separator = usize::from(self.torn);
+        if let Some(last) = self.buffer[..at].last() {
+            self.torn = *last != b'\n';
+        }
+        self.buffer.shrink_to(KEPT);
+        let error = error?;
+        let mut end = separator;
+        let whole = lines.iter().take_while(|line| {
+            end += line.len();
+            end <= at
+        });
+        Some((lines.len() - whole.count(), error))
+    }
+}
+
+/// What the buffer may keep between batches. GUESS: a batch of ordinary load.
+const KEPT: usize = 64 << 10;
+
+/// Whether somebody, such as a server that was killed while the disk was full, left half a line. Whoever may only append never
+/// knows.
+fn ends_inside_a_line(path: &Path) -> bool {
+    let last = || -> io::Result<u8> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        Ok(last[0])
+    };
+    last().is_ok_and(|last| last != b'\n')
+}
+
+/// A socket on which each line is a message of its own. Whoever listens may come and go.
+pub(super) struct Datagrams {
+    to: Receiver,
+    socket: Option<Socket>,
+}
+
+enum Receiver {
+    Unix(PathBuf),
+    Udp(String),
+}
+
+enum Socket {
+    Unix(UnixDatagram),
+    Udp(UdpSocket),
+}
+
+impl Datagrams {
+    pub(super) fn unix(path: &Path) -> Self {
+        Self { to: Receiver::Unix(path.to_owned()), socket: None }
+    }
+
+    pub(super) fn udp(address: &str) -> Self {
+        Self { to: Receiver::Udp(address.to_owned()), socket: None }
+    }
+
+    /// When a message fails, the others of the batch are tried too: one may only be too long. Connecting is tried twice a
+    /// batch, so that a daemon's new start costs no line.
+    fn write(&mut self, lines: &[String]) -> Lost {
+        let mut lost: Lost = None;
+        let mut attempts = 2;
+        for line in lines {
+            let sent = loop {
+                match self.send(line.as_bytes(), &mut attempts) {
+                    Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+                        break Err(error);
+                    }
+                    Err(error) => {
+                        self.socket = None;
+                        if attempts == 0 {
+                            break Err(error);
+                        }
+                    }
+                    Ok(()) => break Ok(()),
+                }
+            };
+            if let Err(error) = sent {
+                let before = lost.map_or(0, |(count, _)| count);
+                lost = Some((before + 1, error));
+            }
+        }
+        lost
+    }
+
+    fn send(&mut self, message: &[u8], attempts: &mut u32) -> io::Result<()> {
+        let socket = match &self.socket {
+            Some(socket) => socket,
+            None => {
+                *attempts = attempts.checked_sub(1).ok_or(io::ErrorKind::NotConnected)?;
+                self.socket.insert(self.to.connect()?)
+            }
+        };
+        match socket {
+            Socket::Unix(socket) => socket.send(message),
+            Socket::Udp(socket) => socket.send(message),
+        }
+        .map(drop)
+    }
+}
+
+impl Receiver {
+    fn connect(&self) -> io::Result<Socket> {
+        match self {
+            Receiver::Unix(path) => {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect(path)?;
+                Ok(Socket::Unix(socket))
+            }
+            Receiver::Udp(address) => {
+                let to = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+                let socket = UdpSocket::bind(std::net::SocketAddr::new(any, 0))?;
+                socket.connect(to)?;
+                Ok(Socket::Udp(socket))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| format!("{text}\n")).collect()
+    }
+
+    #[test]
+    fn half_a_line_is_ended_before_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "whole\nhal").unwrap();
+        let mut stream = Stream::file(&path).unwrap();
+        assert!(stream.write(&lines(&["a", "b"])).is_none());
+        assert!(stream.write(&lines(&["c"])).is_none());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nhal\na\nb\nc\n");
+        assert!(Stream::file(&path).unwrap().write(&lines(&["d"])).is_none());
+        assert!(std::fs::read_to_string(&path).unwrap().ends_with("c\nd\n"));
+    }
+
+    #[test]
+    fn a_full_disk_takes_nothing_and_says_so() {
+        let mut stream = Stream::file(Path::new("/dev/full")).unwrap();
+        let (lost, error) = stream.write(&lines(&["a", "b"])).expect("nothing is taken");
+        assert_eq!((lost, error.kind()), (2, io::ErrorKind::StorageFull));
+        assert!(!stream.torn, "nothing was begun");
+    }
+
+    #[test]
+    fn datagrams_wait_for_nobody_and_find_a_new_listener() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut datagrams = Datagrams::unix(&path);
+        assert_eq!(datagrams.write(&lines(&["a", "b"])).expect("nobody listens").0, 2);
+        for _ in 0..2 {
+            let listener = UnixDatagram::bind(&path).unwrap();
+            assert!(datagrams.write(&lines(&["c"])).is_none(), "a new listener is found at once");
+            let mut buffer = [0; 10];
+            let came = listener.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..came], b"c\n");
+            drop(listener);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}

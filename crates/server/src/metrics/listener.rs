@@ -1,0 +1,210 @@
+//! The listener for whoever watches: plain HTTP/1, one request a connection, on a thread of its own, so that a busy worker
+//! answers no slower and a slow reader holds up no worker.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use aws_lc_rs::constant_time;
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::{MetricsConfig, Summary, exposition, page};
+use crate::config::Problems;
+use crate::connection::{Phase, Shared};
+
+/// Readers at a time. GUESS: a scraper, a prober and some people.
+const READERS: usize = 16;
+
+/// Time for a request and its response. GUESS: what Prometheus allows a scrape by default.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's head. GUESS: several times what scrapers send.
+const LONGEST_HEAD: usize = 8 << 10;
+
+/// A bound socket, not yet served.
+pub(crate) struct Listener {
+    socket: StdListener,
+    token: Option<String>,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Binds what the configuration asks for; `None` if it asks for none.
+    ///
+    /// # Errors
+    /// A line that says what is wrong.
+    pub(crate) fn bind(config: &MetricsConfig, problems: &mut Problems) -> Result<Option<Self>, String> {
+        let Some(address) = config.listen else { return Ok(None) };
+        let token = config.token(problems);
+        if !problems.is_empty() {
+            return Err(problems.to_string());
+        }
+        let hint = "name an address of this machine and a free port, for instance 127.0.0.1:9443";
+        let failed = |error| format!("metrics: cannot listen on {address}: {error}: {hint}");
+        let socket = bind(address).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Some(Self { socket, token, address }))
+    }
+
+    /// What is said of it at the start.
+    pub(crate) fn announce(&self) {
+        eprintln!("sealion: metrics on http://{}/metrics", self.address);
+        if self.token.is_none() && !self.address.ip().is_loopback() {
+            tracing::warn!(
+                "metrics: whoever reaches {} can read them, the paths that are asked for included: listen on 127.0.0.1, or set metrics.token_file",
+                self.address
+            );
+        }
+    }
+
+    /// Serves until the process ends. It holds nothing of the server that its end waits for.
+    ///
+    /// # Errors
+    /// A line that says why no thread could be started.
+    pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<(), String> {
+        let failed = |error| format!("metrics: cannot start: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(self.socket).map_err(failed)?
+        };
+        let shared = Arc::downgrade(shared);
+        let run = move || runtime.block_on(serve(listener, shared, self.token.map(Arc::from)));
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(run).map(drop).map_err(failed)
+    }
+}
+
+/// SO_REUSEPORT: a process that takes over from this one binds before this one lets go.
+fn bind(address: SocketAddr) -> std::io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+/// Until another process has taken over.
+async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<str>>) {
+    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| *phase == Phase::HandedOver) => {}
+        () = accept(&listener, &shared, token) => {}
+    }
+}
+
+async fn accept(listener: &TcpListener, shared: &Weak<Shared>, token: Option<Arc<str>>) {
+    let readers = Arc::new(Semaphore::new(READERS));
+    loop {
+        let Ok(reader) = Arc::clone(&readers).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (shared, token) = (shared.clone(), token.clone());
+                tokio::spawn(async move {
+                    // Who is too slow, or gone, gets nothing.
+                    let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref())).await;
+                    drop(reader);
+                });
+            }
+            // Out of descriptors: workers feel the same and say so.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str>) -> std::io::Result<()> {
+    let mut head = Vec::with_capacity(1024);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() >= LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    // What the process ends with is not waited for.
+    let Some(shared) = shared.upgrade() else { return Ok(()) };
+    let Reply { status, kind, body } = reply(&head, &shared, token);
+    drop(shared);
+    let headers = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[headers.as_bytes(), body.as_bytes()].concat()).await?;
+    stream.shutdown().await
+}
+
+struct Reply {
+    status: &'static str,
+    kind: &'static str,
+    body: String,
+}
+
+impl Reply {
+    fn text(status: &'static str, body: &str) -> Self {
+        Reply { status, kind: "text/plain; charset=utf-8", body: format!("{body}\n") }
+    }
+}
+
+fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    if !request.parse(head).is_ok_and(|parsed| parsed.is_complete()) {
+        return Reply::text("400 Bad Request", "this is no HTTP request");
+    }
+    if request.method != Some("GET") {
+        return Reply::text("405 Method Not Allowed", "only GET");
+    }
+    let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
+    let allowed = match token {
+        None => true,
+        Some(token) => request.headers.iter().any(|field| {
+            field.name.eq_ignore_ascii_case("authorization")
+                && field
+                    .value
+                    .strip_prefix(b"Bearer ")
+                    .is_some_and(|sent| constant_time::verify_slices_are_equal(sent, token.as_bytes()).is_ok())
+        }),
+    };
+    match path {
+        "/health" => health(shared),
+        "/ready" => ready(shared),
+        "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer"),
+        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, body: exposition::render(shared) },
+        "/top" => match serde_json::to_string(&Summary::of(shared)) {
+            Ok(body) => Reply { status: "200 OK", kind: "application/json", body },
+            Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),
+        },
+        _ => Reply::text("404 Not Found", "/metrics, /health, /ready and /top are here"),
+    }
+}
+
+/// Whether the process works on.
+fn health(shared: &Shared) -> Reply {
+    match *shared.phase.borrow() {
+        Phase::Serving => Reply::text("200 OK", "serving"),
+        Phase::Draining | Phase::HandedOver => Reply::text("503 Service Unavailable", "draining"),
+        Phase::Stopping => Reply::text("503 Service Unavailable", "stopping"),
+    }
+}
+
+/// Whether one more connection would be served now.
+fn ready(shared: &Shared) -> Reply {
+    if *shared.phase.borrow() != Phase::Serving {
+        return health(shared);
+    }
+    if shared.metrics.short.load(Ordering::Relaxed) > 0 {
+        return Reply::text(
+            "503 Service Unavailable",
+            "connections cannot be accepted for want of descriptors or memory",
+        );
+    }
+    if shared.slots.available_permits() == 0 {
+        return Reply::text("503 Service Unavailable", "all connections that may be open are");
+    }
+    Reply::text("200 OK", "ready")
+}

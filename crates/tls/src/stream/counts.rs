@@ -1,0 +1,46 @@
+//! What connections saw, for whoever counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Path;
+use crate::AlertDescription;
+
+/// What one connection has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// KeyUpdates that were announced to the peer.
+    pub key_updates_sent: u32,
+    /// KeyUpdates that the peer announced.
+    pub key_updates_received: u32,
+    /// The alert that ended our side.
+    pub alert_sent: Option<AlertDescription>,
+    /// The last alert that the peer sent.
+    pub alert_received: Option<AlertDescription>,
+}
+
+/// Bytes of responses that the connections of one thread have sent, by who sealed them. That thread alone adds, any reads.
+#[derive(Debug, Default)]
+pub struct Progress {
+    user: AtomicU64,
+    kernel: AtomicU64,
+}
+
+impl Progress {
+    /// Bytes that this path has sent.
+    pub fn sent(&self, path: Path) -> u64 {
+        self.of(path).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, path: Path, bytes: u64) {
+        let counter = self.of(path);
+        // One thread adds: no processor waits for another.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    fn of(&self, path: Path) -> &AtomicU64 {
+        match path {
+            Path::User => &self.user,
+            Path::Kernel => &self.kernel,
+        }
+    }
+}
