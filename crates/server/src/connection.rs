@@ -17,8 +17,8 @@ use crate::http1;
 use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
 use crate::listener::{ListenConfig, proxy_protocol};
-use crate::privileges::Confinement;
 use crate::metrics::{self, Deadline, HandshakeFailure, Metrics};
+use crate::privileges::Confinement;
 
 /// What all connections share, from the start of the process to its end.
 pub struct Shared {
