@@ -110,6 +110,9 @@ pub struct ServeArgs {
     /// What `[tls]` says.
     #[command(flatten)]
     pub tls: TlsConfig,
+    /// What `[metrics]` says.
+    #[command(flatten)]
+    pub metrics: MetricsConfig,
 
     /// What `[limits]` says.
     #[command(flatten)]

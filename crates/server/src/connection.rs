@@ -36,6 +36,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// What the process is confined by.
     pub confinement: Confinement,
+    /// What is counted.
+    pub metrics: Metrics,
     /// One for each connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Connections of each client.

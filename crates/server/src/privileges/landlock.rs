@@ -154,6 +154,7 @@ fn ports(config: &Config) -> Vec<u16> {
             Address::Unix(_) => None,
         })
         .collect();
+    ports.extend(config.metrics.listen.map(|address| address.port()));
     ports.push(0);
     ports
 }
