@@ -169,7 +169,9 @@ impl Exchange {
                     }
                     // The same request, when it comes back from an errand, is not counted again.
                     admitted = true;
-                    match handler::handle(&head.request, &current.sites, Some(peer.ip()), now, &mut findings) {
+                    // Clients of a Unix socket have no address.
+                    let client = Some(peer.ip()).filter(|address| !address.is_unspecified());
+                    match handler::handle(&head.request, &current.sites, client, now, &mut findings) {
                         Ok(response) => {
                             break (started, response, head.version, head.framing, wants_close, len);
                         }
