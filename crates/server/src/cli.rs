@@ -11,11 +11,12 @@ use tracing::level_filters::LevelFilter;
 
 use crate::access_log::AccessLogConfig;
 use crate::certificates::{CertificateConfig, TicketKeyArgs, TlsConfig, make_ticket_key};
+use crate::compress::CompressArgs;
 use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, reference};
 use crate::listener::{Listen, ListenConfig};
 use crate::privileges::PrivilegesConfig;
 use crate::site::SiteConfig;
-use crate::{calibrate, check, doctor, manual, serve, upgrade};
+use crate::{calibrate, check, compress, doctor, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -44,6 +45,8 @@ enum Command {
     Calibrate(CalibrateArgs),
     /// Make a key for session tickets that a fleet shares
     TicketKey(TicketKeyArgs),
+    /// Compress the files of a directory once, for sites with `precompressed`
+    Compress(CompressArgs),
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
@@ -224,6 +227,7 @@ pub fn main() -> ExitCode {
         Command::TicketKey(args) => make_ticket_key(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Compress(args) => compress::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("sealion: {error}");

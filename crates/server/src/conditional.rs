@@ -12,6 +12,8 @@ pub struct Validators {
     pub etag: EntityTag,
     /// In whole seconds and not later than Date (RFC 9110 §8.8.2.1); `None` if no HTTP-date can say it.
     pub modified: Option<HttpDate>,
+    /// Whether there are other representations, which can have the same date (RFC 9110 §8.8.2.2).
+    pub varies: bool,
 }
 
 /// What the preconditions of a GET or HEAD demand.
@@ -45,14 +47,16 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict
 /// Whether Range may be honoured as far as If-Range is concerned (RFC 9110 §13.1.5). `now` is what Date will say.
 ///
 /// A date counts only if it equals Last-Modified and that second is over: a file that changes twice within a second
-/// keeps its date. More than one If-Range is none that we could trust.
+/// keeps its date. Of a file that is sent in several codings it never counts, since they may share it: the parts of two of
+/// them do not fit together. More than one If-Range is none that we could trust.
 pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: HttpDate) -> bool {
     match if_range {
         Singleton::Absent => true,
         Singleton::Repeated => false,
         Singleton::Once(value) => {
             validators.etag.equals_strongly(value)
-                || validators.modified.is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
+                || !validators.varies
+                    && validators.modified.is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
         }
     }
 }
@@ -77,7 +81,7 @@ mod tests {
     const WEAK: &str = "W/\"0000000000000000\"";
 
     fn validators() -> Validators {
-        Validators { etag: EntityTag::from_fingerprint([0; 8]), modified: MODIFIED.parse().ok() }
+        Validators { etag: EntityTag::from_fingerprint([0; 8]), modified: MODIFIED.parse().ok(), varies: false }
     }
 
     fn conditions<'a>(fields: &[(&str, &'a str)]) -> Conditions<'a> {
@@ -159,7 +163,11 @@ mod tests {
         for (lines, now, expected) in rows {
             let mut if_range = Singleton::default();
             lines.iter().for_each(|line| if_range.add(line.as_bytes()));
-            assert_eq!(range_applies(&if_range, &validators(), now.parse().unwrap()), *expected, "{lines:?} at {now}");
+            let now = now.parse().unwrap();
+            assert_eq!(range_applies(&if_range, &validators(), now), *expected, "{lines:?} at {now}");
+            let varying = Validators { varies: true, ..validators() };
+            let by_tag = lines.is_empty() || *lines == [OURS];
+            assert_eq!(range_applies(&if_range, &varying, now), by_tag, "{lines:?}, one of several codings");
         }
     }
 }

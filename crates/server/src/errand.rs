@@ -59,7 +59,7 @@ impl Errand {
     pub async fn run(self) -> io::Result<Fetched> {
         let Errand { key, task } = self;
         let brought = match task {
-            Task::File(errand) => Brought::File(spawn_blocking(|| errand.run()).await?),
+            Task::File(errand) => Brought::File(errand.run().await?),
             Task::List(directory) => Brought::Listed(spawn_blocking(move || directory.run()).await?),
             Task::Verify(verification) => Brought::Verified(spawn_blocking(|| verification.run()).await?),
         };
@@ -216,12 +216,12 @@ impl Kept {
 }
 
 fn find(
-    _request: &Request<'_>,
+    request: &Request<'_>,
     files: &Files,
     path: &SitePath<'_>,
     fetched: Option<file_cache::Fetched>,
 ) -> Result<Found, Missing> {
-    files.find(path, fetched)
+    files.find(path, &request.conditions.accept_encoding, fetched)
 }
 
 fn file_key(files: &Files, path: &SitePath<'_>) -> Key {

@@ -1,9 +1,11 @@
 //! Entity tags: our own, and comparison with those in a request (RFC 9110 §8.8.3).
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use crate::request::FieldLines;
 
 /// A strong entity tag of ours: sixteen hexadecimal digits in quotes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntityTag([u8; 18]);
 
 /// How two entity tags are compared (RFC 9110 §8.8.3.2).
@@ -25,6 +27,14 @@ impl EntityTag {
             quoted[2 + 2 * index] = DIGITS[usize::from(byte & 15)];
         }
         EntityTag(quoted)
+    }
+
+    /// A tag of the hash of `bytes`.
+    pub fn of_hashed(bytes: &[u8]) -> Self {
+        let hash = digest(&SHA256, bytes);
+        let mut fingerprint = [0; 8];
+        fingerprint.copy_from_slice(&hash.as_ref()[..8]);
+        EntityTag::from_fingerprint(fingerprint)
     }
 
     /// The field value, quotes included.

@@ -7,18 +7,25 @@
 //!         asked again, without waiting for a disk ──the disk must be asked──► an errand for another thread
 //! ```
 //!
+//! With a file is kept what there is of it in content codings (`encoding/`), so that those cost no system call either.
+//!
 //! A file that is replaced is seen [`CacheLimits::age`] later at most. One that is written to in place is seen at once
 //! if it is sent from the disk; from memory it is sent as it was, whole, with the validators of that state. One that changed
 //! within the present tick of the file system's clock is not kept: its next change might look like this one.
 
 use std::cell::RefCell;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use thread_local::ThreadLocal;
+use tokio::task::spawn_blocking;
 
+use crate::encoding::store::{Made, Store};
+use crate::encoding::{Choice, Coder, Coding, Variants};
+use crate::request::FieldLines;
 use crate::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::target::SitePath;
 
@@ -26,6 +33,8 @@ use crate::target::SitePath;
 #[derive(Debug)]
 pub struct Files {
     root: Arc<Root>,
+    /// `None`: every file is sent as it is.
+    coder: Option<Arc<Coder>>,
     index: String,
     cache: Arc<FileCache>,
     /// Tells the names of this root from those of others in the cache.
@@ -52,7 +61,7 @@ impl FileCache {
 pub struct CacheLimits {
     /// How long a file is taken to be what it was. Zero: nothing is kept.
     pub age: Duration,
-    /// Files kept.
+    /// Files kept, each variant in a content coding counted.
     pub files: usize,
     /// Bytes in memory, of all files together.
     pub memory: usize,
@@ -91,29 +100,47 @@ struct Cache {
     entries: LruCache<Box<[u8]>, Entry>,
     /// The key being looked for, so that looking allocates nothing.
     key: Vec<u8>,
+    /// Files of all entries.
+    files: usize,
+    /// Bytes in memory of all entries.
     memory: usize,
     swept: Instant,
 }
 
 #[derive(Debug)]
 struct Entry {
-    file: Arc<SiteFile>,
+    opened: Opened,
     checked: Instant,
     used: Instant,
 }
 
-/// What could not be told without waiting for a disk. To be run on a thread that may wait.
+/// A file with what there is of it in content codings.
 #[derive(Debug)]
-pub struct Errand {
-    root: Arc<Root>,
-    name: Box<[u8]>,
-    keep: u64,
+struct Opened {
+    file: Arc<SiteFile>,
+    /// `None`: it is sent as it is.
+    variants: Option<Box<Variants>>,
+}
+
+/// What takes too long for a worker: waiting for a disk, or compressing. For other threads.
+#[derive(Debug)]
+pub struct Errand(Task);
+
+#[derive(Debug)]
+enum Task {
+    Open { root: Arc<Root>, coder: Option<Arc<Coder>>, name: Box<[u8]>, keep: u64 },
+    Make { store: Arc<Store>, original: Arc<SiteFile>, coding: Coding },
 }
 
 /// What an [`Errand`] brought back, for [`Files::find`].
 #[derive(Debug)]
-pub struct Fetched {
-    found: Result<Found, NotOpened>,
+pub struct Fetched(Result<Brought, NotOpened>);
+
+#[derive(Debug)]
+enum Brought {
+    Directory,
+    File(Opened),
+    Made { original: Arc<SiteFile>, coding: Coding, made: Made },
 }
 
 /// Why there is no file to send.
@@ -121,14 +148,64 @@ pub struct Fetched {
 pub enum Missing {
     /// It cannot be served.
     Unresolved(Unresolved),
-    /// A disk must be asked.
+    /// Another thread must be asked.
     Waits(Errand),
 }
 
 impl Errand {
-    /// Asks the disk, for as long as it takes.
-    pub fn run(self) -> Fetched {
-        Fetched { found: self.root.resolve(&self.name, self.keep, Wait::Yes) }
+    /// Has it done by another thread, for as long as it takes.
+    ///
+    /// # Errors
+    /// That thread panicked.
+    pub async fn run(self) -> io::Result<Fetched> {
+        match self.0 {
+            Task::Open { root, coder, name, keep } => {
+                let open = move || open(&root, coder.as_deref(), &name, keep, Wait::Yes);
+                spawn_blocking(open).await.map(Fetched).map_err(io::Error::other)
+            }
+            Task::Make { store, original, coding } => {
+                let made = store.make(&original, coding).await.unwrap_or_else(|error| {
+                    tracing::warn!("a file of {} bytes could not be compressed: {error}; sent as it is", original.len);
+                    Made::NotYet
+                });
+                Ok(Fetched(Ok(Brought::Made { original, coding, made })))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Errand {
+    /// Does it on this thread.
+    pub(crate) fn run_here(self) -> Fetched {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(self.run()).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Files {
+    /// As [`Self::find`] with a clock of the test's own.
+    pub(crate) fn find_for_tests(
+        &self,
+        path: &str,
+        accept: &FieldLines<'_>,
+        now: Instant,
+    ) -> Result<Found, Unresolved> {
+        let path = SitePath::parse(path, true).unwrap();
+        let mut fetched = None;
+        loop {
+            match self.find_at(&path, accept, fetched.take(), now) {
+                Ok(found) => return Ok(found),
+                Err(Missing::Unresolved(unresolved)) => return Err(unresolved),
+                Err(Missing::Waits(errand)) => fetched = Some(errand.run_here()),
+            }
+        }
+    }
+
+    /// Files kept, and their bytes in memory.
+    pub(crate) fn kept_for_tests(&self) -> (usize, usize) {
+        let cache = self.cache.workers.get().unwrap().borrow();
+        (cache.files, cache.memory)
     }
 }
 
@@ -136,7 +213,12 @@ impl Files {
     /// The files beneath `root`; `index` stands for its directory.
     pub fn new(root: Root, index: String, cache: &Arc<FileCache>) -> Self {
         let number = cache.roots.fetch_add(1, Ordering::Relaxed).to_le_bytes();
-        Files { root: Arc::new(root), index, cache: Arc::clone(cache), number }
+        Files { root: Arc::new(root), coder: None, index, cache: Arc::clone(cache), number }
+    }
+
+    /// The same, in content codings too.
+    pub fn with_codings(self, coder: Option<Arc<Coder>>) -> Self {
+        Files { coder, ..self }
     }
 
     /// The root.
@@ -155,15 +237,27 @@ impl Files {
     }
 
     /// The file that `path` names; for a directory named with its slash, the index in it. A directory without index is
-    /// not found: there are no listings.
+    /// not found: there are no listings. Of a file that there is in several content codings, the one that the client wants
+    /// that sent `accept` as Accept-Encoding.
     ///
     /// # Errors
-    /// [`Missing`]. After [`Missing::Waits`], run the errand elsewhere and ask again with what it `fetched`.
-    pub fn find(&self, path: &SitePath<'_>, fetched: Option<Fetched>) -> Result<Found, Missing> {
-        self.find_at(path, fetched, Instant::now())
+    /// [`Missing`]. After [`Missing::Waits`], run the errand and ask again with what it `fetched`.
+    pub fn find(
+        &self,
+        path: &SitePath<'_>,
+        accept: &FieldLines<'_>,
+        fetched: Option<Fetched>,
+    ) -> Result<Found, Missing> {
+        self.find_at(path, accept, fetched, Instant::now())
     }
 
-    fn find_at(&self, path: &SitePath<'_>, fetched: Option<Fetched>, now: Instant) -> Result<Found, Missing> {
+    fn find_at(
+        &self,
+        path: &SitePath<'_>,
+        accept: &FieldLines<'_>,
+        fetched: Option<Fetched>,
+        now: Instant,
+    ) -> Result<Found, Missing> {
         let mut name = path.as_bytes();
         let with_index;
         if path.names_directory() {
@@ -171,53 +265,144 @@ impl Files {
             with_index = if name.is_empty() { index.to_vec() } else { [name, b"/", index].concat() };
             name = &with_index;
         }
-        match self.find_name(name, fetched, now)? {
+        match self.find_name(name, accept, fetched, now)? {
             // An index that is a directory: nothing to show, and no slash would help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),
             found => Ok(found),
         }
     }
 
-    fn find_name(&self, name: &[u8], fetched: Option<Fetched>, now: Instant) -> Result<Found, Missing> {
+    fn find_name(
+        &self,
+        name: &[u8],
+        accept: &FieldLines<'_>,
+        fetched: Option<Fetched>,
+        now: Instant,
+    ) -> Result<Found, Missing> {
         let limits = &self.cache.limits;
         let keep = limits.keep();
         if keep == 0 {
-            let found = fetched.map_or_else(|| self.root.resolve(name, 0, Wait::No), |fetched| fetched.found);
-            return found.map_err(|error| self.missing(error, name, 0));
+            let found = fetched.map_or_else(|| self.open(name, 0), |fetched| fetched.0);
+            return match found.map_err(|error| self.missing(error, name, 0))? {
+                Brought::Directory => Ok(Found::Directory),
+                Brought::Made { original, made, .. } => Ok(Found::File(made.or(original))),
+                Brought::File(opened) => self.choose(&opened, accept).into_found(&opened.file),
+            };
         }
         let mut cache = self.cache.workers.get_or(|| RefCell::new(Cache::new(limits, now))).borrow_mut();
         cache.look_for(self.number, name);
         let found = match fetched {
-            Some(fetched) => fetched.found,
+            Some(Fetched(Ok(Brought::Made { original, coding, made }))) => {
+                cache.remember(&original, coding, &made, limits);
+                return Ok(Found::File(made.or(original)));
+            }
+            Some(fetched) => fetched.0,
             None => {
-                if let Some(file) = cache.get(name, now, limits.age, &self.root) {
-                    return Ok(Found::File(file));
+                if let Some(found) = cache.get(name, now, self, accept) {
+                    return found;
                 }
-                self.root.resolve(name, keep, Wait::No)
+                self.open(name, keep)
             }
         };
         cache.remove();
-        let found = found.map_err(|error| self.missing(error, name, keep))?;
-        if let Found::File(file) = &found
-            && file.is_settled()
-        {
-            cache.keep(file, now, limits);
+        match found.map_err(|error| self.missing(error, name, keep))? {
+            Brought::Directory => Ok(Found::Directory),
+            Brought::Made { original, .. } => Ok(Found::File(original)),
+            Brought::File(opened) => {
+                let chosen = self.choose(&opened, accept).into_found(&opened.file);
+                if opened.is_settled() {
+                    cache.keep(opened, now, limits);
+                }
+                chosen
+            }
         }
-        Ok(found)
+    }
+
+    fn open(&self, name: &[u8], keep: u64) -> Result<Brought, NotOpened> {
+        open(&self.root, self.coder.as_deref(), name, keep, Wait::No)
+    }
+
+    /// Whether a kept file and its variants are what they were. What cannot be told now is opened anew, which tells why.
+    fn is_unchanged(&self, name: &[u8], opened: &Opened) -> bool {
+        let Opened { file, variants } = opened;
+        self.root.is_unchanged(name, file, Wait::No).is_ok_and(|unchanged| unchanged)
+            && match (variants, &self.coder) {
+                (Some(variants), Some(coder)) => coder.are_unchanged(variants, &self.root, name, Wait::No),
+                _ => true,
+            }
+    }
+
+    fn choose(&self, opened: &Opened, accept: &FieldLines<'_>) -> Chosen {
+        let (Some(variants), Some(coder)) = (&opened.variants, &self.coder) else {
+            return Chosen::File(Arc::clone(&opened.file));
+        };
+        match (variants.choose(accept), coder.store()) {
+            (Choice::Variant(variant), _) => Chosen::File(variant),
+            (Choice::Make(coding), Some(store)) => match store.get(&opened.file, coding) {
+                Some(made) => Chosen::Stored(coding, made),
+                None => Chosen::Make(Arc::clone(store), coding),
+            },
+            (Choice::Original | Choice::Make(_), _) => Chosen::File(Arc::clone(&opened.file)),
+        }
     }
 
     fn missing(&self, error: NotOpened, name: &[u8], keep: u64) -> Missing {
         match error {
-            NotOpened::Waits => Missing::Waits(Errand { root: Arc::clone(&self.root), name: name.into(), keep }),
+            NotOpened::Waits => {
+                let (root, coder) = (Arc::clone(&self.root), self.coder.clone());
+                Missing::Waits(Errand(Task::Open { root, coder, name: name.into(), keep }))
+            }
             NotOpened::Unresolved(unresolved) => Missing::Unresolved(unresolved),
         }
+    }
+}
+
+/// Which representation to send.
+enum Chosen {
+    File(Arc<SiteFile>),
+    /// What another worker had made.
+    Stored(Coding, Made),
+    Make(Arc<Store>, Coding),
+}
+
+impl Chosen {
+    fn into_found(self, original: &Arc<SiteFile>) -> Result<Found, Missing> {
+        let original = Arc::clone(original);
+        match self {
+            Chosen::File(file) => Ok(Found::File(file)),
+            Chosen::Stored(_, made) => Ok(Found::File(made.or(original))),
+            Chosen::Make(store, coding) => Err(Missing::Waits(Errand(Task::Make { store, original, coding }))),
+        }
+    }
+}
+
+fn open(root: &Root, coder: Option<&Coder>, name: &[u8], keep: u64, wait: Wait) -> Result<Brought, NotOpened> {
+    match root.resolve(name, keep, wait)? {
+        Found::Directory => Ok(Brought::Directory),
+        Found::File(mut file) => {
+            let variants = match coder {
+                Some(coder) => coder.variants(root, name, &mut file, keep, wait)?,
+                None => None,
+            };
+            Ok(Brought::File(Opened { file, variants }))
+        }
+    }
+}
+
+impl Opened {
+    fn files(&self) -> impl Iterator<Item = &Arc<SiteFile>> {
+        std::iter::once(&self.file).chain(self.variants.iter().flat_map(|variants| variants.files()))
+    }
+
+    fn is_settled(&self) -> bool {
+        self.file.is_settled() && self.variants.as_ref().is_none_or(|variants| variants.are_settled())
     }
 }
 
 impl Cache {
     fn new(limits: &CacheLimits, now: Instant) -> Self {
         let files = std::num::NonZeroUsize::new(limits.files).unwrap_or(std::num::NonZeroUsize::MIN);
-        Cache { entries: LruCache::new(files), key: Vec::new(), memory: 0, swept: now }
+        Cache { entries: LruCache::new(files), key: Vec::new(), files: 0, memory: 0, swept: now }
     }
 
     /// The file that the next calls are about.
@@ -227,43 +412,103 @@ impl Cache {
         self.key.extend_from_slice(name);
     }
 
-    fn get(&mut self, name: &[u8], now: Instant, age: Duration, root: &Root) -> Option<Arc<SiteFile>> {
+    /// `None`: it is not kept, or has changed.
+    fn get(
+        &mut self,
+        name: &[u8],
+        now: Instant,
+        site: &Files,
+        accept: &FieldLines<'_>,
+    ) -> Option<Result<Found, Missing>> {
         let entry = self.entries.get_mut(&self.key[..])?;
         entry.used = now;
-        if now.duration_since(entry.checked) >= age {
-            // One that cannot be told now is opened anew, which tells why.
-            if !root.is_unchanged(name, &entry.file, Wait::No).is_ok_and(|unchanged| unchanged) {
+        let old = now.duration_since(entry.checked) >= site.cache.limits.age;
+        if old {
+            if !site.is_unchanged(name, &entry.opened) {
                 return None;
             }
             entry.checked = now;
-            let file = Arc::clone(&entry.file);
-            self.sweep(now);
-            return Some(file);
         }
-        entry.file.is_intact().then(|| Arc::clone(&entry.file))
+        let chosen = match entry.opened.variants {
+            None => Chosen::File(Arc::clone(&entry.opened.file)),
+            Some(_) => site.choose(&entry.opened, accept),
+        };
+        if let Chosen::File(file) = &chosen
+            && !old
+            && !file.is_intact()
+        {
+            return None;
+        }
+        let found = match chosen {
+            Chosen::File(file) => Ok(Found::File(file)),
+            chosen => {
+                let original = Arc::clone(&entry.opened.file);
+                if let Chosen::Stored(coding, made) = &chosen {
+                    self.remember(&original, *coding, made, &site.cache.limits);
+                }
+                chosen.into_found(&original)
+            }
+        };
+        if old {
+            self.sweep(now);
+        }
+        Some(found)
     }
 
-    fn keep(&mut self, file: &Arc<SiteFile>, now: Instant, limits: &CacheLimits) {
-        self.memory += in_memory(file);
-        let entry = Entry { file: Arc::clone(file), checked: now, used: now };
-        if let Some((_, pushed_out)) = self.entries.push(self.key.as_slice().into(), entry) {
-            self.memory -= in_memory(&pushed_out.file);
+    fn keep(&mut self, opened: Opened, now: Instant, limits: &CacheLimits) {
+        self.count(&opened);
+        if let Some((_, pushed_out)) =
+            self.entries.push(self.key.as_slice().into(), Entry { opened, checked: now, used: now })
+        {
+            self.discount(&pushed_out.opened);
         }
-        while self.memory > limits.memory {
-            self.remove_oldest();
-        }
+        self.shrink_to(limits);
         self.sweep(now);
+    }
+
+    /// Takes note of what was made of `original`, if that is still what is kept.
+    fn remember(&mut self, original: &Arc<SiteFile>, coding: Coding, made: &Made, limits: &CacheLimits) {
+        let Some(mut entry) = self.entries.pop(&self.key[..]) else { return };
+        self.discount(&entry.opened);
+        if entry.opened.file.etag == original.etag
+            && let Some(variants) = &mut entry.opened.variants
+        {
+            variants.remember(coding, made);
+        }
+        self.count(&entry.opened);
+        self.entries.push(self.key.as_slice().into(), entry);
+        self.shrink_to(limits);
     }
 
     fn remove(&mut self) {
         if let Some(entry) = self.entries.pop(&self.key[..]) {
-            self.memory -= in_memory(&entry.file);
+            self.discount(&entry.opened);
         }
     }
 
     fn remove_oldest(&mut self) {
         if let Some((_, entry)) = self.entries.pop_lru() {
-            self.memory -= in_memory(&entry.file);
+            self.discount(&entry.opened);
+        }
+    }
+
+    fn shrink_to(&mut self, limits: &CacheLimits) {
+        while !self.entries.is_empty() && (self.memory > limits.memory || self.files > limits.files.max(1)) {
+            self.remove_oldest();
+        }
+    }
+
+    fn count(&mut self, opened: &Opened) {
+        for file in opened.files() {
+            self.files += 1;
+            self.memory += in_memory(file);
+        }
+    }
+
+    fn discount(&mut self, opened: &Opened) {
+        for file in opened.files() {
+            self.files -= 1;
+            self.memory -= in_memory(file);
         }
     }
 

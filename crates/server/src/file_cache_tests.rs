@@ -51,8 +51,10 @@ impl Site {
 
     fn ask(&self, path: &str) -> Result<Found, Unresolved> {
         let path = SitePath::parse(path, true).unwrap();
-        let found = match self.files.find_at(&path, None, self.now) {
-            Err(Missing::Waits(errand)) => self.files.find_at(&path, Some(errand.run()), self.now),
+        let found = match self.files.find_at(&path, &FieldLines::default(), None, self.now) {
+            Err(Missing::Waits(errand)) => {
+                self.files.find_at(&path, &FieldLines::default(), Some(errand.run_here()), self.now)
+            }
             found => found,
         };
         found.map_err(|missing| match missing {
@@ -75,8 +77,14 @@ impl Site {
     /// How many files are kept, and how many of their bytes in memory, as counted and as summed up.
     fn kept(&self) -> (usize, usize) {
         let cache = self.files.cache.workers.get().unwrap().borrow();
-        let memory = cache.entries.iter().map(|(_, entry)| in_memory(&entry.file)).sum();
+        let memory = cache
+            .entries
+            .iter()
+            .map(|(_, entry)| entry.opened.files().map(|file| in_memory(file)).sum::<usize>())
+            .sum();
         assert_eq!(cache.memory, memory, "the account of memory");
+        let files = cache.entries.iter().map(|(_, entry)| entry.opened.files().count()).sum::<usize>();
+        assert_eq!(cache.files, files, "the account of files");
         (cache.entries.len(), memory)
     }
 }
@@ -352,17 +360,23 @@ fn what_nobody_asks_for_is_let_go() {
 fn what_takes_a_disk_to_tell_is_an_errand() {
     let site = Site::new(limits());
     let path = SitePath::parse("/never-looked-up", true).unwrap();
-    let Err(Missing::Waits(errand)) = site.files.find(&path, None) else { panic!("told without the disk") };
-    let fetched = std::thread::spawn(|| errand.run()).join().unwrap();
-    match site.files.find(&path, Some(fetched)) {
+    let Err(Missing::Waits(errand)) = site.files.find(&path, &FieldLines::default(), None) else {
+        panic!("told without the disk")
+    };
+    let fetched = std::thread::spawn(|| errand.run_here()).join().unwrap();
+    match site.files.find(&path, &FieldLines::default(), Some(fetched)) {
         Err(Missing::Unresolved(unresolved)) => assert_eq!(unresolved.status, Status::NotFound),
         other => panic!("{other:?}"),
     }
     // What an errand brings is kept: when it is young enough, nothing else is asked.
     site.put("f", "content");
     let path = SitePath::parse("/f", true).unwrap();
-    let errand = Errand { root: Arc::clone(&site.files.root), name: (*b"f").into(), keep: limits().keep() };
-    let Ok(Found::File(file)) = site.files.find_at(&path, Some(errand.run()), site.now) else { panic!("not found") };
+    let root = Arc::clone(&site.files.root);
+    let errand = Errand(Task::Open { root, coder: None, name: (*b"f").into(), keep: limits().keep() });
+    let Ok(Found::File(file)) = site.files.find_at(&path, &FieldLines::default(), Some(errand.run_here()), site.now)
+    else {
+        panic!("not found")
+    };
     assert!(Arc::ptr_eq(&file, &site.file("/f")));
     assert_eq!((site.kept(), all(&file).as_slice()), ((1, 7), &b"content"[..]));
 }
@@ -373,6 +387,8 @@ fn an_errand_brings_a_file_that_could_not_be_told_at_once() {
     let files =
         Files::new(Root::open(Path::new("/proc/self")).unwrap(), "index.html".into(), &FileCache::new(limits()));
     let path = SitePath::parse("/attr/current", true).unwrap();
-    let Err(Missing::Waits(errand)) = files.find(&path, None) else { panic!("told without asking") };
-    assert!(matches!(files.find(&path, Some(errand.run())), Ok(Found::File(_))));
+    let Err(Missing::Waits(errand)) = files.find(&path, &FieldLines::default(), None) else {
+        panic!("told without asking")
+    };
+    assert!(matches!(files.find(&path, &FieldLines::default(), Some(errand.run_here())), Ok(Found::File(_))));
 }

@@ -103,17 +103,17 @@ fn get(request: &Request<'_>, site: &Site, now: HttpTime, findings: &mut Finding
 
 /// A file, or the part of it that is asked for, if the preconditions hold.
 pub(crate) fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpTime) -> Response {
-    let SiteFile { len, modified, etag, content_type, .. } = *file;
+    let SiteFile { len, modified, etag, content_type, coding, varies, .. } = *file;
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.date() > now.date() { now } else { modified });
-    let validators = Validators { etag, modified: modified.map(|modified| modified.date()) };
-    let fields = Fields { last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
+    let validators = Validators { etag, modified: modified.map(|modified| modified.date()), varies };
+    let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}
         Verdict::NotModified => return Response::not_modified(fields),
         Verdict::PreconditionFailed => return Response::plain(Status::PreconditionFailed),
     }
-    let fields = Fields { content_type: Some(content_type), ..fields };
+    let fields = Fields { content_type: Some(content_type), content_encoding: coding, ..fields };
     let selection = match request.conditions.range.value() {
         // Range is defined for GET alone (RFC 9110 §14.2).
         Some(value)
@@ -125,6 +125,11 @@ pub(crate) fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &Handler
         _ => Selection::Whole,
     };
     match selection {
+        // The coding would have to be said of the parts, for which there is no way (RFC 9110 §14.6): clients take it for that of the
+        // whole body, delimiters and all. Range may be ignored.
+        Selection::Several(_) if coding.is_some() => {
+            Response::new(Status::Ok, fields, Body::File { file, range: 0..len })
+        }
         Selection::Whole => Response::new(Status::Ok, fields, Body::File { file, range: 0..len }),
         Selection::One(range) => {
             let content_range = Some(ContentRange::Part { range: range.clone(), complete: len });

@@ -3,7 +3,7 @@
 use crate::etag::EntityTag;
 
 /// The value of Content-Type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContentType {
     /// A media type as it is.
     Plain(&'static str),
@@ -32,6 +32,16 @@ impl ContentType {
             Some("application/javascript") => ContentType::Utf8("text/javascript"),
             Some(essence) if essence.starts_with("text/") => ContentType::Utf8(essence),
             Some(essence) => ContentType::Plain(essence),
+        }
+    }
+
+    /// The media type without its parameters.
+    pub fn essence(&self) -> &'static str {
+        match self {
+            // Operators may write parameters.
+            ContentType::Plain(value) => value.split(';').next().unwrap_or(value).trim_end(),
+            ContentType::Utf8(essence) => essence,
+            ContentType::ByteRanges(_) => "multipart/byteranges",
         }
     }
 

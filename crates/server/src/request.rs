@@ -90,7 +90,7 @@ pub(crate) fn is_visible_without_fragment(raw: &str) -> bool {
     raw.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
-/// The fields of RFC 9110 §13.1 and §14.2, unparsed.
+/// The fields of RFC 9110 §12.5.3, §13.1 and §14.2, unparsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conditions<'a> {
     /// If-Match.
@@ -105,6 +105,8 @@ pub struct Conditions<'a> {
     pub range: Singleton<'a>,
     /// If-Range.
     pub if_range: Singleton<'a>,
+    /// Accept-Encoding (RFC 9110 §12.5.3).
+    pub accept_encoding: FieldLines<'a>,
 }
 
 impl<'a> Conditions<'a> {
@@ -116,6 +118,7 @@ impl<'a> Conditions<'a> {
             8 if name.eq_ignore_ascii_case("if-match") => self.if_match.add(value),
             8 if name.eq_ignore_ascii_case("if-range") => self.if_range.add(value),
             13 if name.eq_ignore_ascii_case("if-none-match") => self.if_none_match.add(value),
+            15 if name.eq_ignore_ascii_case("accept-encoding") => self.accept_encoding.add(value),
             17 if name.eq_ignore_ascii_case("if-modified-since") => self.if_modified_since.add(value),
             19 if name.eq_ignore_ascii_case("if-unmodified-since") => self.if_unmodified_since.add(value),
             _ => {}
@@ -263,11 +266,14 @@ mod tests {
         conditions.add("If-Range", b"\"a\"");
         conditions.add("If-Range", b"\"a\"");
         conditions.add("Accept", b"*/*");
+        conditions.add("Accept-Language", b"en");
+        conditions.add("Accept-Encoding", b"gzip, br");
         assert_eq!(conditions.if_none_match.iter().collect::<Vec<_>>(), [b"\"a\"", b"\"b\""]);
         assert!(!conditions.if_match.is_present());
         assert_eq!(conditions.range.value(), Some(&b"bytes=0-1"[..]));
         assert_eq!(conditions.if_range, Singleton::Repeated);
         assert_eq!(conditions.if_range.value(), None);
         assert_eq!(conditions.if_modified_since, Singleton::Absent);
+        assert_eq!(conditions.accept_encoding.iter().collect::<Vec<_>>(), [b"gzip, br"]);
     }
 }

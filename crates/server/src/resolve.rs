@@ -1,5 +1,6 @@
 //! Files beneath the root, opened so that no path and no symbolic link leads out of it (openat2(2)).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
@@ -11,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::encoding::Coding;
 use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
@@ -59,8 +60,12 @@ pub struct SiteFile {
     /// rewritten in place, unless that happens twice within the file system's time stamp granularity (a timer tick,
     /// before Linux 6.13). The same content on another machine has another tag.
     pub etag: EntityTag,
-    /// By the extension of its name.
+    /// By the extension of its name; of a file in a coding, that of the original.
     pub content_type: ContentType,
+    /// The coding of its bytes.
+    pub coding: Option<Coding>,
+    /// Whether it is one of several representations, of which Accept-Encoding selects.
+    pub varies: bool,
     state: State,
     /// The time of file systems before its bytes were read, in seconds and nanoseconds.
     read_at: [u64; 2],
@@ -194,6 +199,8 @@ impl Root {
             modified: metadata.modified().ok().and_then(HttpTime::new),
             etag: state.entity_tag(),
             content_type: self.content_type(name),
+            coding: None,
+            varies: false,
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
             read_at,
@@ -207,6 +214,18 @@ impl Root {
     pub fn is_unchanged(&self, name: &[u8], file: &SiteFile, wait: Wait) -> Result<bool, NotOpened> {
         let now = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait)?);
         Ok(State::of(&now.metadata().map_err(Unresolved::broken)?) == file.state)
+    }
+
+    /// The state of what is called `name`; `None` if there is nothing, or it cannot be told.
+    ///
+    /// # Errors
+    /// [`NotOpened::Waits`] alone.
+    pub(crate) fn state(&self, name: &[u8], wait: Wait) -> Result<Option<State>, NotOpened> {
+        match self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait) {
+            Ok(fd) => Ok(File::from(fd).metadata().ok().as_ref().map(State::of)),
+            Err(NotOpened::Waits) => Err(NotOpened::Waits),
+            Err(NotOpened::Unresolved(_)) => Ok(None),
+        }
     }
 
     /// Opens the directory called `name` beneath the root to read its entries. Waits for disks.
@@ -264,6 +283,41 @@ impl SiteFile {
             Content::File(file) => file.metadata().is_ok_and(|metadata| State::of(&metadata) == self.state),
         }
     }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// All bytes, as they were at the moment of the validators. May wait for a disk.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is another one by now.
+    pub(crate) fn read_as_it_was(&self) -> io::Result<Cow<'_, [u8]>> {
+        match &self.content {
+            Content::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
+            Content::File(file) => match read_whole(file, &self.state, Wait::Yes) {
+                Ok(Some(bytes)) => Ok(Cow::Owned(bytes.into_vec())),
+                Ok(None) => Err(io::Error::other("it changed while it was read")),
+                Err(NotOpened::Unresolved(Unresolved { cause: Some(cause), .. })) => Err(cause),
+                Err(error) => Err(io::Error::other(format!("{error:?}"))),
+            },
+        }
+    }
+
+    /// What was made of this file in `coding`. Its tag is a digest of the bytes: strong, whatever the encoder does.
+    pub(crate) fn encoded(&self, bytes: Box<[u8]>, coding: Coding) -> Arc<Self> {
+        Arc::new(SiteFile {
+            len: bytes.len() as u64,
+            modified: self.modified,
+            etag: EntityTag::of_hashed(&bytes),
+            content_type: self.content_type,
+            coding: Some(coding),
+            varies: true,
+            content: Content::Memory(bytes),
+            state: self.state,
+            read_at: self.read_at,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +341,8 @@ impl SiteFile {
             modified: None,
             etag: state.entity_tag(),
             content_type: ContentType::of_name(b""),
+            coding: None,
+            varies: false,
             state,
             read_at: time_of_files(),
         })
@@ -375,7 +431,7 @@ impl std::error::Error for RootError {
 
 /// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State([u64; 7]);
+pub(crate) struct State([u64; 7]);
 
 impl State {
     fn of(metadata: &Metadata) -> Self {
@@ -400,10 +456,15 @@ impl State {
 
     /// Hashed, because clients have no business with inode numbers.
     fn entity_tag(&self) -> EntityTag {
-        let hash = digest(&SHA256, self.0.map(u64::to_le_bytes).as_flattened());
-        let mut fingerprint = [0; 8];
-        fingerprint.copy_from_slice(&hash.as_ref()[..8]);
-        EntityTag::from_fingerprint(fingerprint)
+        EntityTag::of_hashed(self.0.map(u64::to_le_bytes).as_flattened())
+    }
+
+    /// Whether it was modified before `original`.
+    ///
+    /// Some tools and archives keep whole seconds, rounded down: such a time is compared in seconds.
+    pub(crate) fn is_older_than(&self, original: &State) -> bool {
+        let [(ours, ours_ns), (its, its_ns)] = [self, original].map(|state| (state.0[3] as i64, state.0[4]));
+        ours < its || ours == its && ours_ns != 0 && ours_ns < its_ns
     }
 }
 

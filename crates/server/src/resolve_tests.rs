@@ -9,6 +9,7 @@ use rustix::fs::{FileType, mknodat};
 
 use super::*;
 use crate::file_cache::{CacheLimits, FileCache, Files, Missing};
+use crate::request::FieldLines;
 use crate::target::SitePath;
 
 struct Site {
@@ -38,8 +39,8 @@ impl Site {
 
     fn resolve(&self, path: &str) -> Result<Found, Unresolved> {
         let path = SitePath::parse(path, true).unwrap();
-        let found = match self.files.find(&path, None) {
-            Err(Missing::Waits(errand)) => self.files.find(&path, Some(errand.run())),
+        let found = match self.files.find(&path, &FieldLines::default(), None) {
+            Err(Missing::Waits(errand)) => self.files.find(&path, &FieldLines::default(), Some(errand.run_here())),
             found => found,
         };
         found.map_err(|missing| match missing {

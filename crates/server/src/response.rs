@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::encoding::Coding;
 use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
@@ -76,6 +77,10 @@ impl Response {
 pub struct Fields {
     /// Content-Type.
     pub content_type: Option<ContentType>,
+    /// Content-Encoding.
+    pub content_encoding: Option<Coding>,
+    /// Vary: Accept-Encoding.
+    pub varies: bool,
     /// Last-Modified.
     pub last_modified: Option<HttpTime>,
     /// ETag.

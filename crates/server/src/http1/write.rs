@@ -26,6 +26,12 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, connection: Connection
     if let Some(content_type) = &fields.content_type {
         field(out, "Content-Type", |out| content_type.write(out));
     }
+    if let Some(coding) = fields.content_encoding {
+        field(out, "Content-Encoding", |out| out.extend_from_slice(coding.token().as_bytes()));
+    }
+    if fields.varies {
+        out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+    }
     if let Some(length) = response.content_length {
         field(out, "Content-Length", |out| write_decimal(out, length));
     }
@@ -69,6 +75,7 @@ fn field(out: &mut Vec<u8>, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::Coding;
     use crate::etag::EntityTag;
     use crate::mime::ContentType;
     use crate::more_fields::MoreFields;
@@ -86,6 +93,8 @@ mod tests {
     fn every_field() {
         let fields = Fields {
             content_type: Some(ContentType::Utf8("text/html")),
+            content_encoding: Some(Coding::Zstd),
+            varies: true,
             last_modified: DATE.parse().ok(),
             etag: Some(EntityTag::from_fingerprint([0xab; 8])),
             accept_ranges: true,
@@ -104,6 +113,8 @@ mod tests {
              Server: sealion\r\n\
              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
              Content-Type: text/html; charset=utf-8\r\n\
+             Content-Encoding: zstd\r\n\
+             Vary: Accept-Encoding\r\n\
              Content-Length: 2\r\n\
              Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
              ETag: \"abababababababab\"\r\n\

@@ -328,6 +328,8 @@ impl Exchange<'_> {
         };
         let mut response = response;
         response.fields.content_type = Some(file.content_type);
+        response.fields.content_encoding = file.coding;
+        response.fields.varies = file.varies;
         response.content_length = Some(file.len);
         response.body = Body::File { range: 0..file.len, file };
         Ok(response)

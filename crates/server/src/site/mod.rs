@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificates::{self, CertificateConfig, ClientAuthConfig};
 use crate::config::{At, Problems};
+use crate::encoding::config::{CompressConfig, Encoding};
+use crate::encoding::{Coder, Coding};
 use crate::file_cache::{FileCache, Files};
 use crate::handler::HandlerOptions;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
@@ -62,6 +64,11 @@ pub struct SiteConfig {
     pub root: Option<At<PathBuf>>,
     /// Bounds on what clients can take of this site.
     pub limits: SiteLimitsConfig,
+    /// Codings of files that lie compressed beside their originals (`style.css.br`, `.zst`, `.gz`), to be sent to those who accept them:
+    /// some of `br`, `zstd`, `gzip`. Make them with `sealion compress`. One that is older than its original is not sent.
+    pub precompressed: At<Vec<Coding>>,
+    /// Compression of small text that lies nowhere compressed.
+    pub compress: Option<CompressConfig>,
     /// Certificates with their keys, for instance one with an ECDSA and one with an RSA key: a client gets one that it can check.
     /// A site without any shows those of the default site.
     pub certificates: Vec<CertificateConfig>,
@@ -112,6 +119,8 @@ impl Default for SiteConfig {
             default: false,
             root: None,
             limits: SiteLimitsConfig::default(),
+            precompressed: At::default(),
+            compress: None,
             certificates: Vec::new(),
             acme: false,
             client_auth: None,
@@ -178,7 +187,11 @@ impl SiteConfig {
         };
         let media_types = MediaTypes::build(&self.media_types, "site.media_types", problems).map(Arc::new);
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
-        let files = |root: Root| Files::new(root.with_media_types(media_types.clone()), index.clone(), cache);
+        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), "site", problems)
+            .map(|encoding| Arc::new(Coder::new(&encoding)));
+        let files = |root: Root| {
+            Files::new(root.with_media_types(media_types.clone()), index.clone(), cache).with_codings(coder.clone())
+        };
         let features = self.features(&root, files, problems);
         let client_auth = match &self.client_auth {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
