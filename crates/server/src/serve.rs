@@ -178,6 +178,9 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                     }
                     Signal::Reopen => shared.access_log.reopen(),
                     Signal::Upgrade if upgrade.is_some() => tracing::warn!("SIGUSR2: an upgrade is under way already"),
+                    Signal::Upgrade if std::process::id() == 1 => tracing::error!(
+                        "SIGUSR2: this is process 1, whose end is the end of its container: start a new container instead"
+                    ),
                     Signal::Upgrade => upgrade = Some(start_successor(&program, &service, &starting)),
                     Signal::Stop(name) => {
                         upgrade::stop(&starting);

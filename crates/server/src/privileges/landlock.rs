@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access_log::Destination;
 use crate::config::Config;
+use crate::dev_certificate;
 use crate::listener::Address;
 
 /// How much of what is asked for a kernel has.
@@ -101,7 +102,7 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     for path in readable(config, file) {
         rules = allow(rules, &path, read)?;
     }
-    for path in writable(config) {
+    for path in writable(config, file) {
         rules = allow(rules, &path, AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::Execute))?;
     }
     for port in ports(config) {
@@ -121,6 +122,14 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let mut paths = config.privileges.landlock_read.clone();
     paths.extend(file.map(directory_of));
     paths.extend(config.server.calibration.iter().map(|path| directory_of(&base.join(path))));
+    paths.extend(config.tls.session_tickets.keys.iter().map(|directory| base.join(&directory.value)));
+    let authority = config.tls.acme.external_account.iter().map(|account| &account.hmac_key);
+    for file in authority
+        .chain(&config.tls.acme.root)
+        .chain(config.site.iter().flat_map(|site| &site.client_auth).map(|auth| &auth.roots))
+    {
+        paths.extend(directories_of(&base.join(&file.value)));
+    }
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));
         paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
@@ -132,8 +141,16 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-fn writable(config: &Config) -> Vec<PathBuf> {
+/// Directories of logs, sockets and what the server keeps.
+fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
+    let base = file.map(directory_of).unwrap_or_default();
     let mut paths = config.privileges.landlock_write.clone();
+    if config.site.iter().any(|site| site.acme) {
+        paths.push(base.join(&config.tls.acme.state.value));
+    }
+    if config.site.iter().all(|site| site.certificates.is_empty()) {
+        paths.extend(dev_certificate::directory().filter(|directory| directory.is_dir()));
+    }
     if let Destination::File(path) = &config.access_log.to {
         paths.push(directory_of(path));
     }
