@@ -15,7 +15,7 @@ use crate::config::{Config, Given, LimitsConfig, Problems, ProcessConfig, refere
 use crate::listener::{Listen, ListenConfig};
 use crate::privileges::PrivilegesConfig;
 use crate::site::SiteConfig;
-use crate::{calibrate, check, doctor, manual, serve, upgrade};
+use crate::{calibrate, check, doctor, health_check, import_nginx, manual, serve, upgrade};
 
 /// Who measures must see that a build is not worth it.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -47,6 +47,10 @@ enum Command {
     /// Print the reference of all keys of the configuration file
     #[command(hide = true)]
     Reference,
+    /// Convert an nginx configuration, and name what has no counterpart; exit code 3 if there is any
+    ImportNginx(import_nginx::ImportArgs),
+    /// Ask a running server's metrics listener whether it is well; exit code 0 only if it is
+    Health(health_check::HealthArgs),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -216,6 +220,8 @@ pub fn main() -> ExitCode {
             print!("{}", reference::markdown());
             Ok(ExitCode::SUCCESS)
         }
+        Command::ImportNginx(args) => import_nginx::run(&args),
+        Command::Health(args) => health_check::run(&args),
         Command::Completions { shell } => {
             let text = manual::completions(shell, Cli::command());
             std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)

@@ -190,6 +190,11 @@ fn dotted(key: &str, name: &str) -> String {
     if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
 }
 
+/// Whether rules cannot set a field, because the server makes it itself or another key does.
+pub(crate) fn is_ours(name: &str) -> bool {
+    OURS.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
+}
+
 /// Fields that the server makes itself, or another key, and what to do instead.
 const OURS: &[(&str, &str)] = &[
     ("Accept-Ranges", "the server says it where it is so"),

@@ -1,0 +1,158 @@
+//! The addresses of all servers.
+
+use toml::Value;
+
+use super::convert::Context;
+use super::syntax::Directive;
+use super::toml_text::Table;
+
+/// Addresses, each once, in the order of their first mention.
+#[derive(Debug, Default)]
+pub(super) struct Listeners(Vec<Listener>);
+
+#[derive(Debug)]
+struct Listener {
+    address: String,
+    tls: bool,
+    proxy_protocol: bool,
+    /// Networks whose word about clients counts.
+    trusted: Vec<Value>,
+    comment: String,
+}
+
+/// What the `listen`s of one server say.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Listens {
+    pub(super) tls: bool,
+    pub(super) plain: bool,
+    pub(super) default: bool,
+}
+
+impl Listeners {
+    /// Takes the `listen`s of a server; `shared`: what stands beside the servers.
+    pub(super) fn take(&mut self, context: &mut Context, server: &Directive, shared: &[&Directive]) -> Listens {
+        let mut listens = Listens::default();
+        // Of old: `ssl on;` for the whole server.
+        let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
+        let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
+        let directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
+        for directive in directives {
+            let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
+            if has("quic") {
+                context.leave_with(directive, "HTTP/3 is not spoken: clients come over TCP");
+                continue;
+            }
+            let tls = has("ssl") || all_tls;
+            let Some(address) = address(directive.first()) else {
+                context.leave_with(directive, "write the address with its port, for instance 0.0.0.0:443");
+                continue;
+            };
+            if has("http2") || has("spdy") {
+                context.leave_with(directive, "HTTP/2 is not spoken: clients fall back to HTTP/1.1 by themselves");
+            }
+            listens.default |= has("default_server") || has("default");
+            if tls {
+                listens.tls = true
+            } else {
+                listens.plain = true
+            }
+            let proxy_protocol = has("proxy_protocol");
+            match self.0.iter_mut().find(|known| known.address == address) {
+                Some(known) if known.tls != tls => {
+                    context.leave_with(directive, "one server wants TLS on this address, and another does not")
+                }
+                Some(known) => known.proxy_protocol |= proxy_protocol,
+                None => {
+                    let trusted = match (proxy_protocol, trusted.is_empty()) {
+                        (false, _) => Vec::new(),
+                        (true, false) => trusted.clone(),
+                        // Somebody has to be believed, and this machine is.
+                        (true, true) => vec!["127.0.0.0/8".into(), "::1".into()],
+                    };
+                    self.0.push(Listener {
+                        address,
+                        tls,
+                        proxy_protocol,
+                        trusted,
+                        comment: directive.place.to_string(),
+                    });
+                }
+            }
+            if proxy_protocol && trusted.is_empty() {
+                context.leave_with(directive, "say whose word about clients counts: trusted_proxies of the listener");
+            }
+        }
+        listens
+    }
+
+    pub(super) fn write(&self, root: &mut Table) {
+        for listener in &self.0 {
+            let mut table = Table::default();
+            table.comment(&listener.comment);
+            table.set("address", listener.address.as_str());
+            if !listener.tls {
+                table.set("tls", false);
+            }
+            if listener.proxy_protocol {
+                table.set("proxy_protocol", true);
+                table.set("trusted_proxies", listener.trusted.clone());
+            }
+            root.push("listen", table);
+        }
+    }
+}
+
+/// `set_real_ip_from`, each network once.
+fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
+    let mut networks: Vec<Value> = Vec::new();
+    for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:")
+    {
+        let network = Value::from(directive.first());
+        if !networks.contains(&network) {
+            networks.push(network);
+        }
+    }
+    networks
+}
+
+/// The address as we write it; nginx takes a port, an address, or both.
+fn address(text: &str) -> Option<String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Some(format!("unix:{path}"));
+    }
+    if text.chars().all(|c| c.is_ascii_digit()) && !text.is_empty() {
+        return Some(format!("0.0.0.0:{text}"));
+    }
+    if let Some(port) = text.strip_prefix("*:") {
+        return Some(format!("0.0.0.0:{port}"));
+    }
+    let has_port = match text.rsplit_once(']') {
+        Some((_, after)) => after.starts_with(':'),
+        None => text.contains(':'),
+    };
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '[' | ']' | '-'));
+    (plain && !text.is_empty()).then(|| if has_port { text.to_owned() } else { format!("{text}:80") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_their_ports() {
+        for (nginx, ours) in [
+            ("443", Some("0.0.0.0:443")),
+            ("*:443", Some("0.0.0.0:443")),
+            ("[::]:443", Some("[::]:443")),
+            ("[::1]", Some("[::1]:80")),
+            ("127.0.0.1", Some("127.0.0.1:80")),
+            ("192.0.2.1:8443", Some("192.0.2.1:8443")),
+            ("localhost:8443", Some("localhost:8443")),
+            ("unix:/run/x.sock", Some("unix:/run/x.sock")),
+            ("$port", None),
+            ("", None),
+        ] {
+            assert_eq!(address(nginx).as_deref(), ours, "{nginx}");
+        }
+    }
+}

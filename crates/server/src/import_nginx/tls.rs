@@ -1,0 +1,78 @@
+//! Certificates, versions and clients' certificates.
+
+use toml::Value;
+
+use super::convert::Context;
+use super::syntax::Directive;
+use super::toml_text::Table;
+
+/// `ssl_protocols`
+pub(super) fn protocols(context: &mut Context, directive: &Directive) {
+    let has = |version: &str| directive.arguments.iter().any(|argument| argument == version);
+    match (has("TLSv1.2"), has("TLSv1.3")) {
+        (true, _) => context.root.table("tls").set("min_version", "1.2"),
+        (false, true) => context.root.table("tls").set("min_version", "1.3"),
+        (false, false) => {}
+    }
+    if directive.arguments.iter().any(|version| !matches!(version.as_str(), "TLSv1.2" | "TLSv1.3")) {
+        context.leave_with(directive, "TLS 1.2 and 1.3 are offered, and nothing older (RFC 8996)");
+    }
+}
+
+/// `ssl_conf_command`
+pub(super) fn command(context: &mut Context, directive: &Directive) {
+    let kernel = directive.first() == "Options" && directive.arguments.get(1).is_some_and(|value| value == "KTLS");
+    if kernel {
+        context.root.table("server").set("ktls", "auto");
+    } else {
+        context.leave_with(directive, "OpenSSL's commands have no meaning here; versions and suites are in [tls]");
+    }
+}
+
+/// The pairs of `ssl_certificate` and `ssl_certificate_key`, which nginx takes in their order.
+pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates: &[&Directive], keys: &[&Directive]) {
+    let mut pairs = Vec::new();
+    for (n, certificate) in certificates.iter().enumerate() {
+        let Some(key) = keys.get(n) else {
+            context.leave_with(certificate, "it has no ssl_certificate_key");
+            continue;
+        };
+        let unusable = [certificate, key].into_iter().find(|directive| {
+            let name = directive.first();
+            name.contains('$') || name.starts_with("data:") || name.starts_with("engine:") || name.starts_with("store:")
+        });
+        if let Some(directive) = unusable {
+            context.leave_with(directive, "certificates and keys are PEM files, named in full");
+            continue;
+        }
+        let pair = [("cert", certificate), ("key", key)]
+            .map(|(name, directive)| (name.to_owned(), Value::from(context.resolve(directive.first()))));
+        pairs.push(Value::Table(pair.into_iter().collect()));
+    }
+    if !pairs.is_empty() {
+        site.set("certificates", pairs);
+    }
+}
+
+/// `ssl_client_certificate` and `ssl_verify_client`
+pub(super) fn client_auth(
+    context: &mut Context,
+    site: &mut Table,
+    roots: Option<&Directive>,
+    verify: Option<&Directive>,
+) {
+    let Some(verify) = verify else { return };
+    let mode = match verify.first() {
+        "on" => "require",
+        "optional" => "request",
+        "off" => return,
+        _ => return context.leave_with(verify, "a client's certificate is verified, or not asked for"),
+    };
+    let Some(roots) = roots else {
+        return context.leave_with(verify, "no ssl_client_certificate says whose certificates count");
+    };
+    let roots = context.resolve(roots.first());
+    let table = site.table("client_auth");
+    table.set("roots", roots);
+    table.set("mode", mode);
+}

@@ -1,0 +1,122 @@
+//! The text of a TOML file with comments, which no serializer writes.
+
+use std::fmt::{self, Display, Write};
+
+use toml::Value;
+
+/// A table, its keys in the order in which they were set.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    comments: Vec<String>,
+    values: Vec<(String, Value)>,
+    tables: Vec<(String, Many, Table)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Many {
+    /// `[name]`
+    One,
+    /// `[[name]]`
+    List,
+}
+
+impl Table {
+    /// A line above the table.
+    pub(super) fn comment(&mut self, line: impl Display) {
+        self.comments.push(line.to_string());
+    }
+
+    /// Sets a key, which may have been set before.
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        match self.values.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => self.values.push((key.to_owned(), value)),
+        }
+    }
+
+    /// What a key was set to.
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.values.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The table `[name]` inside this one.
+    pub(super) fn table(&mut self, name: &str) -> &mut Table {
+        let at = self.tables.iter().position(|(existing, many, _)| existing == name && *many == Many::One);
+        let at = at.unwrap_or_else(|| {
+            self.tables.push((name.to_owned(), Many::One, Table::default()));
+            self.tables.len() - 1
+        });
+        &mut self.tables[at].2
+    }
+
+    /// Another `[[name]]` inside this one.
+    pub(super) fn push(&mut self, name: &str, table: Table) {
+        self.tables.push((name.to_owned(), Many::List, table));
+    }
+
+    fn write(&self, path: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in &self.values {
+            writeln!(f, "{} = {value}", bare_or_quoted(key))?;
+        }
+        for (name, many, table) in &self.tables {
+            let path = if path.is_empty() { bare_or_quoted(name) } else { format!("{path}.{}", bare_or_quoted(name)) };
+            f.write_char('\n')?;
+            for comment in &table.comments {
+                writeln!(f, "# {}", comment.replace('\n', " "))?;
+            }
+            let inner_only = table.values.is_empty() && *many == Many::One && !table.tables.is_empty();
+            match many {
+                _ if inner_only => {}
+                Many::One => writeln!(f, "[{path}]")?,
+                Many::List => writeln!(f, "[[{path}]]")?,
+            }
+            table.write(&path, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for comment in &self.comments {
+            writeln!(f, "# {}", comment.replace('\n', " "))?;
+        }
+        self.write("", f)
+    }
+}
+
+fn bare_or_quoted(key: &str) -> String {
+    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if bare { key.to_owned() } else { Value::from(key).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_toml_reads() {
+        let mut root = Table::default();
+        root.comment("made of\nx");
+        root.table("limits").set("grace", "9s");
+        root.table("limits").set("grace", "10s");
+        let mut site = Table::default();
+        site.comment("nginx.conf:3");
+        site.set("names", vec!["a.example", "b \"quoted\" \\"]);
+        site.table("error_pages").set("404", "/404.html");
+        let mut rule = Table::default();
+        rule.table("set").set("X-Frame-Options", "DENY");
+        site.push("headers", rule);
+        root.push("site", site);
+        let text = root.to_string();
+        assert!(
+            text.starts_with("# made of x\n\n[limits]\ngrace = \"10s\"\n\n# nginx.conf:3\n[[site]]\nnames = "),
+            "{text}"
+        );
+        let read: toml::Table = text.parse().unwrap();
+        assert_eq!(read["site"][0]["names"][1].as_str(), Some("b \"quoted\" \\"));
+        assert_eq!(read["site"][0]["error_pages"]["404"].as_str(), Some("/404.html"));
+        assert_eq!(read["site"][0]["headers"][0]["set"]["X-Frame-Options"].as_str(), Some("DENY"));
+    }
+}
