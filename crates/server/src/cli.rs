@@ -110,10 +110,6 @@ pub struct ServeArgs {
     /// What `[tls]` says.
     #[command(flatten)]
     pub tls: TlsConfig,
-    /// What `[metrics]` says.
-    #[command(flatten)]
-    pub metrics: MetricsConfig,
-
     /// What `[limits]` says.
     #[command(flatten)]
     pub limits: LimitsConfig,

@@ -546,20 +546,6 @@ impl Cache {
         }
     }
 
-    /// Tells what changed since it was last told.
-    fn tell(&mut self) {
-        self.tell_that((self.entries.len() as u64, self.memory as u64));
-    }
-
-    fn tell_that(&mut self, now: (u64, u64)) {
-        if let Some(worker) = self.counted {
-            // Another thread may drop the cache of an old configuration.
-            worker.cache_entries.fetch_add(now.0.wrapping_sub(self.told.0), Ordering::Relaxed);
-            worker.cache_bytes.fetch_add(now.1.wrapping_sub(self.told.1), Ordering::Relaxed);
-            self.told = now;
-        }
-    }
-
     /// Lets go what nobody asked for, once in a while.
     fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept) < INACTIVE / 4 {

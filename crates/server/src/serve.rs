@@ -139,7 +139,6 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         access_log,
         metrics,
         confinement: given.confinement,
-        metrics,
         slots: Arc::new(Semaphore::new(max_connections)),
         addresses: Arc::default(),
         most_connections: max_connections,
@@ -151,9 +150,6 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         listener.start(&shared)?;
     }
     certificates::start(Arc::downgrade(&shared))?;
-    if let Some(listener) = metrics_listener {
-        listener.start(&shared)?;
-    }
     let threads = worker::start(listeners.sets, &shared)?;
     if let Some(pause) = config.server.self_check_every.filter(|_| ktls != KtlsMode::Never) {
         start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;

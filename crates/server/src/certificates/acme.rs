@@ -57,9 +57,9 @@ const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
 pub struct HttpChallenges(ArcSwap<HashMap<String, String>>);
 
 impl HttpChallenges {
-    /// The answer for this path of a request, if a validation is under way; to be sent as `application/octet-stream`.
-    pub fn answer(&self, path: &str) -> Option<String> {
-        self.0.load().get(path.strip_prefix("/.well-known/acme-challenge/")?).cloned()
+    /// The answer for this token, if a validation is under way.
+    pub fn answer(&self, token: &str) -> Option<String> {
+        self.0.load().get(token).cloned()
     }
 
     fn insert(&self, token: &str, answer: &str) {
@@ -583,11 +583,9 @@ mod tests {
         let mut answers = Answers { alpn: &alpn, http: &http, given: Vec::new() };
         answers.over_http("token", "token.thumb");
         answers.over_tls("a.test", &[7; 32]).unwrap();
-        let path = "/.well-known/acme-challenge/token";
-        assert_eq!(http.answer(path).as_deref(), Some("token.thumb"));
-        assert_eq!(http.answer("/.well-known/acme-challenge/other"), None);
-        assert_eq!(http.answer("/token"), None);
+        assert_eq!(http.answer("token").as_deref(), Some("token.thumb"));
+        assert_eq!(http.answer("other"), None);
         answers.withdraw();
-        assert_eq!(http.answer(path), None);
+        assert_eq!(http.answer("token"), None);
     }
 }
