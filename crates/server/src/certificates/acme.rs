@@ -57,9 +57,9 @@ const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
 pub struct HttpChallenges(ArcSwap<HashMap<String, String>>);
 
 impl HttpChallenges {
-    /// The answer for this path of a request, if a validation is under way; to be sent as `application/octet-stream`.
-    pub fn answer(&self, path: &str) -> Option<String> {
-        self.0.load().get(path.strip_prefix("/.well-known/acme-challenge/")?).cloned()
+    /// The answer for this token, if a validation with it is under way.
+    pub fn answer(&self, token: &str) -> Option<String> {
+        self.0.load().get(token).cloned()
     }
 
     fn insert(&self, token: &str, answer: &str) {
@@ -193,13 +193,15 @@ impl Settings {
         }
     }
 
-    async fn account(&self) -> Result<Account, String> {
+    pub(super) fn make_directory(&self) -> Result<(), String> {
+        let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
-            format!(
-                "tls.acme.state: {}: cannot be made: {e}: name a directory that this user can write",
-                self.state.display()
-            )
-        })?;
+            format!("tls.acme.state: {state}: cannot be made: {e}: name a directory that this user can write")
+        })
+    }
+
+    async fn account(&self) -> Result<Account, String> {
+        self.make_directory()?;
         let builder = match &self.root {
             Some(root) => Account::builder_with_root(root),
             None => Account::builder(),
@@ -583,11 +585,9 @@ mod tests {
         let mut answers = Answers { alpn: &alpn, http: &http, given: Vec::new() };
         answers.over_http("token", "token.thumb");
         answers.over_tls("a.test", &[7; 32]).unwrap();
-        let path = "/.well-known/acme-challenge/token";
-        assert_eq!(http.answer(path).as_deref(), Some("token.thumb"));
-        assert_eq!(http.answer("/.well-known/acme-challenge/other"), None);
-        assert_eq!(http.answer("/token"), None);
+        assert_eq!(http.answer("token").as_deref(), Some("token.thumb"));
+        assert_eq!(http.answer("other"), None);
         answers.withdraw();
-        assert_eq!(http.answer(path), None);
+        assert_eq!(http.answer("token"), None);
     }
 }

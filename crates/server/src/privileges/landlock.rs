@@ -101,7 +101,7 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     for path in readable(config, file) {
         rules = allow(rules, &path, read)?;
     }
-    for path in writable(config) {
+    for path in writable(config, file) {
         rules = allow(rules, &path, AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::Execute))?;
     }
     for port in ports(config) {
@@ -126,12 +126,22 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         for pair in &site.certificates {
             paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
         }
+        paths.extend(site.client_auth.iter().flat_map(|auth| directories_of(&base.join(&auth.roots.value))));
+    }
+    paths.extend(config.tls.session_tickets.keys.iter().map(|keys| base.join(&keys.value)));
+    if config.site.iter().any(|site| site.acme) {
+        let acme = &config.tls.acme;
+        let key = acme.external_account.as_ref().map(|account| &account.hmac_key);
+        paths.extend(acme.root.iter().chain(key).flat_map(|path| directories_of(&base.join(&path.value))));
     }
     paths
 }
 
-fn writable(config: &Config) -> Vec<PathBuf> {
+fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let mut paths = config.privileges.landlock_write.clone();
+    if config.site.iter().any(|site| site.acme) {
+        paths.push(file.map(directory_of).unwrap_or_default().join(&config.tls.acme.state.value));
+    }
     if let Destination::File(path) = &config.access_log.to {
         paths.push(directory_of(path));
     }
