@@ -33,6 +33,8 @@ enum Task {
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     Licences(licences::Licences),
     Package(package::Package),
+    /// Get Pebble, the ACME server of a test, and print where it is
+    Pebble,
 }
 
 fn main() -> ExitCode {
@@ -43,6 +45,10 @@ fn main() -> ExitCode {
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::Licences(licences) => licences.run().map(code),
+        Task::Pebble => sealion_guest::tools::pebble().map(|path| {
+            println!("{}", path.display());
+            ExitCode::SUCCESS
+        }),
         Task::Package(package) => package.run().map(|()| ExitCode::SUCCESS),
     };
     match result {

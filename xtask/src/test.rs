@@ -70,6 +70,7 @@ impl Test {
         }
         if wanted(Step::Native) {
             report.check("nginx", sealion_guest::tools::ensure_nginx);
+            report.check("pebble", || sealion_guest::tools::pebble().map(drop));
             let mut built = Built::default();
             report.check("build", || {
                 built = Selection::default().build()?;

@@ -54,6 +54,36 @@ pub fn ensure_nginx() -> Result<()> {
     nginx(&Cache::open()?).map(drop)
 }
 
+/// Pebble, an ACME server for tests, in the cache; built from its source by Go, through Go's module proxy.
+///
+/// # Errors
+/// It cannot be built.
+pub fn pebble() -> Result<PathBuf> {
+    let cache = Cache::open()?;
+    let built = cache.directory("pebble", |into| {
+        ensure(&[("go", "golang-go")])?;
+        let version = crate::cache::output(Command::new("go").args(["env", "GOVERSION"]))?;
+        let version = pebble_version(version.trim());
+        eprintln!("guest: building Pebble {version}");
+        crate::cache::output(
+            Command::new("go")
+                .arg("install")
+                .arg(format!("github.com/letsencrypt/pebble/v2/cmd/pebble@{version}"))
+                .env("GOBIN", into)
+                .env_remove("GOOS")
+                .env_remove("GOARCH"),
+        )
+        .map(drop)
+    });
+    Ok(built.context("cannot get Pebble")?.join("pebble"))
+}
+
+/// From Go 1.21 on `go` gets the compiler that a module asks for. The one of Debian 12 is older, and builds a Pebble that it can.
+fn pebble_version(go: &str) -> &'static str {
+    let minor = go.strip_prefix("go1.").and_then(|rest| rest.split('.').next()).and_then(|minor| minor.parse().ok());
+    if minor.is_some_and(|minor: u32| minor < 21) { "v2.4.0" } else { "v2.10.1" }
+}
+
 /// A Python package with what it needs, below a directory of the cache for PYTHONPATH; never installed. `requirement`: as
 /// pip writes it, with its version.
 ///

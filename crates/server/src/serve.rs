@@ -68,6 +68,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let tls = TlsProcess::new()?;
     let first =
         Generation::build(config, problems, &tls, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
+    first.certificates.make_directories()?;
     let config = first.config.clone();
     let max_connections = max_connections(&config)?;
     // It opens files that may be out of reach later.

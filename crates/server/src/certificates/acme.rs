@@ -193,13 +193,15 @@ impl Settings {
         }
     }
 
-    async fn account(&self) -> Result<Account, String> {
+    pub(super) fn make_directory(&self) -> Result<(), String> {
+        let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
-            format!(
-                "tls.acme.state: {}: cannot be made: {e}: name a directory that this user can write",
-                self.state.display()
-            )
-        })?;
+            format!("tls.acme.state: {state}: cannot be made: {e}: name a directory that this user can write")
+        })
+    }
+
+    async fn account(&self) -> Result<Account, String> {
+        self.make_directory()?;
         let builder = match &self.root {
             Some(root) => Account::builder_with_root(root),
             None => Account::builder(),

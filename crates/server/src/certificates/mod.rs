@@ -95,6 +95,14 @@ impl Certificates {
         self.watched.iter().map(of).collect()
     }
 
+    /// Makes the directory for certificates that are got, while this process may.
+    ///
+    /// # Errors
+    /// A line that names it.
+    pub fn make_directories(&self) -> Result<(), String> {
+        self.acme.as_ref().map_or(Ok(()), |(settings, _)| settings.make_directory())
+    }
+
     /// Takes over files that have changed.
     fn look(&self) {
         self.watched.iter().for_each(Watched::look);
