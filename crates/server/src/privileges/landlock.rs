@@ -137,13 +137,6 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         for pair in &site.certificates {
             paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
         }
-        paths.extend(site.client_auth.iter().flat_map(|auth| directories_of(&base.join(&auth.roots.value))));
-    }
-    paths.extend(config.tls.session_tickets.keys.iter().map(|keys| base.join(&keys.value)));
-    if config.site.iter().any(|site| site.acme) {
-        let acme = &config.tls.acme;
-        let key = acme.external_account.as_ref().map(|account| &account.hmac_key);
-        paths.extend(acme.root.iter().chain(key).flat_map(|path| directories_of(&base.join(&path.value))));
     }
     paths
 }
