@@ -29,6 +29,7 @@ impl Place {
         let site = Place {
             directory,
             site: Site {
+                access_log: true,
                 name: "test".into(),
                 files,
                 options: HandlerOptions::default(),

@@ -300,3 +300,28 @@ fn syslog_takes_a_datagram_a_line() {
     assert_eq!(words[4], server.pid().to_string());
     assert_eq!(LogLine::parse(words[7]).names(), FIELDS);
 }
+
+#[test]
+fn a_site_can_stay_out_of_the_log() {
+    let site = Site::new();
+    site.add("f", "content");
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let certificates = format!("certificates = [{{ cert = {cert:?}, key = {key:?} }}]");
+    let file = site.outside().join("sealion.toml");
+    let text = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\n[server]\nktls = 'never'\n\
+         [[site]]\nnames = ['quiet.example']\naccess_log = false\nroot = 'root'\n{certificates}\n\
+         [[site]]\ndefault = true\nroot = 'root'\n{certificates}\n"
+    );
+    std::fs::write(&file, text).expect("it is written");
+    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let server = Server::start(support::PROGRAM.as_ref(), arguments);
+    let mut client = site.connect(&server);
+    for host in ["quiet.example", "other.example", "quiet.example", "other.example"] {
+        let request = format!("GET /f?{host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        client.send(request.as_bytes()).expect("it is sent");
+        client.read_until(b"content").expect("an answer");
+    }
+    let lines = access_lines(&server, 2);
+    assert!(lines.iter().all(|line| line.get("target") == "/f?other.example"), "{lines:#?}");
+}

@@ -63,6 +63,7 @@ impl Part {
 pub struct Noted {
     bytes: Vec<u8>,
     ends: [u32; Part::COUNT],
+    silent: bool,
 }
 
 /// Capacity that an idle connection may keep. GUESS: more than usual targets need.
@@ -74,6 +75,17 @@ impl Noted {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         self.ends = [0; Part::COUNT];
+        self.silent = false;
+    }
+
+    /// The response to this request is not to be in the log.
+    pub fn be_silent(&mut self) {
+        self.silent = true;
+    }
+
+    /// Whether the response is not to be in the log.
+    pub fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// Takes note of a request: its parts in their order, empty where it has none or nobody wants to know.

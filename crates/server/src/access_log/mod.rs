@@ -73,6 +73,7 @@ impl AccessLog {
     /// Writes a line, or counts it as dropped.
     pub fn write(&self, entry: &Entry<'_>) {
         if let Some(queue) = &self.queue
+            && !entry.request.is_silent()
             && queue.try_send(self.layout.line(entry, SystemTime::now())).is_err()
         {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);

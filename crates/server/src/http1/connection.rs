@@ -280,7 +280,7 @@ impl Exchange {
 fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog, sites: &Sites) {
     let wanted = |part, value: &'static [u8]| if log.wants(part) { value } else { b"" };
     let field = |part, name| if log.wants(part) { head::find_field(bytes, name).unwrap_or_default() } else { b"" };
-    let site = || sites.find(head.request.authority);
+    let site = sites.find(head.request.authority);
     noted.set([
         head.request.method.as_str().as_bytes(),
         head.request.raw_target.as_bytes(),
@@ -288,8 +288,11 @@ fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog
         if log.wants(Part::Host) { head.request.authority.unwrap_or_default().as_bytes() } else { b"" },
         field(Part::Referer, "referer"),
         field(Part::UserAgent, "user-agent"),
-        if log.wants(Part::Site) { site().map_or(b"", |site| site.name.as_bytes()) } else { b"" },
+        if log.wants(Part::Site) { site.map_or(b"", |site| site.name.as_bytes()) } else { b"" },
     ]);
+    if site.is_some_and(|site| !site.access_log) {
+        noted.be_silent();
+    }
 }
 
 fn timed_out(counted: Option<&WorkerMetrics>, deadline: metrics::Deadline) {

@@ -130,6 +130,14 @@ impl Scrape<'_> {
             "Time from accepting a connection to the end of its handshake.",
             self.histogram(|w| &w.handshake_time),
         );
+        page.gauge(
+            "sealion_tls_certificate_expiry_timestamp_seconds",
+            "When a certificate in use expires, in seconds since 1970.",
+        );
+        for (n, certificate) in self.shared.generations.current().certificates.in_use().into_iter().enumerate() {
+            let expiry = certificate.facts.not_after.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            page.sample(&[("site", &certificate.site), ("certificate", &n.to_string())], expiry.as_secs());
+        }
         page.counter("sealion_tls_key_updates_total", "Changes of keys, by who announced them.")
             .sample(&[("direction", "sent")], self.count(|w| &w.key_updates[0]))
             .sample(&[("direction", "received")], self.count(|w| &w.key_updates[1]));

@@ -62,6 +62,8 @@ pub struct SiteConfig {
     pub default: bool,
     /// The directory to serve; nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
+    /// Whether responses of this site are in the access log.
+    pub access_log: bool,
     /// Bounds on what clients can take of this site.
     pub limits: SiteLimitsConfig,
     /// Codings of files that lie compressed beside their originals (`style.css.br`, `.zst`, `.gz`), to be sent to those who accept them:
@@ -118,6 +120,7 @@ impl Default for SiteConfig {
             names: Vec::new(),
             default: false,
             root: None,
+            access_log: true,
             limits: SiteLimitsConfig::default(),
             precompressed: At::default(),
             compress: None,
@@ -150,6 +153,8 @@ impl Default for SiteConfig {
 pub struct Site {
     /// Its first name, or `default`: for logs and metrics.
     pub name: String,
+    /// Whether its responses are in the access log.
+    pub access_log: bool,
     /// The files beneath its root.
     pub files: Files,
     /// How requests are answered.
@@ -206,6 +211,7 @@ impl SiteConfig {
         Some(Site {
             client_auth,
             name: self.label(),
+            access_log: self.access_log,
             files: files(root),
             options: HandlerOptions { max_ranges, show_dotfiles: self.show_dotfiles },
             features,
