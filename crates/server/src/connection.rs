@@ -95,6 +95,13 @@ pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, share
             admitted => admitted,
         },
     };
+    if let Some(listen) = current.config.listen.get(listen).filter(|listen| !*listen.tls) {
+        let https_port = listen.https_port.unwrap_or_else(|| current.https_port());
+        if let Err(why) = Box::pin(http1::plain::serve(io, &current, https_port, |_| None)).await {
+            tracing::debug!("{peer}: without TLS: {why}");
+        }
+        return;
+    }
     // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
     let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
         Ok(Ok(stream)) => stream,

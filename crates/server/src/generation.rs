@@ -57,9 +57,19 @@ impl Generation {
             listen.check(&mut problems);
         }
         config.access_log.check(&mut problems);
+        // Without a file there is a listener, though none is told.
+        let plain = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);
+        if plain {
+            let span = &config.listen[0].tls.span;
+            problems.add(
+                span,
+                "listen.tls",
+                "no listener has TLS, so there is nowhere to send clients: add one with tls = true",
+            );
+        }
         let mut sites = Vec::new();
         for site in &config.site {
-            if let Some(built) = site.build(&cache, max_ranges, &mut problems) {
+            if let Some(built) = site.build(&cache, max_ranges, plain, &mut problems) {
                 sites.push((site, built));
             }
         }
@@ -76,6 +86,11 @@ impl Generation {
     /// Bounds on what a client can take.
     pub fn limits(&self) -> &LimitsConfig {
         &self.config.limits
+    }
+
+    /// Where clients without TLS are sent.
+    pub fn https_port(&self) -> u16 {
+        self.config.listen.iter().filter(|listen| *listen.tls).find_map(|listen| listen.port()).unwrap_or(443)
     }
 
     /// Who seals the records.

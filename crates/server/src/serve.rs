@@ -99,8 +99,12 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
         sites => format!("{} sites", sites.len()),
     };
-    for (address, _) in &listeners.addresses {
-        eprintln!("sealion: serving {what} on {}", display_address(address));
+    for (address, place) in &listeners.addresses {
+        let shown = display_address(address);
+        match config.listen.get(*place).filter(|listen| !*listen.tls) {
+            None => eprintln!("sealion: serving {what} on {shown}"),
+            Some(_) => eprintln!("sealion: sending clients to HTTPS on {}", shown.replacen("https:", "http:", 1)),
+        }
     }
     for address in &listeners.absent {
         eprintln!("sealion: not on {address}: this machine does not have that address");

@@ -282,3 +282,30 @@ fn mounts_indexes_and_hidden_files() {
     assert_eq!(served.way("/docs", &[]), (301, Some("/docs/".to_owned())));
     assert_eq!(served.way("/docs/guide?q", &[]), (301, Some("/docs/guide/?q".to_owned())));
 }
+
+#[test]
+fn a_listener_without_tls_shows_the_way() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    let plain = "names = ['example.org']\nhsts = { max_age = '1h' }\n[[listen]]\naddress = '127.0.0.1:0'\ntls = false\nhttps_port = 8443\n";
+    let served = Configured::serve(site, plain);
+    let line =
+        served.server.wait_for("where it listens without TLS", |line| line.text.contains("sending clients to HTTPS"));
+    let port = line.text.split("http://localhost:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
+    let ask = |target: &str, options: &[&str]| {
+        let url = format!("http://127.0.0.1:{port}{target}");
+        let arguments = [&["-s", "-i", "--max-time", "60"][..], options, &[&url]].concat();
+        let answer = support::tool("curl", arguments);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
+    };
+    let (head, _) = ask("/a%20b?c", &["-H", "Host: example.org"]);
+    assert!(head.starts_with("HTTP/1.1 308 ") && head.contains("Location: https://example.org:8443/a%20b?c"), "{head}");
+    assert!(head.contains("Connection: close") && !head.to_lowercase().contains("strict-transport"), "{head}");
+    let (head, _) = ask("/a", &["-X", "POST", "-d", "x=1", "-H", "Host: example.org:80"]);
+    assert!(head.contains("Location: https://example.org:8443/a\r\n"), "{head}");
+    let (head, body) = ask("/.well-known/acme-challenge/x", &[]);
+    assert!(head.starts_with("HTTP/1.1 404 ") && body == "404 Not Found\n", "{head}");
+    let (head, body) = ask("/", &["--head", "-H", "Host: example.org"]);
+    assert!(head.starts_with("HTTP/1.1 308 ") && body.is_empty(), "{head}");
+}

@@ -162,7 +162,8 @@ impl Exchange {
                     // The same request, when it comes back from an errand, is not counted again.
                     admitted = true;
                     let asked = stream.info().client_auth.as_ref();
-                    let client = Some(peer.ip());
+                    // Clients of a Unix socket have no address.
+                    let client = Some(peer.ip()).filter(|address| !address.is_unspecified());
                     match handler::handle(&head.request, &current.sites, asked, client, now, &mut findings) {
                         Ok(response) => {
                             if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {

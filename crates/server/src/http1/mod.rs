@@ -3,4 +3,5 @@
 pub mod body;
 pub(crate) mod connection;
 pub mod head;
+pub(crate) mod plain;
 pub mod write;

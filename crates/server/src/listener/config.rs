@@ -20,6 +20,15 @@ pub struct ListenConfig {
     #[schemars(with = "String")]
     pub address: Listen,
 
+    /// Whether connections are HTTPS. Without it every request is answered with 308 and the same address over HTTPS, but for the
+    /// challenges of certificate authorities.
+    #[serde(default = "yes")]
+    pub tls: At<bool>,
+
+    /// The port that a listener without TLS sends clients to [default: that of the first listener with TLS].
+    #[serde(default)]
+    pub https_port: Option<u16>,
+
     /// Who may connect to a Unix socket: its permissions in octal digits.
     #[serde(default)]
     pub mode: Mode,
@@ -57,6 +66,14 @@ impl ListenConfig {
         }
     }
 
+    /// The first TCP port that it listens on.
+    pub fn port(&self) -> Option<u16> {
+        self.address.addresses.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        })
+    }
+
     /// Whether a proxy at this address is believed.
     pub fn trusts(&self, proxy: IpAddr) -> bool {
         proxy.is_unspecified() || self.trusted_proxies.iter().any(|network| network.contains(&proxy))
@@ -65,8 +82,19 @@ impl ListenConfig {
 
 impl From<Listen> for ListenConfig {
     fn from(address: Listen) -> Self {
-        ListenConfig { address, mode: Mode::default(), proxy_protocol: At::default(), trusted_proxies: Vec::new() }
+        ListenConfig {
+            address,
+            tls: yes(),
+            https_port: None,
+            mode: Mode::default(),
+            proxy_protocol: At::default(),
+            trusted_proxies: Vec::new(),
+        }
     }
+}
+
+fn yes() -> At<bool> {
+    true.into()
 }
 
 /// Permissions of a file, written in octal digits.

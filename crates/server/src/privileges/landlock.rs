@@ -123,6 +123,8 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths.extend(config.server.calibration.iter().map(|path| directory_of(&base.join(path))));
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));
+        paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
+        paths.extend(site.basic_auth.iter().map(|part| directory_of(&base.join(&part.users.value))));
         for pair in &site.certificates {
             paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
         }

@@ -67,6 +67,7 @@ impl SiteConfig {
         &self,
         root: &Root,
         files: impl FnMut(Root) -> Files,
+        plain: bool,
         problems: &mut Problems,
     ) -> Option<Box<Features>> {
         for index in &self.index {
@@ -82,7 +83,7 @@ impl SiteConfig {
             cache_control: &self.cache_control,
             security: self.security_headers,
             hsts: &self.hsts,
-            plain: false,
+            plain,
         };
         let fallback = self.fallback.as_ref();
         let features = Features {

@@ -159,8 +159,14 @@ impl SiteConfig {
         self.names.first().map_or_else(|| "default".to_owned(), |name| name.value.clone())
     }
 
-    /// Opens what the site serves. `None`: what is wrong is in `problems`.
-    pub fn build(&self, cache: &Arc<FileCache>, max_ranges: usize, problems: &mut Problems) -> Option<Site> {
+    /// Opens what the site serves. `plain`: whether it is reached without TLS only. `None`: what is wrong is in `problems`.
+    pub fn build(
+        &self,
+        cache: &Arc<FileCache>,
+        max_ranges: usize,
+        plain: bool,
+        problems: &mut Problems,
+    ) -> Option<Site> {
         let Some(path) = &self.root else {
             problems.add(
                 &(0..0),
@@ -179,7 +185,7 @@ impl SiteConfig {
         let media_types = MediaTypes::build(&self.media_types, "site.media_types", problems).map(Arc::new);
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
         let files = |root: Root| Files::new(root.with_media_types(media_types.clone()), index.clone(), cache);
-        let features = self.features(&root, files, problems);
+        let features = self.features(&root, files, plain, problems);
         let client_auth = match &self.client_auth {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
             None => None,

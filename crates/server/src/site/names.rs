@@ -152,7 +152,7 @@ mod tests {
         let (config, mut problems) = Config::parse(Path::new("/x.toml"), text).unwrap();
         let cache: Arc<FileCache> = FileCache::new(CacheLimits::default());
         let built: Vec<_> =
-            config.site.iter().filter_map(|site| Some((site, site.build(&cache, 1, &mut problems)?))).collect();
+            config.site.iter().filter_map(|site| Some((site, site.build(&cache, 1, false, &mut problems)?))).collect();
         (Sites::new(built, &mut problems), problems)
     }
 
