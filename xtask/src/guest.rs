@@ -124,6 +124,7 @@ const PROGRAMS: &[&str] =
 /// Where these programs come from.
 const FOR_TESTS: &[Tool] = &[
     ("curl", "curl"),
+    ("chromium", "chromium"),
     ("openssl", "openssl"),
     ("gnutls-cli", "gnutls-bin"),
     ("strace", "strace"),

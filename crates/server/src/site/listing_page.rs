@@ -105,7 +105,7 @@ fn html(name: &[u8], found: &Entries, order: Order) -> String {
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     if !name.is_empty() {
-        page.push_str("<tr class=\"up\"><td class=\"name\"><a href=\"../\">..</a></td><td></td><td></td></tr>\n");
+        page.push_str("<tr class=\"up\"><td class=\"name\"><a href=\"../\">..</a></td><td class=\"size\"></td><td class=\"modified\"></td></tr>\n");
     }
     for entry in &found.entries {
         row(&mut page, entry);
