@@ -97,7 +97,9 @@ pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, share
     };
     if let Some(listen) = current.config.listen.get(listen).filter(|listen| !*listen.tls) {
         let https_port = listen.https_port.unwrap_or_else(|| current.https_port());
-        if let Err(why) = Box::pin(http1::plain::serve(io, &current, https_port, |_| None)).await {
+        if let Err(why) =
+            Box::pin(http1::plain::serve(io, &current, https_port, |path| shared.tls.http.answer(path))).await
+        {
             tracing::debug!("{peer}: without TLS: {why}");
         }
         return;

@@ -224,7 +224,7 @@ fn passwords() {
     fs::write(site.outside().join("users"), users(&[("ada", "right"), ("bob", "b")])).expect("written");
     let served = Configured::serve(
         site,
-        "basic_auth = [{ path = '/in/', realm = 'inside', users = 'users' }]\nrewrites = [{ path = '/around', to = '/in/x' }]\n",
+        "basic_auth = [{ path = '/in/', realm = 'inside', users = 'users' }]\nrewrites = [{ path = '/around', to = '/in/x' }]\n[access_log]\nformat = 'combined'\n",
     );
     for (target, options, status) in [
         ("/open", &[][..], 200),
@@ -246,6 +246,9 @@ fn passwords() {
         let challenge = (status == 401).then_some("Basic realm=\"inside\", charset=\"UTF-8\"");
         assert_eq!(response.field("www-authenticate"), challenge, "{target}");
     }
+    served
+        .server
+        .wait_for("a line with the user", |line| line.text.contains(" - bob [") && line.text.contains("/around"));
     fs::write(served.site.outside().join("users"), "ada:$apr1$a$b\n").expect("written");
     let said = problems(&served.site, "basic_auth = [{ users = 'users' }]\n");
     assert!(

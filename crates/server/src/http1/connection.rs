@@ -258,7 +258,7 @@ impl Exchange {
             shared.access_log.write(&Entry {
                 peer,
                 request: &self.noted,
-                user: None,
+                user: response.user.as_deref(),
                 sni: stream.info().server_name.as_deref(),
                 status: response.status.code(),
                 body: bytes.saturating_sub(head_len),
