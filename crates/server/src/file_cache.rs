@@ -497,6 +497,7 @@ impl Cache {
         self.count(&entry.opened);
         self.entries.push(self.key.as_slice().into(), entry);
         self.shrink_to(limits);
+        self.tell();
     }
 
     fn remove(&mut self) {
