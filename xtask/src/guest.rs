@@ -107,7 +107,7 @@ fn equipped() -> Result<Load> {
     let environment = [
         ("RUST_BACKTRACE", "1"),
         // Here kernel TLS is promised: a test that cannot use it has failed.
-        ("SEALION_KTLS", "required"),
+        ("SEALION_TEST_KTLS", "required"),
     ];
     Ok(Load {
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

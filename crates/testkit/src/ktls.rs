@@ -9,7 +9,7 @@ pub fn guest_series() -> Option<String> {
 
 /// Whether kernel TLS is promised here, so that its absence is a failure and never a reason to skip.
 pub fn required() -> bool {
-    std::env::var("SEALION_KTLS").is_ok_and(|value| value == "required")
+    std::env::var("SEALION_TEST_KTLS").is_ok_and(|value| value == "required")
 }
 
 /// The counters at one moment. They are of the whole network namespace: compare them only where

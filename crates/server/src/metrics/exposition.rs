@@ -98,6 +98,11 @@ impl Scrape<'_> {
             "Failures to take a connection, for want of descriptors or memory.",
         )
         .value(self.count(|w| &w.accept_errors));
+        page.counter(
+            "sealion_proxy_protocol_refused_total",
+            "Connections closed because their PROXY protocol header is missing or malformed, or from an address that is not believed.",
+        )
+        .value(self.shared.proxies_refused.load(Ordering::Relaxed));
         let connections = super::summary::connections(self.shared, &self.workers);
         page.gauge("sealion_connections", "Open connections by what they do.")
             .sample(&[("state", "handshaking")], connections.handshaking)

@@ -130,6 +130,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     {
         paths.extend(directories_of(&base.join(&file.value)));
     }
+    paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));
         paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
@@ -152,7 +153,7 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         paths.extend(dev_certificate::directory().filter(|directory| directory.is_dir()));
     }
     if let Destination::File(path) = &config.access_log.to {
-        paths.push(directory_of(path));
+        paths.push(directory_of(&base.join(path)));
     }
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {
         if let Address::Unix(path) = address {
