@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use sealion_tls::Socket;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::connection::{self, Phase, Shared};
@@ -21,6 +21,9 @@ use crate::metrics;
 /// Pause after an accept that failed for want of descriptors or memory. GUESS: short enough to go unnoticed when a
 /// connection has ended, long enough not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time without such a failure after which the shortage counts as over. GUESS: some pauses.
+const ACCEPT_RECOVERED: Duration = Duration::from_secs(1);
 
 /// Stands for the client of a Unix socket, which has no address: unspecified, and hence in no network that is allowed or denied.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -111,11 +114,17 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
 
 async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracker) {
     let mut phase = shared.phase.clone();
-    let mut short_of_descriptors = false;
+    let mut last_failure = None;
     loop {
         let accepted = tokio::select! {
             biased;
             () = draining(&mut phase) => return,
+            () = recovered(last_failure) => {
+                last_failure = None;
+                shared.metrics.short_of_descriptors(false);
+                tracing::info!("accepting connections again");
+                continue;
+            }
             accepted = acceptor.accept() => accepted,
         };
         let (socket, peer) = match accepted {
@@ -125,7 +134,7 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
                 if let Some(worker) = metrics::worker() {
                     worker.accept_errors.add(1);
                 }
-                if !std::mem::replace(&mut short_of_descriptors, true) {
+                if last_failure.replace(Instant::now()).is_none() {
                     shared.metrics.short_of_descriptors(true);
                     tracing::error!(
                         "cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays",
@@ -136,10 +145,6 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
                 continue;
             }
         };
-        if std::mem::take(&mut short_of_descriptors) {
-            shared.metrics.short_of_descriptors(false);
-            tracing::info!("accepting connections again");
-        }
         if let Some(worker) = metrics::worker() {
             worker.accepted.add(1);
         }
@@ -164,6 +169,15 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
         if last {
             return;
         }
+    }
+}
+
+/// Until enough time has passed since the last failure to accept; for ever if there was none. One success is not enough: with a
+/// queue of clients and few descriptors failure and success take turns.
+async fn recovered(last_failure: Option<Instant>) {
+    match last_failure {
+        Some(at) => sleep_until(at + ACCEPT_RECOVERED).await,
+        None => std::future::pending().await,
     }
 }
 

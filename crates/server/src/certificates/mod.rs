@@ -145,6 +145,8 @@ pub(crate) fn build(
         Some(set) => (set, ""),
         None => match sites.iter().enumerate().find(with_own) {
             Some((n, _)) => (own[n].clone()?, ""),
+            // What is wrong with them is in `problems`: no certificate is made for what cannot be served.
+            None if sites.is_empty() => return None,
             None if config.site.iter().any(|site| !site.certificates.is_empty() || site.acme) => return None,
             None => building.development(problems)?,
         },
@@ -155,9 +157,6 @@ pub(crate) fn build(
         client_auth: built.client_auth.clone(),
     };
     let mut all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
-    if all.is_empty() {
-        return None;
-    }
     let first = all.remove(default);
 
     let tickets = building.tickets(&config.tls.session_tickets, problems)?;
