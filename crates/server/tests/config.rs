@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use sealion_testkit::http;
+use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Server, Signal};
 use support::{PROGRAM, Site, curl, wait_for_message};
 
@@ -112,6 +113,44 @@ fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 2 is in use");
     ask("two");
+}
+
+/// Each is started as it is, but for its addresses: other processes have those.
+#[test]
+fn the_examples_are_checked_and_started() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/config");
+    let mut started = 0;
+    for example in fs::read_dir(examples).expect("they are there") {
+        let example = example.expect("it is there").path();
+        let pki = Pki::ecdsa();
+        let place = tempfile::tempdir().expect("a directory");
+        let text = fs::read_to_string(&example).expect("text");
+        let address = regex::Regex::new(r#"(address|listen) = "[^"]*:[0-9]+""#).expect("it is one");
+        fs::write(place.path().join("sealion.toml"), &*address.replace_all(&text, r#"$1 = "127.0.0.1:0""#))
+            .expect("room");
+        for directory in ["site/assets", "archive/internal", "ticket-keys"] {
+            fs::create_dir_all(place.path().join(directory)).expect("a directory");
+        }
+        fs::write(place.path().join("site/index.html"), "<!doctype html><title>A site</title>").expect("a file");
+        fs::write(place.path().join("site/404.html"), "<!doctype html><title>Not here</title>").expect("a file");
+        // The bcrypt hash of a password that nobody has to know.
+        let user = "ann:$2y$05$abcdefghijklmnopqrstuuGZyhvTpx7JuJIXbxeEDfpmRZHIVLGlq\n";
+        fs::write(place.path().join("users.htpasswd"), user).expect("a file");
+        fs::copy(pki.certificate_file(), place.path().join("certificate.pem")).expect("a copy");
+        fs::copy(pki.key_file(), place.path().join("key.pem")).expect("a copy");
+        let made =
+            Command::new(PROGRAM).args(["ticket-key", "ticket-keys"]).current_dir(&place).output().expect("it starts");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+
+        let file = place.path().join("sealion.toml");
+        let checked = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("it starts");
+        assert!(checked.status.success(), "{}: {}", example.display(), String::from_utf8_lossy(&checked.stderr));
+        let mut server = Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+        server.signal(Signal::TERM);
+        assert!(server.wait().success(), "{}", example.display());
+        started += 1;
+    }
+    assert_eq!(started, 3);
 }
 
 /// `SEALION_UPDATE=1 cargo test -p sealion --test config` writes the page anew.
