@@ -3,9 +3,11 @@
 //! The way of a request, file by file:
 //!
 //! ```text
-//! listener ─► worker ─► connection ─► http1/connection ─► http1/head ─► handler ─► target ─► resolve
-//!                                                                                              │
-//!        access_log ◄─ transport ◄─ send_policy ◄─ http1/write ◄─ response ◄─ range ◄─ conditional
+//! listener ─► worker ─► connection ─► http1/connection ─► http1/head ─► limits ─► handler ─► site/features, where there are any
+//!                                                                                               │
+//!                                                                     encoding ◄─ file_cache ◄─ target
+//!                                                                        │           └─► resolve, or an errand for another thread
+//!        access_log ◄─ transport ◄─ send_policy ◄─ http1/write ◄─ conditional, range
 //! ```
 
 pub mod access_log;
