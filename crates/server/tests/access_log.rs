@@ -301,21 +301,40 @@ fn syslog_takes_a_datagram_a_line() {
     assert_eq!(LogLine::parse(words[7]).names(), FIELDS);
 }
 
+/// Serves the roots of `sites`, tables that need no more than a certificate, with the access log that `access_log` says.
+fn serve_sites(site: &Site, access_log: &str, sites: &[&str]) -> Server {
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let file = site.outside().join("sealion.toml");
+    let mut text =
+        format!("[[listen]]\naddress = '127.0.0.1:0'\n[server]\nktls = 'never'\n[access_log]\n{access_log}\n");
+    for keys in sites {
+        text += &format!("[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{keys}\n");
+    }
+    std::fs::write(&file, text).expect("it is written");
+    Server::start(support::PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()])
+}
+
+#[test]
+fn the_coding_of_a_body_is_named() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add("f.gz", "stands for what gzip makes of it");
+    let server = serve_sites(&site, "fields = ['status', 'encoding']", &["precompressed = ['gzip']"]);
+    let mut client = site.connect(&server);
+    for accepted in ["gzip", "identity"] {
+        http::request(&mut client, "GET", "/f", &[("Accept-Encoding", accepted)]).expect("an answer");
+    }
+    let told = server.wait_for_lines(2, "a line of the log", |line| !line.stderr);
+    let told: Vec<&str> = told.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(told, ["status=200 encoding=gzip", "status=200 encoding=-"]);
+}
+
 #[test]
 fn a_site_can_stay_out_of_the_log() {
     let site = Site::new();
     site.add("f", "content");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let certificates = format!("certificates = [{{ cert = {cert:?}, key = {key:?} }}]");
-    let file = site.outside().join("sealion.toml");
-    let text = format!(
-        "[[listen]]\naddress = '127.0.0.1:0'\n[server]\nktls = 'never'\n\
-         [[site]]\nnames = ['quiet.example']\naccess_log = false\nroot = 'root'\n{certificates}\n\
-         [[site]]\ndefault = true\nroot = 'root'\n{certificates}\n"
-    );
-    std::fs::write(&file, text).expect("it is written");
-    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
-    let server = Server::start(support::PROGRAM.as_ref(), arguments);
+    let sites = ["names = ['quiet.example']\naccess_log = false", "default = true"];
+    let server = serve_sites(&site, "", &sites);
     let mut client = site.connect(&server);
     for host in ["quiet.example", "other.example", "quiet.example", "other.example"] {
         let request = format!("GET /f?{host} HTTP/1.1\r\nHost: {host}\r\n\r\n");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sealion_tls::{HandshakeInfo, Path};
 
+use crate::encoding::Coding;
 use crate::send_policy::Why;
 
 /// A response, as the log sees it.
@@ -23,7 +24,7 @@ pub struct Entry<'a> {
     /// Body bytes that went out.
     pub body: u64,
     /// The body's Content-Encoding.
-    pub encoding: Option<&'a str>,
+    pub encoding: Option<Coding>,
     /// From the end of the request's head to the response's last byte.
     pub duration: Duration,
     /// What the handshake agreed on.

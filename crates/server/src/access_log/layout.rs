@@ -232,7 +232,7 @@ impl<'a> Value<'a> {
             Field::Protocol => entry.request.get(Part::Protocol).map_or(Value::Absent, Value::Token),
             Field::Status => Value::Number(entry.status.into()),
             Field::Bytes => Value::Number(entry.body),
-            Field::Encoding => entry.encoding.map_or(Value::Absent, |encoding| Value::Token(encoding.as_bytes())),
+            Field::Encoding => entry.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes())),
             Field::Ms => Value::Millis(entry.duration.as_micros()),
             Field::Tls => Value::Word(match entry.tls.version {
                 Version::Tls12 => "1.2",

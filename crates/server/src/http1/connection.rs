@@ -262,7 +262,7 @@ impl Exchange {
                 sni: stream.info().server_name.as_deref(),
                 status: response.status.code(),
                 body: bytes.saturating_sub(head_len),
-                encoding: None,
+                encoding: response.fields.content_encoding,
                 duration: took,
                 tls: stream.info(),
                 path: stream.path(),
