@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sealion_tls::{HandshakeError, Socket, TlsStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access_log::AccessLog;
@@ -63,99 +63,114 @@ pub enum Phase {
     Stopping,
 }
 
-/// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by.
-pub(crate) async fn serve(io: Socket, mut peer: SocketAddr, listen: usize, shared: &Shared) {
-    let counted = metrics::worker();
-    let _open = counted.map(|worker| worker.open.enter());
-    let handshaking = counted.map(|worker| worker.handshaking.enter());
-    let accepted = Instant::now();
-    let current = shared.generations.current();
-    let deadline = current.limits().handshake_timeout.duration();
-    // The list is the same from the start of the process to its end.
-    if let Some(listen) = current.config.listen.get(listen).filter(|listen| *listen.proxy_protocol) {
-        match Box::pin(client_behind(&io, peer, listen, deadline)).await {
-            Ok(client) => peer = client,
-            Err(why) => {
-                shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
-                tracing::info!("{peer}: {why}");
-                return;
+/// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by. `slot`: its right to be served; `None`: it waits
+/// for one, because it came when the server began to drain. Once taken out of the queue it is nobody else's any more.
+///
+/// Not an async fn: that would keep each argument twice, in every idle connection.
+pub(crate) fn serve(
+    io: Socket,
+    mut peer: SocketAddr,
+    listen: usize,
+    shared: Arc<Shared>,
+    mut slot: Option<OwnedSemaphorePermit>,
+) -> impl Future<Output = ()> {
+    async move {
+        if slot.is_none() {
+            slot = Box::pin(Arc::clone(&shared.slots).acquire_owned()).await.ok();
+        }
+        let counted = metrics::worker();
+        let _open = counted.map(|worker| worker.open.enter());
+        let handshaking = counted.map(|worker| worker.handshaking.enter());
+        let accepted = Instant::now();
+        let current = shared.generations.current();
+        let deadline = current.limits().handshake_timeout.duration();
+        // The list is the same from the start of the process to its end.
+        if let Some(listen) = current.config.listen.get(listen).filter(|listen| *listen.proxy_protocol) {
+            match Box::pin(client_behind(&io, peer, listen, deadline)).await {
+                Ok(client) => peer = client,
+                Err(why) => {
+                    shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!("{peer}: {why}");
+                    return;
+                }
             }
         }
-    }
-    let _admitted = match current.limits().max_connections_per_address {
-        // Clients of a Unix socket have no address: they are not one client.
-        _ if peer.ip().is_unspecified() => None,
-        None => None,
-        Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
-            None => {
-                failed(HandshakeFailure::Refused);
-                tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
+        let _admitted = match current.limits().max_connections_per_address {
+            // Clients of a Unix socket have no address: they are not one client.
+            _ if peer.ip().is_unspecified() => None,
+            None => None,
+            Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
+                None => {
+                    failed(HandshakeFailure::Refused);
+                    tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
+                    return;
+                }
+                admitted => admitted,
+            },
+        };
+        if let Some(listen) = current.config.listen.get(listen).filter(|listen| !*listen.tls) {
+            let https_port = listen.https_port.unwrap_or_else(|| current.https_port());
+            if let Err(why) =
+                Box::pin(http1::plain::serve(io, &current, https_port, |token| shared.tls.http.answer(token))).await
+            {
+                tracing::debug!("{peer}: without TLS: {why}");
+            }
+            return;
+        }
+        // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
+        let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(HandshakeError::ClosedByPeer)) => {
+                failed(HandshakeFailure::Closed);
+                tracing::debug!("{peer}: closed before the handshake");
                 return;
             }
-            admitted => admitted,
-        },
-    };
-    if let Some(listen) = current.config.listen.get(listen).filter(|listen| !*listen.tls) {
-        let https_port = listen.https_port.unwrap_or_else(|| current.https_port());
-        if let Err(why) =
-            Box::pin(http1::plain::serve(io, &current, https_port, |token| shared.tls.http.answer(token))).await
-        {
-            tracing::debug!("{peer}: without TLS: {why}");
+            Ok(Err(error)) => {
+                failed(HandshakeFailure::of(&error));
+                tracing::info!("{peer}: {error}");
+                return;
+            }
+            Err(_) => {
+                failed(HandshakeFailure::Timeout);
+                tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
+                return;
+            }
+        };
+        drop((current, handshaking));
+        if let Some(worker) = counted {
+            worker.shook_hands(stream.info(), accepted.elapsed());
+            stream.report_progress(&worker.progress);
         }
-        return;
-    }
-    // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
-    let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(HandshakeError::ClosedByPeer)) => {
-            failed(HandshakeFailure::Closed);
-            tracing::debug!("{peer}: closed before the handshake");
+        tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
+        if stream.info().is_validation() {
+            let _ = Box::pin(stream.shutdown()).await;
             return;
         }
-        Ok(Err(error)) => {
-            failed(HandshakeFailure::of(&error));
-            tracing::info!("{peer}: {error}");
-            return;
-        }
-        Err(_) => {
-            failed(HandshakeFailure::Timeout);
-            tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
-            return;
-        }
-    };
-    drop((current, handshaking));
-    if let Some(worker) = counted {
-        worker.shook_hands(stream.info(), accepted.elapsed());
-        stream.report_progress(&worker.progress);
-    }
-    tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
-    if stream.info().is_validation() {
-        let _ = Box::pin(stream.shutdown()).await;
-        return;
-    }
-    let ended = match http1::connection::serve(&mut stream, peer, shared).await {
-        Ok(()) => {
-            let _lingering = counted.map(|worker| worker.lingering.enter());
-            Box::pin(stream.shutdown()).await
-        }
-        Err(error) => Err(error),
-    };
-    if let (Some(worker), Err(error)) = (counted, &ended) {
-        worker.ended_by(error);
-    }
-    if let Err(error) = ended {
-        match error.alert() {
-            Some(alert) => {
-                let stall = shared.generations.current().limits().stall_timeout.duration();
-                tracing::info!("{peer}: {error}; answered with the alert {alert}");
+        let ended = match http1::connection::serve(&mut stream, &peer, &shared).await {
+            Ok(()) => {
                 let _lingering = counted.map(|worker| worker.lingering.enter());
-                let _ = timeout(stall, Box::pin(stream.abort(alert))).await;
+                Box::pin(stream.shutdown()).await
             }
-            None => tracing::info!("{peer}: {error}"),
+            Err(error) => Err(error),
+        };
+        if let (Some(worker), Err(error)) = (counted, &ended) {
+            worker.ended_by(error);
         }
-    }
-    if let Some(worker) = counted {
-        worker.ended(&stream.counts());
+        if let Err(error) = ended {
+            match error.alert() {
+                Some(alert) => {
+                    let stall = shared.generations.current().limits().stall_timeout.duration();
+                    tracing::info!("{peer}: {error}; answered with the alert {alert}");
+                    let _lingering = counted.map(|worker| worker.lingering.enter());
+                    let _ = timeout(stall, Box::pin(stream.abort(alert))).await;
+                }
+                None => tracing::info!("{peer}: {error}"),
+            }
+        }
+        if let Some(worker) = counted {
+            worker.ended(&stream.counts());
+        }
+        drop(slot);
     }
 }
 

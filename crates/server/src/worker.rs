@@ -156,16 +156,13 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
             () = draining(&mut phase) => None,
         };
         let last = slot.is_none();
-        let (shared, listen) = (Arc::clone(&shared), acceptor.listen);
-        connections.spawn(async move {
-            // One that was taken out of the queue is nobody else's any more: it is served although the server drains.
-            let slot = match slot {
-                Some(slot) => slot,
-                None => Box::pin(Arc::clone(&shared.slots).acquire_owned()).await,
-            };
-            connection::serve(socket, peer, listen, &shared).await;
-            drop(slot);
-        });
+        connections.spawn(connection::serve(
+            socket,
+            peer,
+            acceptor.listen,
+            Arc::clone(&shared),
+            slot.and_then(Result::ok),
+        ));
         if last {
             return;
         }
@@ -204,7 +201,10 @@ pub(crate) async fn closing_idle(phase: &mut watch::Receiver<Phase>, shared: &Sh
     draining(phase).await;
     if *phase.borrow() == Phase::HandedOver {
         let grace = shared.generations.current().limits().grace.duration();
-        let _ = timeout(grace.mul_f32(SHARE_OF_THE_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver)).await;
+        let last_chance =
+            timeout(grace.mul_f32(SHARE_OF_THE_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver));
+        // Every idle connection has room for this future, and needs it once in its life.
+        let _ = Box::pin(last_chance).await;
     }
 }
 

@@ -37,7 +37,7 @@ use crate::worker::closing_idle;
 ///
 /// # Errors
 /// What ended the connection instead.
-pub(crate) async fn serve(stream: &mut TlsStream, peer: SocketAddr, shared: &Shared) -> Result<(), Error> {
+pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<(), Error> {
     let mut exchange = Exchange {
         noted: Noted::default(),
         choice: Choice::default(),
@@ -131,7 +131,7 @@ impl Exchange {
     async fn read(
         &mut self,
         stream: &mut TlsStream,
-        peer: SocketAddr,
+        peer: &SocketAddr,
         shared: &Shared,
         current: &Generation,
         last_allowed: bool,
@@ -225,7 +225,7 @@ impl Exchange {
     async fn respond(
         &mut self,
         stream: &mut TlsStream,
-        peer: SocketAddr,
+        peer: &SocketAddr,
         shared: &Shared,
         current: &Generation,
         answer: &Answer,
@@ -256,7 +256,7 @@ impl Exchange {
         }
         if shared.access_log.is_on() {
             shared.access_log.write(&Entry {
-                peer,
+                peer: *peer,
                 request: &self.noted,
                 user: response.user.as_deref(),
                 sni: stream.info().server_name.as_deref(),
