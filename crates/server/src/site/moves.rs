@@ -102,18 +102,17 @@ impl Redirects {
         let full = path.full();
         let (location, status) = self.find(&full)?;
         let here: String = percent_encode(&full, OUTSIDE_PCHAR).collect();
-        let absolute =
-            |scheme| origin.is_some_and(|host| location.strip_prefix(scheme) == Some(&*format!("{host}{here}")));
+        let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
+        let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
+        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let absolute = || origin.is_some_and(|host| target.strip_prefix("https://") == Some(&*format!("{host}{here}")));
         // It would come back at once.
-        if location == here || absolute("https://") {
+        if (target == here || absolute()) && (own_query.is_empty() || own_query == query) {
             return None;
         }
         let mut response = Response::plain(status);
-        let query = query.filter(|_| !location.contains('?'));
-        response.fields.location = Some(match query {
-            Some(query) => format!("{location}?{query}"),
-            None => location,
-        });
+        let query = if own_query.is_empty() { &query } else { own_query };
+        response.fields.location = Some(format!("{target}{query}{fragment}"));
         Some(response)
     }
 
@@ -122,7 +121,8 @@ impl Redirects {
     }
 
     fn check_for_circle(&self, to: &At<String>, key: &str, problems: &mut Problems) {
-        let mut at = to.value.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let path = |target: &str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let mut at = path(to);
         if at.contains('$') {
             return;
         }
@@ -130,10 +130,10 @@ impl Redirects {
             if !at.starts_with('/') {
                 return;
             }
-            match self.find(at.as_bytes()) {
+            match self.find(at.as_bytes()).map(|(next, _)| path(&next)) {
                 None => return,
-                Some((next, _)) if next == at => return,
-                Some((next, _)) => at = next,
+                Some(next) if next == at => return,
+                Some(next) => at = next,
             }
         }
         problems.add(&to.span, &format!("{key}.to"), "leads in a circle: another redirect, or this one, takes it on");
@@ -207,11 +207,11 @@ impl Rule {
             From::Path(path) => (full == path).then(|| self.to.clone())?,
             From::Prefix(prefix) => {
                 let rest = prefix.rest(full.strip_prefix(b"/")?)?;
-                let (to, query) = self.to.split_at(self.to.find('?').unwrap_or(self.to.len()));
+                let (to, behind) = self.to.split_at(self.to.find(['?', '#']).unwrap_or(self.to.len()));
                 if rest.is_empty() {
                     self.to.clone()
                 } else {
-                    format!("{}/{}{query}", to.trim_end_matches('/'), percent_encode(rest, OUTSIDE_PCHAR))
+                    format!("{}/{}{behind}", to.trim_end_matches('/'), percent_encode(rest, OUTSIDE_PCHAR))
                 }
             }
             From::Regex(regex) => expand(&self.to, &regex.captures(full)?),

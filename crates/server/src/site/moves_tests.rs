@@ -22,6 +22,8 @@ const RULES: &str = r#"[
     { regex = "^/u/(\\d+)/(?<name>[^/]*)$", to = "/users/${name}-$1", status = 303 },
     { regex = "^/go(/.*)$", to = "$1" },
     { regex = "^/out/(.*)$", to = "https://other.example/$1" },
+    { path = "/part", to = "/whole#part" },
+    { prefix = "/parts", to = "/whole?a#part" },
 ]"#;
 
 #[test]
@@ -51,6 +53,9 @@ fn where_redirects_lead() {
         ("/go/%5cevil.example", None, Some((308, "/%5Cevil.example"))),
         ("/out/.evil.example", None, Some((308, "https://other.example/.evil.example"))),
         ("/out/@evil.example", None, Some((308, "https://other.example/@evil.example"))),
+        // A query goes before a fragment, and so does the rest of a path.
+        ("/part", Some("q"), Some((308, "/whole?q#part"))),
+        ("/parts/x", Some("q"), Some((308, "/whole/x?a#part"))),
         ("/", None, None),
     ] {
         let path = SitePath::parse(target, true).unwrap();
@@ -69,6 +74,21 @@ fn a_redirect_to_where_the_client_is_does_not_count() {
     assert!(redirects.answer(&path, None, Some("example.org")).is_none());
     let elsewhere = redirects.answer(&path, None, Some("www.example.org")).unwrap();
     assert_eq!(elsewhere.fields.location.as_deref(), Some("https://example.org/a/b"));
+    let (redirects, ..) = build(
+        "redirects = [{ path = '/a', to = '/a?v=2' }, { path = '/b', to = '/b#part' }, { path = '/c', to = '/c' }]",
+    );
+    let redirects = redirects.unwrap();
+    for (target, query, leads) in [
+        ("/a", None, true),
+        ("/a", Some("v=1"), true),
+        ("/a", Some("v=2"), false),
+        ("/b", None, false),
+        ("/b", Some("x"), false),
+        ("/c", Some("x"), false),
+    ] {
+        let path = SitePath::parse(target, false).unwrap();
+        assert_eq!(redirects.answer(&path, query, None).is_some(), leads, "{target} {query:?}");
+    }
 }
 
 #[test]
@@ -107,6 +127,10 @@ fn what_is_wrong() {
         ("redirects = [{ path = '/a', to = '/b', status = 200 }]", "f:1: site.redirects.status: write 301"),
         (
             "redirects = [\n{ path = '/a', to = '/b' },\n{ path = '/b', to = '/a' }]",
+            "f:2: site.redirects.to: leads in a circle",
+        ),
+        (
+            "redirects = [\n{ path = '/a', to = '/b?x' },\n{ path = '/b', to = '/a#y' }]",
             "f:2: site.redirects.to: leads in a circle",
         ),
         ("redirects = [{ prefix = '/a', to = '/a/b' }]", "f:1: site.redirects.to: leads in a circle"),
