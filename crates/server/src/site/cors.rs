@@ -143,10 +143,12 @@ impl Cors {
         if !self.covers(name) {
             return;
         }
-        if asks.origin.value().is_some_and(|origin| self.allow(origin, &mut fields.more)) {
+        // Without an Origin too: a cache may give the response to a script of another origin. It must know that it differs, or find the
+        // permission that is the same for all (the Fetch standard, "CORS protocol and HTTP caches").
+        let origin = asks.origin.value().or(self.origins.is_none().then_some(b""));
+        if origin.is_some_and(|origin| self.allow(origin, &mut fields.more)) {
             fields.more.extend(&self.response);
         }
-        // Without an Origin too: a cache must not give that response to another origin.
         if self.origins.is_some() {
             fields.more.add("Vary", "Origin");
         }
@@ -212,7 +214,7 @@ mod tests {
             (NAMED, Some("https://a.example.evil"), "x", "Vary: Origin|"),
             (NAMED, Some("http://a.example"), "x", "Vary: Origin|"),
             (NAMED, Some("null"), "x", "Vary: Origin|"),
-            ("origins = ['*']", None, "x", ""),
+            ("origins = ['*']", None, "x", "AC-Allow-Origin: *|"),
             ("origins = ['*']", Some("https://any"), "x", "AC-Allow-Origin: *|"),
             ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "f/x.woff2", "AC-Allow-Origin: *|"),
             ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "x", ""),
