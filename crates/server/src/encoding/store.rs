@@ -7,7 +7,7 @@
 //! versions of us, that made different bytes of one file say different tags.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use tokio::sync::{OnceCell, Semaphore};
@@ -66,13 +66,8 @@ struct Slot {
 impl Store {
     /// One that keeps `limit` bytes at most.
     pub fn new(limit: u64) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Store {
-            slots: Mutex::new(Slots { by_use: LruCache::unbounded(), bytes: 0 }),
-            limit,
-            // GUESS: workers share what is left of the processors with those that compress.
-            turns: Arc::new(Semaphore::new(threads.div_ceil(2))),
-        }
+        let slots = Mutex::new(Slots { by_use: LruCache::unbounded(), bytes: 0 });
+        Store { slots, limit, turns: Arc::clone(&TURNS) }
     }
 
     /// What was made of `original`, if that is known already. Does not wait.
@@ -151,6 +146,12 @@ fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
     let encoded = encode(coding, Effort::Now, &bytes)?;
     Ok(encoded.map_or(Made::Never, |encoded| Made::Here(original.encoded(encoded, coding))))
 }
+
+/// Those who compress, of all sites together. GUESS: workers share what is left of the processors with them.
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new(processors.div_ceil(2)))
+});
 
 /// What a slot itself takes, about, in bytes.
 const SLOT: u64 = 256;
