@@ -50,8 +50,7 @@ pub struct CompressArgs {
 pub fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     let types = Types::new(&args.types).map_err(|wrong| format!("--types: {wrong}"))?;
     let mut files = Vec::new();
-    find(&args.root, &types, args.min.0, &mut files)
-        .map_err(|error| format!("cannot read {}: {error}: name a directory of files", args.root.display()))?;
+    find(&args.root, &types, args.min.0, &mut files)?;
     if files.is_empty() {
         println!("nothing to compress: no file of {} or more has one of the types", args.min);
         return Ok(ExitCode::SUCCESS);
@@ -115,18 +114,20 @@ enum Outcome {
 }
 
 /// Files worth compressing, with their lengths.
-fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64)>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
+fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64)>) -> Result<(), String> {
+    let fail = |error| format!("cannot read {}: {error}: name a directory that you may read", directory.display());
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") {
             continue;
         }
-        let kind = entry.file_type()?;
+        let kind = entry.file_type().map_err(fail)?;
         if kind.is_dir() {
             find(&entry.path(), types, min, files)?;
         } else if kind.is_file() && types.contain(ContentType::of_name(name.as_bytes()).essence()) {
-            let len = entry.metadata()?.len();
+            // One that is gone by now is no error.
+            let len = entry.metadata().map_or(0, |metadata| metadata.len());
             if len >= min && len > 0 {
                 files.push((entry.path(), len));
             }
