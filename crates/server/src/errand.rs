@@ -7,9 +7,9 @@ use tokio::task::spawn_blocking;
 use crate::file_cache::{self, Files, Missing};
 use crate::request::Request;
 use crate::resolve::{Found, Unresolved};
-use crate::response::Status;
+use crate::response::{Response, Status};
 use crate::site::basic_auth::{Verification, Verified};
-use crate::site::listing::{Entries, ReadDirectory};
+use crate::site::listing_page::ShowDirectory;
 use crate::target::SitePath;
 
 /// Something for another thread.
@@ -22,7 +22,7 @@ pub struct Errand {
 #[derive(Debug)]
 enum Task {
     File(file_cache::Errand),
-    List(ReadDirectory),
+    List(ShowDirectory),
     Verify(Verification),
 }
 
@@ -36,7 +36,7 @@ pub struct Fetched {
 #[derive(Debug)]
 enum Brought {
     File(file_cache::Fetched),
-    Listed(Result<Entries, Unresolved>),
+    Listed(Result<Box<Response>, Unresolved>),
     Verified(Verified),
 }
 
@@ -60,7 +60,7 @@ impl Errand {
         let Errand { key, task } = self;
         let brought = match task {
             Task::File(errand) => Brought::File(errand.run().await?),
-            Task::List(directory) => Brought::Listed(spawn_blocking(move || directory.run()).await?),
+            Task::List(directory) => Brought::Listed(spawn_blocking(|| directory.run()).await?),
             Task::Verify(verification) => Brought::Verified(spawn_blocking(|| verification.run()).await?),
         };
         Ok(Fetched { key, brought })
@@ -84,7 +84,7 @@ pub struct Findings(Option<Box<Kept>>);
 struct Kept {
     fetched: Option<Fetched>,
     files: Vec<(Key, Result<Found, Status>)>,
-    lists: Vec<(Key, Result<Entries, Status>)>,
+    lists: Vec<(Key, Status)>,
     passwords: Vec<(Key, Verified)>,
     errands: u8,
 }
@@ -117,7 +117,7 @@ impl Findings {
         }
     }
 
-    /// What is in a directory.
+    /// The page that shows a directory. It is the answer, so that nobody asks for it twice.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -125,8 +125,8 @@ impl Findings {
         &mut self,
         files: &Files,
         path: &SitePath<'_>,
-        directory: impl FnOnce() -> ReadDirectory,
-    ) -> Result<Result<Entries, Unresolved>, Errand> {
+        directory: impl FnOnce() -> ShowDirectory,
+    ) -> Result<Result<Box<Response>, Unresolved>, Errand> {
         let key = (Question::Listing, files.number(), path.as_bytes().into());
         self.0.get_or_insert_default().list(key, directory)
     }
@@ -181,14 +181,14 @@ impl Kept {
     fn list(
         &mut self,
         key: Key,
-        directory: impl FnOnce() -> ReadDirectory,
-    ) -> Result<Result<Entries, Unresolved>, Errand> {
-        if let Some((_, known)) = self.lists.iter().find(|(other, _)| *other == key) {
-            return Ok(known.clone().map_err(|status| Unresolved { status, cause: None }));
+        directory: impl FnOnce() -> ShowDirectory,
+    ) -> Result<Result<Box<Response>, Unresolved>, Errand> {
+        if let Some((_, status)) = self.lists.iter().find(|(other, _)| *other == key) {
+            return Ok(Err(Unresolved { status: *status, cause: None }));
         }
         match self.fetched.take() {
             Some(Fetched { key: of, brought: Brought::Listed(listed) }) if of == key => {
-                self.lists.push((key, listed.as_ref().map(Entries::clone).map_err(|unresolved| unresolved.status)));
+                self.lists.extend(listed.as_ref().err().map(|unresolved| (key, unresolved.status)));
                 Ok(listed)
             }
             other => {

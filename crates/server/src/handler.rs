@@ -8,6 +8,7 @@ use sealion_tls::ClientAuthId;
 use crate::conditional::{self, Validators, Verdict};
 use crate::errand::{Errand, Findings};
 use crate::http_time::HttpTime;
+use crate::limits::Refusal;
 use crate::mime::ContentType;
 use crate::range::{self, Selection};
 use crate::request::{Method, Request, Target};
@@ -33,31 +34,46 @@ impl Default for HandlerOptions {
     }
 }
 
-/// Answers a request. `asked`: what the client was asked for when it shook hands. `client`: where it comes from, if that has an
-/// address. `now` is what Date will say, `findings` what errands for this request brought.
+/// Whoever asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Client<'a> {
+    /// Where it comes from; `None`: it has no address.
+    pub address: Option<IpAddr>,
+    /// What it was asked for when it shook hands.
+    pub auth: Option<&'a ClientAuthId>,
+    /// Why it is to get nothing.
+    pub refusal: Option<Refusal>,
+}
+
+/// Answers a request. `now` is what Date will say, `findings` what errands for this request brought.
 ///
 /// Site, method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
 /// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). What else a site has comes between them, see
-/// `site/features.rs`.
+/// `site/features.rs`. Whatever the answer, HEAD gets it without a body: the client would take that for the next response.
 ///
 /// # Errors
 /// Something for another thread to do first, without which there is no answer.
 pub fn handle(
     request: &Request<'_>,
     sites: &Sites,
-    asked: Option<&ClientAuthId>,
-    client: Option<IpAddr>,
+    client: Client<'_>,
     now: HttpTime,
     findings: &mut Findings,
 ) -> Result<Response, Errand> {
-    let Some(site) = sites.find(request.authority) else { return Ok(Response::plain(Status::MisdirectedRequest)) };
-    // The connection may have been made for another site, which asked its clients for something else.
-    if let Some(auth) = &site.client_auth
-        && asked != Some(&auth.id())
-    {
-        return Ok(Response::plain(Status::MisdirectedRequest));
+    match sites.find(request.authority) {
+        None => Ok(misdirected(request, sites)),
+        // The connection may have been made for another site, which asked its clients for something else.
+        Some(site) if site.client_auth.as_ref().is_some_and(|auth| client.auth != Some(&auth.id())) => {
+            Ok(misdirected(request, sites))
+        }
+        Some(site) => answer(request, site, client, now, findings),
     }
-    answer(request, site, client, now, findings)
+}
+
+fn misdirected(request: &Request<'_>, sites: &Sites) -> Response {
+    let mut response = Response::plain(Status::MisdirectedRequest);
+    response.fields.anonymous = sites.are_anonymous();
+    response.to(request.method)
 }
 
 /// Answers a request for this site.
@@ -67,19 +83,18 @@ pub fn handle(
 pub fn answer(
     request: &Request<'_>,
     site: &Site,
-    client: Option<IpAddr>,
+    client: Client<'_>,
     now: HttpTime,
     findings: &mut Findings,
 ) -> Result<Response, Errand> {
-    if let Some(features) = site.features.as_deref() {
-        return Exchange { request, site, features, client, now, findings }.answer();
-    }
-    match request.method {
-        Method::Get => get(request, site, now, findings),
-        Method::Head => get(request, site, now, findings).map(Response::without_body),
-        Method::Other(_) => Ok(Response::plain(Status::MethodNotAllowed)),
-        Method::Unknown(_) => Ok(Response::plain(Status::NotImplemented)),
-    }
+    let response = match (site.features.as_deref(), client.refusal, request.method) {
+        (Some(features), ..) => Exchange { request, site, features, client, now, findings }.answer()?,
+        (None, Some(refusal), _) => refusal.response(),
+        (None, None, Method::Get | Method::Head) => get(request, site, now, findings)?,
+        (None, None, Method::Other(_)) => Response::plain(Status::MethodNotAllowed),
+        (None, None, Method::Unknown(_)) => Response::plain(Status::NotImplemented),
+    };
+    Ok(response.to(request.method))
 }
 
 fn get(request: &Request<'_>, site: &Site, now: HttpTime, findings: &mut Findings) -> Result<Response, Errand> {

@@ -87,7 +87,7 @@ fn ask(request: &Request<'_>, site: &Site) -> Response {
     let now = NOW.parse().unwrap();
     let mut findings = Findings::default();
     loop {
-        match answer(request, site, None, now, &mut findings) {
+        match answer(request, site, Client::default(), now, &mut findings) {
             Ok(response) => return response,
             Err(errand) => findings.take(errand.run_here()),
         }

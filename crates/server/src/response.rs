@@ -10,6 +10,7 @@ use crate::etag::EntityTag;
 use crate::http_time::HttpTime;
 use crate::mime::ContentType;
 use crate::more_fields::MoreFields;
+use crate::request::Method;
 use crate::resolve::SiteFile;
 
 /// What to send.
@@ -61,9 +62,10 @@ impl Response {
         }
     }
 
-    /// The same without its body, for HEAD: all fields stay (RFC 9110 §9.3.2).
-    pub fn without_body(self) -> Self {
-        Response { body: Body::Empty, ..self }
+    /// The same for a request with this method: HEAD gets no body, which its client would take for the next response; all fields stay
+    /// (RFC 9110 §9.3.2).
+    pub fn to(self, method: Method<'_>) -> Self {
+        if method == Method::Head { Response { body: Body::Empty, ..self } } else { self }
     }
 
     /// The same with what the file system said.
@@ -338,7 +340,7 @@ mod tests {
         let not_found = Response::plain(Status::NotFound);
         assert_eq!((not_found.fields.allow, not_found.fields.retry_after), (None, None));
         assert_eq!(not_found.content_length, Some(14));
-        let head = not_found.without_body();
+        let head = not_found.to(Method::Head);
         assert_eq!((head.content_length, head.body.is_empty()), (Some(14), true));
     }
 }

@@ -71,11 +71,58 @@ fn a_site_with_all_its_connections_taken_answers_503() {
 fn the_bandwidth_of_a_connection_is_what_tcp_is_told() {
     let site = Site::new();
     site.add("f", "content");
-    let server = serve(&site, "[site.limits]\nbandwidth = '1MiB'\n");
+    let free = "[[site]]\nnames = ['free.test']\nroot = 'root'\n";
+    let server = serve(&site, &format!("default = true\n[site.limits]\nbandwidth = '1MiB'\n{free}"));
     let mut client = site.connect(&server);
     http::get(&mut client, "/f").expect("an answer");
     // ss(8) prints the bound of each socket as `pacing_rate …/<bound>`, in bits a second.
     let port = server.address().port();
-    let sockets = support::tool("ss", ["-tinH", &format!("sport = :{port}")]);
-    assert!(sockets.contains("/8388608bps") || sockets.contains("/8.39Mbps"), "{sockets}");
+    let is_bounded = || {
+        let sockets = support::tool("ss", ["-tinH", &format!("sport = :{port}")]);
+        sockets.contains("/8388608bps") || sockets.contains("/8.39Mbps")
+    };
+    assert!(is_bounded());
+    // The other site of this connection has no bounds at all.
+    http::request(&mut client, "GET", "/f", &[("Host", "free.test")]).expect("an answer");
+    assert!(!is_bounded());
+}
+
+/// What the head promises of a body, HEAD does not get: it would be the beginning of the next response.
+#[test]
+fn whatever_refuses_head_sends_no_body_and_what_the_site_says_goes_along() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add("busy.html", "later");
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let server = serve(
+        &site,
+        &format!(
+            "names = ['localhost']\nserver_header = false\nerror_pages = {{ 429 = '/busy.html' }}\n\
+             headers = [{{ set = {{ X-Own = '1' }} }}]\n[site.limits]\nrequests_per_second = 1\nburst = 1\n\
+             [[site]]\nnames = ['plain.test']\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n\
+             [site.limits]\nconnections = 1\n"
+        ),
+    );
+    let mut client = site.connect(&server);
+    let mut ask = |method: &str, host: &str| {
+        http::request(&mut client, method, "/f", &[("Host", host)]).expect("a response where one begins")
+    };
+    assert_eq!(ask("GET", "localhost").status, 200);
+    for method in ["HEAD", "GET", "HEAD", "HEAD"] {
+        let refused = ask(method, "localhost");
+        // The bucket may have a token again.
+        if refused.status == 429 {
+            assert_eq!(refused.body, if method == "GET" { b"later".as_slice() } else { b"" });
+            assert_eq!((refused.field("x-own"), refused.field("server")), (Some("1"), None));
+            assert!(refused.field("retry-after").is_some());
+        }
+        let elsewhere = ask("HEAD", "no.test");
+        assert_eq!((elsewhere.status, elsewhere.field("server")), (421, None));
+    }
+    assert_eq!(ask("GET", "plain.test").status, 200);
+    let mut second = site.connect(&server);
+    for method in ["HEAD", "GET", "HEAD"] {
+        let full = http::request(&mut second, method, "/f", &[("Host", "plain.test")]).expect("a response");
+        assert_eq!(full.status, 503);
+    }
 }

@@ -149,6 +149,11 @@ fn an_applications_own_paths() {
         assert_eq!(is_page, status == 200 && target != "/assets/app.js", "{target}");
         assert_eq!(response.field("cache-control"), is_page.then_some("no-cache"), "{target}");
     }
+    // What is missing to one client is there for another: caches have to know.
+    for accept in ["Accept: text/html", "Accept: application/json"] {
+        assert_eq!(served.get("/deep/link", &["-H", accept]).field("vary"), Some("Accept"), "{accept}");
+    }
+    assert_eq!(served.get("/assets/app.js", &[]).field("vary"), None);
     let page = served.get("/deep/link", &["-H", "Range: bytes=1-3"]);
     assert_eq!((page.status, body(&page)), (206, "app"));
 }
@@ -165,9 +170,12 @@ fn listings() {
     symlink("/etc/passwd", site.root().join("pub/out")).expect("a link");
     let served = Configured::serve(
         site,
-        "security_headers = 'strict'\n[site.listing]\nenabled = true\npaths = ['/pub/']\nmax_entries = 3\n",
+        "security_headers = 'strict'\ncache_control = [{ path = '**', value = 'max-age=9' }]\n\
+         [site.listing]\nenabled = true\npaths = ['/pub/']\nmax_entries = 3\n",
     );
     let page = served.get("/pub/", BROWSER);
+    // There may be more in it in a moment.
+    assert_eq!(page.field("cache-control"), None);
     let html = body(&page);
     assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(html.contains("<a href=\"./%3Cb%3E.txt\"><bdi>&lt;b&gt;.txt</bdi></a>"), "{html}");
@@ -257,6 +265,43 @@ fn passwords() {
     );
 }
 
+/// What a rule keeps in, no other name of it gives away.
+#[test]
+fn what_is_sent_instead_of_what_was_asked_for_is_guarded_too() {
+    let site = Site::new();
+    for name in ["in/index.html", "in/a.html", "in/a.html.br", "in/a.html.gz", "second/home.htm", "app.html"] {
+        site.add(name, "secret");
+    }
+    site.add("open/a.html.br", "open");
+    fs::write(site.outside().join("users"), users(&[("ada", "right")])).expect("written");
+    let served = Configured::serve(
+        site,
+        "index = ['index.html', 'home.htm']\nprecompressed = ['br']\nfallback = '/app.html'\n\
+         rewrites = [{ path = '/around/', to = '/in/' }]\n\
+         basic_auth = [{ path = '/in/index.html', users = 'users' }, { path = '/second/home.htm', users = 'users' }]\n\
+         access = [{ path = '/in/a.html', deny = ['127.0.0.0/8'] }, { path = '/app.html', deny = ['127.0.0.0/8'] }]\n",
+    );
+    for (target, status) in [
+        ("/in/", 401),
+        ("/around/", 401),
+        ("/second/", 401),
+        ("/in/a.html", 403),
+        ("/in/a.html.br", 403),
+        ("/in/a.html.gz", 403),
+        ("/%69n/a.html%2Ebr", 403),
+        ("/some/page", 403),
+        ("/open/a.html.br", 200),
+    ] {
+        let refused = served.get(target, BROWSER);
+        assert_eq!(refused.status, status, "{target}");
+        assert!(!body(&refused).contains("secret"), "{target}");
+        assert_eq!(served.get(target, &["--head"]).status, status, "{target}");
+    }
+    for target in ["/in/", "/around/", "/second/"] {
+        assert_eq!(body(&served.get(target, &["-u", "ada:right"])), "secret", "{target}");
+    }
+}
+
 #[test]
 fn mounts_indexes_and_hidden_files() {
     let site = Site::new();
@@ -268,7 +313,7 @@ fn mounts_indexes_and_hidden_files() {
     fs::write(docs.join("index.html"), "guide").expect("written");
     let served = Configured::serve(
         site,
-        "index = ['index.html', 'home.htm']\nshow_dotfiles = true\nmounts = [{ path = '/docs/', root = 'docs' }]\n",
+        "index = ['index.html', 'home.htm']\ncache_control = [{ path = '*.htm', value = 'no-cache' }]\nshow_dotfiles = true\nmounts = [{ path = '/docs/', root = 'docs' }]\n",
     );
     for (target, status, expected) in [
         ("/a/", 200, "home"),
@@ -282,6 +327,11 @@ fn mounts_indexes_and_hidden_files() {
         let response = served.get(target, &[]);
         assert_eq!((response.status, body(&response)), (status, expected), "{target}");
     }
+    assert_eq!(
+        served.get("/a/", &[]).field("cache-control"),
+        Some("no-cache"),
+        "the rules look at the file that is sent"
+    );
     assert_eq!(served.way("/docs", &[]), (301, Some("/docs/".to_owned())));
     assert_eq!(served.way("/docs/guide?q", &[]), (301, Some("/docs/guide/?q".to_owned())));
 }

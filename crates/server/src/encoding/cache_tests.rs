@@ -11,7 +11,7 @@ use super::encoder::{Effort, encode, tests::decode};
 use crate::config::{Problems, Size};
 use crate::errand::Findings;
 use crate::file_cache::{CacheLimits, FileCache};
-use crate::handler::answer;
+use crate::handler::{Client, answer};
 use crate::http_time::HttpTime;
 use crate::request::{Asks, Conditions, FieldLines, Method, Request, Target};
 use crate::resolve::{Content, Found, Root, SiteFile};
@@ -88,7 +88,7 @@ impl Place {
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().unwrap();
         let mut findings = Findings::default();
         loop {
-            match answer(&request, &self.site, None, now, &mut findings) {
+            match answer(&request, &self.site, Client::default(), now, &mut findings) {
                 Ok(response) => return response,
                 Err(errand) => findings.take(errand.run_here()),
             }

@@ -23,7 +23,7 @@ use crate::access_log::{AccessLog, Entry, Noted, Part};
 use crate::connection::{Phase, Shared};
 use crate::errand::Findings;
 use crate::generation::Generation;
-use crate::handler;
+use crate::handler::{self, Client};
 use crate::http_time::HttpTime;
 use crate::limits::Share;
 use crate::metrics::{self, Sent, WorkerMetrics};
@@ -112,8 +112,10 @@ struct Answer {
 }
 
 impl Answer {
-    fn refusal(status: Status) -> Self {
-        Self { response: Response::plain(status), connection: Connection::Close, started: Instant::now() }
+    fn refusal(status: Status, sites: &Sites) -> Self {
+        let mut response = Response::plain(status);
+        response.fields.anonymous = sites.are_anonymous();
+        Self { response, connection: Connection::Close, started: Instant::now() }
     }
 }
 
@@ -141,30 +143,29 @@ impl Exchange {
         let mut deadline = None;
         let limits = current.limits();
         let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + limits.request_timeout.duration());
-        let refused = |status| Ok(Some(Answer::refusal(status)));
+        let refused = |status| Ok(Some(Answer::refusal(status, &current.sites)));
         let mut findings = Findings::default();
-        let mut admitted = false;
+        // The same request, when it comes back from an errand, is not counted again.
+        let mut admitted = None;
+        // An errand is part of what the client waits for.
+        let mut began = None;
         let (started, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
-                    let started = Instant::now();
+                    let started = *began.get_or_insert_with(Instant::now);
                     if shared.access_log.is_on() {
                         note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, &current.sites);
                     }
                     let now = HttpTime::now();
                     let wants_close = !head.keep_alive || head.expect_continue;
-                    let limits = current.sites.limits(head.request.authority).filter(|_| !admitted);
-                    if let Some(limits) = limits
-                        && let Err(refusal) = self.share.admit(limits, peer.ip(), stream.socket())
-                    {
-                        break (started, refusal.response(), head.version, head.framing, wants_close, len);
-                    }
-                    // The same request, when it comes back from an errand, is not counted again.
-                    admitted = true;
                     // Clients of a Unix socket have no address.
-                    let client = Some(peer.ip()).filter(|address| !address.is_unspecified());
-                    let asked = stream.info().client_auth.as_ref();
-                    match handler::handle(&head.request, &current.sites, asked, client, now, &mut findings) {
+                    let address = Some(peer.ip()).filter(|address| !address.is_unspecified());
+                    let refusal = *admitted.get_or_insert_with(|| {
+                        let limits = current.sites.limits(head.request.authority);
+                        self.share.admit(limits, address, stream.socket()).err()
+                    });
+                    let client = Client { address, auth: stream.info().client_auth.as_ref(), refusal };
+                    match handler::handle(&head.request, &current.sites, client, now, &mut findings) {
                         Ok(response) => {
                             if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
                                 worker.asked_for(path, response.body.len());

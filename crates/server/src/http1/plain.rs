@@ -10,7 +10,6 @@ use super::head::{self, Parsed};
 use super::write::{Connection, write_head};
 use crate::generation::Generation;
 use crate::http_time::HttpTime;
-use crate::request::Method;
 use crate::response::{Body, Response, Status};
 use crate::site::plain_http;
 
@@ -27,13 +26,12 @@ pub(crate) async fn serve(
     let limits = current.limits();
     let deadline = Instant::now() + limits.request_timeout.duration();
     let mut buf = Vec::new();
-    let response = loop {
+    let mut response = loop {
         match head::parse(&buf, &current.head_limits) {
             Ok(Parsed::Head { head, .. }) => {
                 let request = &head.request;
                 let is_ours = current.sites.find(request.authority).is_some();
-                let response = plain_http::answer(request, https_port, is_ours, challenge);
-                break if request.method == Method::Head { response.without_body() } else { response };
+                break plain_http::answer(request, https_port, is_ours, challenge).to(request.method);
             }
             Ok(Parsed::Incomplete) => {}
             Err(reject) => break Response::plain(reject.status),
@@ -45,6 +43,7 @@ pub(crate) async fn serve(
             Err(_) => break Response::plain(Status::RequestTimeout),
         }
     };
+    response.fields.anonymous = current.sites.are_anonymous();
     let mut bytes = Vec::new();
     write_head(&mut bytes, &response, Connection::Close, &HttpTime::now());
     if let Body::Bytes(body) = &response.body {

@@ -79,6 +79,7 @@ mod tests {
     use crate::etag::EntityTag;
     use crate::mime::ContentType;
     use crate::more_fields::MoreFields;
+    use crate::request::Method;
     use crate::response::{Body, ContentRange, Fields, Status};
 
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_the_head_says_of_the_connection() {
-        let response = Response::plain(Status::BadRequest).without_body();
+        let response = Response::plain(Status::BadRequest).to(Method::Head);
         for (connection, line) in [
             (Connection::KeepAlive, ""),
             (Connection::KeepAlive10, "Connection: keep-alive\r\n"),

@@ -93,8 +93,9 @@ impl SiteLimits {
     ///
     /// # Errors
     /// The request is to be refused.
-    fn admit(&self, client: IpAddr, held: &mut Option<Held>) -> Result<(), Refusal> {
-        if let Some(requests) = &self.requests {
+    fn admit(&self, client: Option<IpAddr>, held: &mut Option<Held>) -> Result<(), Refusal> {
+        // Clients without an address are not one client.
+        if let (Some(requests), Some(client)) = (&self.requests, client) {
             requests.take(client).map_err(Refusal::TooMany)?;
         }
         if let Some(slots) = &self.connections
@@ -115,18 +116,26 @@ pub struct Share {
 }
 
 impl Share {
-    /// Counts a request of this client, and paces the connection as its site wants it.
+    /// Counts a request of this client, and paces the connection as its site wants it. `limits`: the bounds of the site, if it has any.
     ///
     /// # Errors
     /// The request is to be refused.
-    pub fn admit(&mut self, limits: &SiteLimits, client: IpAddr, socket: impl AsFd) -> Result<(), Refusal> {
-        limits.admit(client, &mut self.held)?;
-        if self.paced != limits.bandwidth {
-            // Without a bound again, where another site of the same connection had one.
-            if let Err(error) = pacing::set_max_rate(socket, limits.bandwidth.unwrap_or(u64::MAX)) {
+    pub fn admit(
+        &mut self,
+        limits: Option<&SiteLimits>,
+        client: Option<IpAddr>,
+        socket: impl AsFd,
+    ) -> Result<(), Refusal> {
+        if let Some(limits) = limits {
+            limits.admit(client, &mut self.held)?;
+        }
+        let bandwidth = limits.and_then(|limits| limits.bandwidth);
+        if self.paced != bandwidth {
+            // Without a bound again, where another site of the same connection had one, or this one before a reload.
+            if let Err(error) = pacing::set_max_rate(socket, bandwidth.unwrap_or(u64::MAX)) {
                 tracing::warn!("the bandwidth of a connection cannot be bounded: {error}");
             }
-            self.paced = limits.bandwidth;
+            self.paced = bandwidth;
         }
         Ok(())
     }
@@ -191,7 +200,7 @@ mod tests {
     #[test]
     fn a_connection_holds_one_place_and_gives_it_back() {
         let limits = built("connections = 1").0.unwrap();
-        let client = "192.0.2.1".parse().unwrap();
+        let client = "192.0.2.1".parse().ok();
         let (mut first, mut second) = (None, None);
         assert_eq!(limits.admit(client, &mut first), Ok(()));
         assert_eq!(limits.admit(client, &mut first), Ok(()));
@@ -203,9 +212,12 @@ mod tests {
     #[test]
     fn requests_above_the_rate_are_told_when_to_come_again() {
         let limits = built("requests_per_second = 1\nburst = 2").0.unwrap();
-        let client = "2001:db8::1".parse().unwrap();
+        let client = "2001:db8::1".parse().ok();
         assert_eq!(limits.admit(client, &mut None), Ok(()));
         assert_eq!(limits.admit(client, &mut None), Ok(()));
         assert!(matches!(limits.admit(client, &mut None), Err(Refusal::TooMany(_))));
+        for _ in 0..5 {
+            assert_eq!(limits.admit(None, &mut None), Ok(()), "nobody counts those without an address as one");
+        }
     }
 }

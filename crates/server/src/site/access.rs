@@ -66,7 +66,7 @@ impl Access {
             |networks: &[IpNet]| client.is_some_and(|client| networks.iter().any(|network| network.contains(&client)));
         self.0
             .iter()
-            .filter(|rule| rule.path.covers(name))
+            .filter(|rule| rule.path.guards(name))
             .all(|rule| !names(&rule.deny) && (rule.allow.is_empty() || names(&rule.allow)))
     }
 }

@@ -10,6 +10,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -134,7 +135,7 @@ impl BasicAuth {
     /// Whether a request for a path (decoded, without slashes at its ends) may pass. `authorization`: the value of Authorization if
     /// there is one. `verified`: what a verification for this request found.
     pub fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
-        let Some(part) = self.0.iter().find(|part| part.path.covers(name)) else { return Verdict::Pass(None) };
+        let Some(part) = self.0.iter().find(|part| part.path.guards(name)) else { return Verdict::Pass(None) };
         let Some(credentials) = authorization.and_then(Credentials::parse) else { return part.challenge() };
         match verified {
             Some(Verified::Right) => Verdict::Pass(Some(credentials.user)),
@@ -180,7 +181,7 @@ impl Users {
             htpasswd,
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             known: Mutex::new(LruCache::new(KNOWN)),
-            turns: Turns::default(),
+            turns: Turns::new((thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, AT_A_TIME)),
         }
     }
 
@@ -215,22 +216,27 @@ impl Credentials {
 }
 
 /// Lets few verify at a time and few wait, so that guessing passwords takes neither all processors nor all threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Turns {
     counts: Mutex<(usize, usize)>,
     free: Condvar,
+    at_a_time: usize,
 }
 
 struct Turn<'a>(&'a Turns);
 
 impl Turns {
+    fn new(at_a_time: usize) -> Self {
+        Turns { counts: Mutex::default(), free: Condvar::new(), at_a_time }
+    }
+
     fn wait(&self) -> Option<Turn<'_>> {
         let mut counts = lock(&self.counts);
         if counts.1 >= WAITING_AT_MOST {
             return None;
         }
         counts.1 += 1;
-        while counts.0 >= AT_A_TIME {
+        while counts.0 >= self.at_a_time {
             counts = self.free.wait(counts).unwrap_or_else(PoisonError::into_inner);
         }
         counts.1 -= 1;
@@ -253,7 +259,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// GUESS: users that come within a day, of a site that has a file of them.
 const KNOWN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// GUESS: verifications at a time for one file of users; half of a small machine stays free for those who are known.
+/// GUESS: verifications at a time for one file of users, of which each may take 128 MiB. Half of a small machine stays free for those who are known.
 const AT_A_TIME: usize = 2;
 
 /// GUESS: a browser asks for some files at once before its password is known; some browsers do.

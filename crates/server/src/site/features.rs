@@ -1,15 +1,14 @@
 //! The order of steps on a site that has more than files.
 //!
 //! ```text
-//! network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                              │
-//!                                                      fields, CORS ◄─ error page ◄───────────────────────────┘
+//! limits ─► network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                        │
+//!                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
-//! Networks come first, since they cost least. A preflight request has no password. A rewritten path is checked again, so that no rewrite leads
-//! around a password.
-
-use std::net::IpAddr;
+//! Networks come first, since they cost least. A preflight request has no password. What is sent in the place of what was asked for (a rewritten
+//! path, an index, the fallback) has to pass networks and passwords under its own name too, so that none leads around them. A client that asks for too
+//! much is refused before all this, with the fields and the page that errors have here.
 
 use super::access::Access;
 use super::basic_auth::{BasicAuth, Verdict};
@@ -17,15 +16,16 @@ use super::cors::Cors;
 use super::fallback;
 use super::headers::{Headers, HeadersConfig};
 use super::listing::{Listing, Order, ReadDirectory};
-use super::listing_page;
+use super::listing_page::ShowDirectory;
 use super::mounts::Mounts;
 use super::moves::{Redirects, Rewrites};
+use super::negotiation::prefers_json;
 use super::pages::{ErrorPages, Page};
 use super::{Site, SiteConfig};
 use crate::config::Problems;
 use crate::errand::{Errand, Findings};
 use crate::file_cache::Files;
-use crate::handler::send;
+use crate::handler::{Client, send};
 use crate::http_time::HttpTime;
 use crate::request::{Method, Request, Target};
 use crate::resolve::{Found, Root, Unresolved};
@@ -140,8 +140,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) site: &'a Site,
     pub(crate) features: &'a Features,
-    /// `None`: it has no address.
-    pub(crate) client: Option<IpAddr>,
+    pub(crate) client: Client<'a>,
     pub(crate) now: HttpTime,
     pub(crate) findings: &'a mut Findings,
 }
@@ -153,7 +152,7 @@ struct Answer {
     name: Vec<u8>,
 }
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// Answers the request.
     ///
     /// # Errors
@@ -164,17 +163,17 @@ impl Exchange<'_> {
         let fields = &mut response.fields;
         fields.anonymous = self.features.anonymous;
         if let Some(headers) = &self.features.headers {
-            headers.add(&name, response.status, fields);
+            headers.add(&name, fields);
         }
         // A preflight's answer has said it all.
         if let Some(cors) = self.features.cors.as_ref().filter(|_| response.status != Status::NoContent) {
             cors.add(&self.request.asks, &name, fields);
         }
-        Ok(if self.request.method == Method::Head { response.without_body() } else { response })
+        Ok(response)
     }
 
     fn respond(&mut self) -> Result<Answer, Errand> {
-        let Features { access, cors, redirects, rewrites, .. } = self.features;
+        let Features { cors, redirects, rewrites, .. } = self.features;
         let (raw, query) = match self.request.target {
             Target::Path { path, query } => (path, query),
             Target::Asterisk => return Ok(Answer::plain(Status::MethodNotAllowed, b"")),
@@ -185,7 +184,10 @@ impl Exchange<'_> {
             Err(Unnameable::NotFound) => return Ok(Answer::plain(Status::NotFound, b"")),
         };
         let name = path.as_bytes();
-        if access.as_ref().is_some_and(|access| !access.allows(self.client, name)) {
+        if let Some(refusal) = self.client.refusal {
+            return Ok(Answer { response: refusal.response(), name: name.to_vec() });
+        }
+        if !self.is_allowed(name) {
             return Ok(Answer::plain(Status::Forbidden, name));
         }
         if let Some(response) =
@@ -209,14 +211,11 @@ impl Exchange<'_> {
         }
         let rewritten = rewrites.as_ref().and_then(|rewrites| rewrites.apply(&path));
         let mut answer = match &rewritten {
-            None => self.serve(&path, &path, query)?,
+            None => self.serve(&path, &path, query, &mut user)?,
             Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
-                Ok(to) if access.as_ref().is_some_and(|access| !access.allows(self.client, to.as_bytes())) => {
-                    Answer::plain(Status::Forbidden, name)
-                }
-                Ok(to) => match self.ask_for_password(to.as_bytes(), &mut user)? {
-                    Some(response) => Answer { response, name: name.to_vec() },
-                    None => self.serve(&to, &path, query)?,
+                Ok(to) => match self.guard(to.as_bytes(), &mut user)? {
+                    Some(refusal) => Answer { response: refusal, name: name.to_vec() },
+                    None => self.serve(&to, &path, query, &mut user)?,
                 },
                 Err(_) => Answer::plain(Status::NotFound, name),
             },
@@ -225,7 +224,20 @@ impl Exchange<'_> {
         Ok(answer)
     }
 
-    /// The answer of a request that may not pass.
+    fn is_allowed(&self, name: &[u8]) -> bool {
+        self.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, name))
+    }
+
+    /// The answer of a request that may not have what `name` names.
+    fn guard(&mut self, name: &[u8], user: &mut Option<Box<str>>) -> Result<Option<Response>, Errand> {
+        if self.is_allowed(name) {
+            self.ask_for_password(name, user)
+        } else {
+            Ok(Some(Response::plain(Status::Forbidden)))
+        }
+    }
+
+    /// The answer of a request without the password that it needs.
     fn ask_for_password(&mut self, name: &[u8], user: &mut Option<Box<str>>) -> Result<Option<Response>, Errand> {
         let Some(basic_auth) = &self.features.basic_auth else { return Ok(None) };
         let verified = self.findings.verified(name);
@@ -240,27 +252,37 @@ impl Exchange<'_> {
     }
 
     /// Sends what is at `path`. `asked`: the path before it was rewritten.
-    fn serve(&mut self, path: &SitePath<'_>, asked: &SitePath<'_>, query: Option<&str>) -> Result<Answer, Errand> {
+    fn serve(
+        &mut self,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        query: Option<&str>,
+        user: &mut Option<Box<str>>,
+    ) -> Result<Answer, Errand> {
         let site = self.site;
         let features = self.features;
         let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
         let (files, mounted_at) = mount.unwrap_or((&site.files, 0));
         // The root of a mount is a directory whatever is in it.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
-            Ok(Found::Directory)
+            Ok((Found::Directory, ""))
         } else {
             self.find_with_indexes(files, &path.beneath(mounted_at))?
         };
         let missing = match found {
-            Ok(Found::File(file)) => {
-                let mut name = path.as_bytes().to_vec();
-                if path.names_directory() {
-                    name.extend_from_slice(if name.is_empty() { b"" } else { b"/" });
-                    name.extend_from_slice(files.index().as_bytes());
+            Ok((Found::File(file), index)) => {
+                let name = match path.names_directory() {
+                    true => path.child(index).as_bytes().to_vec(),
+                    false => path.as_bytes().to_vec(),
+                };
+                if path.names_directory()
+                    && let Some(refusal) = self.guard(&name, user)?
+                {
+                    return Ok(Answer { response: refusal, name });
                 }
                 return Ok(Answer { response: send(self.request, file, &site.options, self.now), name });
             }
-            Ok(Found::Directory) => {
+            Ok((Found::Directory, _)) => {
                 let shown = if asked.names_directory() { path } else { asked };
                 let mut answer = Answer::plain(Status::MovedPermanently, path.as_bytes());
                 answer.response.fields.location = Some(shown.with_slash(query));
@@ -272,19 +294,19 @@ impl Exchange<'_> {
             let covers = |listing: &&Listing| listing.covers(path.as_bytes());
             if let Some(listing) = features.listing.as_ref().filter(covers) {
                 let beneath = path.beneath(mounted_at);
-                let directory = || ReadDirectory {
-                    root: files.root(),
-                    name: beneath.as_bytes().into(),
-                    max_entries: listing.max_entries(),
-                    show_dotfiles: site.options.show_dotfiles,
+                let directory = || ShowDirectory {
+                    directory: ReadDirectory {
+                        root: files.root(),
+                        name: beneath.as_bytes().into(),
+                        max_entries: listing.max_entries(),
+                        show_dotfiles: site.options.show_dotfiles,
+                    },
+                    asked: asked.as_bytes().into(),
+                    order: Order::from_query(query),
+                    json: prefers_json(self.request.asks.accept.value()),
                 };
                 match self.findings.list(files, &beneath, directory)? {
-                    Ok(entries) => {
-                        let order = Order::from_query(query);
-                        let accept = self.request.asks.accept.value();
-                        let response = listing_page::answer(asked.as_bytes(), entries, order, accept);
-                        return Ok(Answer { response, name: path.as_bytes().to_vec() });
-                    }
+                    Ok(response) => return Ok(Answer { response: *response, name: path.as_bytes().to_vec() }),
                     Err(unresolved) if unresolved.status != Status::NotFound => {
                         let response = Response::plain(unresolved.status).because(unresolved.cause);
                         return Ok(Answer { response, name: path.as_bytes().to_vec() });
@@ -293,25 +315,40 @@ impl Exchange<'_> {
                 }
             }
         }
-        if missing.status == Status::NotFound
+        let mut name = path.as_bytes().to_vec();
+        let mut response = Response::plain(missing.status).because(missing.cause);
+        if response.status == Status::NotFound
             && let Some(page) = features.fallback.as_ref().and_then(Page::path)
-            && fallback::applies(asked.as_bytes(), self.request.asks.accept.value())
-            && let Ok(Found::File(file)) = self.findings.find(self.request, &site.files, &page)?
         {
-            let response = send(self.request, file, &site.options, self.now);
-            return Ok(Answer { response, name: page.as_bytes().to_vec() });
+            if fallback::applies(asked.as_bytes(), self.request.asks.accept.value()) {
+                if let Some(refusal) = self.guard(page.as_bytes(), user)? {
+                    return Ok(Answer { response: refusal, name });
+                }
+                if let Ok(Found::File(file)) = self.findings.find(self.request, &site.files, &page)? {
+                    response = send(self.request, file, &site.options, self.now);
+                    name = page.as_bytes().to_vec();
+                }
+            }
+            // To a client that wants something else, the same path may be missing, or not.
+            response.fields.more.add("Vary", "Accept");
         }
-        let response = Response::plain(missing.status).because(missing.cause);
-        Ok(Answer { response, name: path.as_bytes().to_vec() })
+        Ok(Answer { response, name })
     }
 
-    fn find_with_indexes(&mut self, files: &Files, path: &SitePath<'_>) -> Result<Result<Found, Unresolved>, Errand> {
-        let found = self.findings.find(self.request, files, path)?;
-        let Err(missing) = found else { return Ok(found) };
+    /// What is at `path`, and, where that names a directory, which index stands for it.
+    fn find_with_indexes(
+        &mut self,
+        files: &'a Files,
+        path: &SitePath<'_>,
+    ) -> Result<Result<(Found, &'a str), Unresolved>, Errand> {
+        let missing = match self.findings.find(self.request, files, path)? {
+            Ok(found) => return Ok(Ok((found, files.index()))),
+            Err(missing) => missing,
+        };
         if missing.status == Status::NotFound && path.names_directory() {
             for index in &self.features.more_indexes {
                 if let Ok(Found::File(file)) = self.findings.find(self.request, files, &path.child(index))? {
-                    return Ok(Ok(Found::File(file)));
+                    return Ok(Ok((Found::File(file), index)));
                 }
             }
         }

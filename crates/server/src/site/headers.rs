@@ -10,7 +10,7 @@ use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
 use crate::config::{At, Problems};
 use crate::more_fields::{MoreFields, is_name, is_value};
-use crate::response::{Fields, Status};
+use crate::response::Fields;
 
 /// Fields for the responses to some paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,19 +148,18 @@ impl HeadersRule {
 impl Headers {
     /// Adds the site's fields to those of a response. `name`: the file that is sent, or what the request named, decoded and
     /// without a slash at its beginning. What a response says already, it goes on saying.
-    pub fn add(&self, name: &[u8], status: Status, fields: &mut Fields) {
+    pub fn add(&self, name: &[u8], fields: &mut Fields) {
         match &self.all {
             Some(all) if fields.more.is_empty() => fields.more = all.clone(),
             Some(all) => {
                 for (field, value) in all.iter() {
-                    if !fields.more.has(field) {
-                        fields.more.add(field, value);
-                    }
+                    add_to(&mut fields.more, field, value);
                 }
             }
             None => apply(&self.steps, name, &mut fields.more),
         }
-        if matches!(status, Status::Ok | Status::PartialContent | Status::NotModified)
+        // A response with a file, or what stands for it, has its tag: an error must not be kept for a year, nor a listing.
+        if fields.etag.is_some()
             && let Some((_, value)) = self.cache_control.iter().rev().find(|(path, _)| path.matches(name))
             && !fields.more.has("cache-control")
         {
@@ -180,9 +179,14 @@ fn apply(steps: &[Step], name: &[u8], fields: &mut MoreFields) {
         chosen.extend(step.set.iter().map(|(field, value)| (&**field, &**value)));
     }
     for (field, value) in chosen {
-        if !fields.has(field) {
-            fields.add(field, value);
-        }
+        add_to(fields, field, value);
+    }
+}
+
+/// What a response says already counts, but for Vary, of which each says one more thing to look at.
+fn add_to(fields: &mut MoreFields, field: &str, value: &str) {
+    if field.eq_ignore_ascii_case("vary") || !fields.has(field) {
+        fields.add(field, value);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::etag::EntityTag;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -22,9 +23,11 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
     (config.build("site", &mut problems), problems)
 }
 
-fn fields(headers: &Headers, name: &str, status: Status) -> String {
-    let mut fields = Fields::default();
-    headers.add(name.as_bytes(), status, &mut fields);
+/// `tagged`: whether the response has a file.
+fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
+    let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
+    let mut fields = Fields { etag, ..Fields::default() };
+    headers.add(name.as_bytes(), &mut fields);
     String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
@@ -40,10 +43,10 @@ fn later_rules_replace_and_remove_what_earlier_ones_and_the_preset_say() {
     let headers = headers.unwrap();
     let common = "X-Content-Type-Options: nosniff|Referrer-Policy: strict-origin-when-cross-origin|\
                   Strict-Transport-Security: max-age=3600|";
-    assert_eq!(fields(&headers, "a", Status::NotFound), format!("{common}X-One: 1|x-frame-options: DENY|"));
-    assert_eq!(fields(&headers, "x/a.js", Status::Ok), format!("{common}x-frame-options: DENY|X-One: 2|"));
+    assert_eq!(fields(&headers, "a", false), format!("{common}X-One: 1|x-frame-options: DENY|"));
+    assert_eq!(fields(&headers, "x/a.js", true), format!("{common}x-frame-options: DENY|X-One: 2|"));
     assert_eq!(
-        fields(&headers, "raw/a", Status::Ok),
+        fields(&headers, "raw/a", true),
         "X-Content-Type-Options: nosniff|Strict-Transport-Security: max-age=3600|x-frame-options: DENY|"
     );
 }
@@ -53,10 +56,10 @@ fn without_patterns_the_fields_are_made_once() {
     let (headers, _) = build("headers = [{ set = { X-One = '1', X-Two = '2' } }]");
     let headers = headers.unwrap();
     assert!(headers.all.is_some());
-    assert_eq!(fields(&headers, "a", Status::Ok), "X-One: 1|X-Two: 2|");
+    assert_eq!(fields(&headers, "a", true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
     already.more.add("x-one", "own");
-    headers.add(b"a", Status::Ok, &mut already);
+    headers.add(b"a", &mut already);
     assert_eq!(already.more.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
@@ -66,15 +69,22 @@ fn cache_control_is_for_what_is_sent_or_unchanged() {
         "cache_control = [{ path = '**', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=9, immutable' }]",
     );
     let headers = headers.unwrap();
-    for (name, status, expected) in [
-        ("a", Status::Ok, "Cache-Control: no-cache|"),
-        ("assets/a", Status::Ok, "Cache-Control: max-age=9, immutable|"),
-        ("assets/a", Status::NotModified, "Cache-Control: max-age=9, immutable|"),
-        ("assets/a", Status::PartialContent, "Cache-Control: max-age=9, immutable|"),
-        ("assets/a", Status::NotFound, ""),
-        ("assets/a", Status::MovedPermanently, ""),
+    for (name, tagged, expected) in [
+        ("a", true, "Cache-Control: no-cache|"),
+        ("assets/a", true, "Cache-Control: max-age=9, immutable|"),
+        ("assets/a", false, ""),
     ] {
-        assert_eq!(fields(&headers, name, status), expected, "{name} {status:?}");
+        assert_eq!(fields(&headers, name, tagged), expected, "{name} {tagged}");
+    }
+}
+
+#[test]
+fn what_a_response_varies_by_is_said_beside_what_the_operator_says() {
+    for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
+        let mut already = Fields::default();
+        already.more.add("Vary", "Accept");
+        build(text).0.unwrap().add(b"a", &mut already);
+        assert_eq!(already.more.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is in a directory, for those who may know.
 
 use std::cmp::Ordering;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -147,15 +148,15 @@ impl ReadDirectory {
     fn look_at(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Entry> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let (is_directory, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => (false, stat.st_size as u64, after_epoch(stat.st_mtime as i64)),
-            FileType::Directory => (true, 0, after_epoch(stat.st_mtime as i64)),
+            FileType::RegularFile => (false, stat.st_size as u64, within_reach(stat.st_mtime as i64)),
+            FileType::Directory => (true, 0, within_reach(stat.st_mtime as i64)),
             FileType::Symlink => {
                 let path = if self.name.is_empty() { name.to_vec() } else { [&self.name, &b"/"[..], name].concat() };
                 let metadata = self.root.metadata(&path).ok()?;
                 if !metadata.is_file() && !metadata.is_dir() {
                     return None;
                 }
-                (metadata.is_dir(), metadata.len(), metadata.modified().ok()?)
+                (metadata.is_dir(), metadata.len(), within_reach(metadata.mtime()))
             }
             _ => return None,
         };
@@ -163,8 +164,9 @@ impl ReadDirectory {
     }
 }
 
-fn after_epoch(seconds: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0))
+/// The time, or the nearest that RFC 3339 can say and a page shows: files can be from before 1970 and from after the year 9999.
+pub(super) fn within_reach(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
 
 impl Order {
@@ -251,6 +253,12 @@ mod tests {
         assert!(some.entries.len() == 5 && !some.more);
         let some = read(&root, "", 4, false).unwrap();
         assert!(some.entries.len() == 4 && some.more);
+        // From before 1970.
+        let file = fs::File::create(root.join("sub/deep/before")).unwrap();
+        file.set_modified(UNIX_EPOCH - Duration::from_secs(86_400)).unwrap();
+        symlink("deep/before", root.join("sub/link")).unwrap();
+        let linked = read(&root, "sub", 9, false).unwrap();
+        assert!(linked.entries.iter().any(|entry| entry.name == b"link" && entry.modified == UNIX_EPOCH));
         for (name, status) in [("none", 404), ("b", 404), ("../", 404), ("out", 404)] {
             assert_eq!(read(&root, name, 9, false), Err(status), "{name}");
         }
@@ -261,7 +269,7 @@ mod tests {
         let entry = |name: &str, len: Option<u64>, modified: i64| Entry {
             name: name.as_bytes().to_vec(),
             len,
-            modified: after_epoch(modified),
+            modified: within_reach(modified),
         };
         let entries = [
             entry("b", Some(1), 3),

@@ -14,16 +14,39 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::Serialize;
 
-use super::listing::{Column, Entries, Entry, Order};
-use super::negotiation::prefers_json;
+use super::listing::{Column, Entries, Entry, Order, ReadDirectory};
 use crate::mime::ContentType;
+use crate::resolve::Unresolved;
 use crate::response::{Body, Fields, Response, Status};
 
+/// A directory to show, on a thread that may wait for disks and sort as many entries as an operator allows.
+#[derive(Debug)]
+pub struct ShowDirectory {
+    /// What to read.
+    pub directory: ReadDirectory,
+    /// The path that the client asked for: decoded, without slashes at its ends.
+    pub asked: Box<[u8]>,
+    /// How to sort it.
+    pub order: Order,
+    /// Whether as JSON.
+    pub json: bool,
+}
+
+impl ShowDirectory {
+    /// Reads it and makes the answer.
+    ///
+    /// # Errors
+    /// As [`ReadDirectory::run`].
+    pub fn run(self) -> Result<Box<Response>, Unresolved> {
+        Ok(Box::new(answer(&self.asked, self.directory.run()?, self.order, self.json)))
+    }
+}
+
 /// The listing of the directory at a path (decoded, without slashes at its ends).
-pub(super) fn answer(name: &[u8], mut found: Entries, order: Order, accept: Option<&[u8]>) -> Response {
+fn answer(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> Response {
     order.sort(&mut found.entries);
     let mut fields = Fields::default();
-    let text = if prefers_json(accept) {
+    let text = if as_json {
         fields.content_type = Some(ContentType::Plain("application/json"));
         json(name, &found)
     } else {

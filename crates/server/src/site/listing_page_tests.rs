@@ -1,14 +1,15 @@
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::super::listing::within_reach;
 use super::*;
 
 fn entry(name: &[u8], len: Option<u64>) -> Entry {
     Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777) }
 }
 
-fn page(name: &str, entries: &[Entry], accept: Option<&str>) -> (String, Fields) {
+fn page(name: &str, entries: &[Entry], as_json: bool) -> (String, Fields) {
     let found = Entries { entries: entries.to_vec(), more: false };
-    let response = answer(name.as_bytes(), found, Order::from_query(None), accept.map(str::as_bytes));
+    let response = answer(name.as_bytes(), found, Order::from_query(None), as_json);
     let Body::Bytes(bytes) = response.body else { panic!() };
     (String::from_utf8(bytes.into_owned()).unwrap(), response.fields)
 }
@@ -30,7 +31,7 @@ fn names_stay_text_and_links_stay_here() {
         (b"\xffx", "./%FFx", "<bdi><i>\\xff</i>x</bdi>"),
         ("👩‍💻".as_bytes(), "./%F0%9F%91%A9%E2%80%8D%F0%9F%92%BB", "<bdi>👩‍💻</bdi>"),
     ] {
-        let (html, _) = page("", &[entry(name, Some(1))], None);
+        let (html, _) = page("", &[entry(name, Some(1))], false);
         assert!(html.contains(&format!("<a href=\"{link}")), "{html}");
         assert!(html.contains(shown), "{shown}: {html}");
         assert!(!html.contains("<script"));
@@ -39,19 +40,19 @@ fn names_stay_text_and_links_stay_here() {
 
 #[test]
 fn the_way_up_is_shown_with_the_same_care() {
-    let (html, fields) = page("a b/\u{202e}<x>", &[entry(b"d", None)], None);
+    let (html, fields) = page("a b/\u{202e}<x>", &[entry(b"d", None)], false);
     assert!(html.contains("<title>/a b/\\u{202e}&lt;x&gt;</title>"), "{html}");
     assert!(html.contains("<a href=\"/\" aria-label=\"root\">/</a><a href=\"/a%20b/\"><bdi>a b</bdi></a>"), "{html}");
     assert!(html.contains("<a href=\"/a%20b/%E2%80%AE%3Cx%3E/\" aria-current=\"page\">"), "{html}");
     assert!(html.contains("<a href=\"../\">") && html.contains("1 directory, 0 files"), "{html}");
     assert!(html.contains("<a href=\"./d/\"><bdi>d</bdi>/</a>"), "{html}");
     assert!(fields.more.has("content-security-policy"));
-    assert!(!page("", &[], None).0.contains("../"));
+    assert!(!page("", &[], false).0.contains("../"));
 }
 
 #[test]
 fn json_for_programs() {
-    let (json, fields) = page("p", &[entry(b"a\"b", Some(3)), entry(b"\xff", None)], Some("application/json"));
+    let (json, fields) = page("p", &[entry(b"a\"b", Some(3)), entry(b"\xff", None)], true);
     assert_eq!(
         json,
         "{\"path\":\"/p/\",\"more\":false,\"entries\":[\
@@ -65,7 +66,7 @@ fn json_for_programs() {
 #[test]
 fn a_page_with_fewer_entries_than_there_are_says_so() {
     let found = Entries { entries: vec![entry(b"a", Some(1))], more: true };
-    let Body::Bytes(bytes) = answer(b"", found, Order::from_query(None), None).body else { panic!() };
+    let Body::Bytes(bytes) = answer(b"", found, Order::from_query(None), false).body else { panic!() };
     assert!(String::from_utf8_lossy(&bytes).contains("these are 1 of them"));
 }
 
@@ -82,5 +83,15 @@ fn sizes() {
         (u64::MAX, "16 EiB"),
     ] {
         assert_eq!(size(bytes), text, "{bytes}");
+    }
+}
+
+#[test]
+fn every_time_that_a_file_can_have_is_shown() {
+    for (seconds, expected) in [(i64::MIN, "1970-01-01T00:00:00Z"), (i64::MAX, "9999-12-31T23:59:59Z")] {
+        let entry = Entry { modified: within_reach(seconds), ..entry(b"x", None) };
+        for json in [false, true] {
+            assert!(page("", std::slice::from_ref(&entry), json).0.contains(expected), "{expected}");
+        }
     }
 }

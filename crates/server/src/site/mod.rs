@@ -9,7 +9,7 @@ pub mod headers;
 pub mod hsts;
 pub mod htpasswd;
 pub mod listing;
-mod listing_page;
+pub(crate) mod listing_page;
 pub mod media_types;
 pub mod mounts;
 pub mod moves;

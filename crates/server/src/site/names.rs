@@ -89,6 +89,12 @@ impl Sites {
         if self.has_limits { self.find(authority)?.limits.as_ref() } else { None }
     }
 
+    /// Whether Server is left out where no site is known: as the default site has it, or the first.
+    pub fn are_anonymous(&self) -> bool {
+        let site = self.sites.get(self.default.unwrap_or(0));
+        site.and_then(|site| site.features.as_ref()).is_some_and(|features| features.anonymous)
+    }
+
     /// In the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Site> {
         self.sites.iter()

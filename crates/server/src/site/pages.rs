@@ -74,13 +74,14 @@ impl ErrorPages {
 }
 
 /// Those that are known before a site is have no page of it (RFC 9112 §3: a head that could not be read).
-const STATUSES: [Status; 9] = [
+const STATUSES: [Status; 10] = [
     Status::BadRequest,
     Status::Unauthorized,
     Status::Forbidden,
     Status::NotFound,
     Status::MethodNotAllowed,
     Status::PreconditionFailed,
+    Status::TooManyRequests,
     Status::InternalServerError,
     Status::NotImplemented,
     Status::ServiceUnavailable,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 
 use crate::config::Problems;
+use crate::encoding::Coding;
 
 /// A pattern of the paths of files: `*.css` by name, wherever it lies; with a slash, `/assets/**`, from the root.
 ///
@@ -87,6 +88,13 @@ impl Prefix {
         self.rest(name).is_some()
     }
 
+    /// Whether what keeps others out of the prefix keeps them out of the path too: it lies there, or is named as what is compressed of something
+    /// that does. `/a.html.br` says as much as `/a.html`.
+    pub fn guards(&self, name: &[u8]) -> bool {
+        let compressed_of = |coding: Coding| name.strip_suffix(coding.suffix().as_bytes());
+        self.covers(name) || Coding::ALL.into_iter().filter_map(compressed_of).any(|original| self.covers(original))
+    }
+
     /// What of the path comes after the prefix and its slash; `None` if it does not lie there.
     pub fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         if self.name.is_empty() {
@@ -147,6 +155,18 @@ mod tests {
             let mut problems = Problems::of_arguments();
             let built = Prefix::build(prefix, &(0..0), "path", &mut problems).unwrap();
             assert_eq!(built.rest(name.as_bytes()), rest.map(str::as_bytes), "{prefix} {name}");
+        }
+        let secret = Prefix::build("/in/a.html", &(0..0), "path", &mut Problems::of_arguments()).unwrap();
+        for (name, guarded) in [
+            ("in/a.html", true),
+            ("in/a.html.br", true),
+            ("in/a.html.zst", true),
+            ("in/a.html.gz", true),
+            ("in/a.html.gz.br", false),
+            ("in/a.html.bak", false),
+            ("in/b.html.br", false),
+        ] {
+            assert_eq!(secret.guards(name.as_bytes()), guarded, "{name}");
         }
         for prefix in ["", "admin", "/a//b", "/a/../b", "/./", "/a%20b", "/a*", "//"] {
             let mut problems = Problems::of_arguments();
