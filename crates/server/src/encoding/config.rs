@@ -27,7 +27,7 @@ pub struct CompressConfig {
 
 impl Default for CompressConfig {
     // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most examples of nginx).
-    // GUESS: a mebibyte takes 20 ms at most, which nobody notices once; 32 MiB are the text of a large site.
+    // GUESS: a mebibyte takes 30 ms of a processor at most, which nobody notices once; 32 MiB are the text of a large site.
     fn default() -> Self {
         CompressConfig {
             types: TYPES.map(str::to_owned).to_vec().into(),

@@ -31,7 +31,8 @@ use crate::mime::ContentType;
 
 /// A content coding that we can send, in the order in which we prefer them: brotli makes web text smallest, zstd comes close and is opened
 /// faster, gzip is what everybody takes.
-// MEASURED: sizes of 2,209 kB of JavaScript, HTML, CSS and JSON at the levels of `sealion compress`: see docs/compression.md.
+// MEASURED: which makes 2.2 MB of JavaScript, HTML, CSS, JSON and SVG smallest, at the levels of `sealion compress`: 17, 20 and 22 % of it, see
+// docs/compression.md.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]
