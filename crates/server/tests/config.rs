@@ -119,13 +119,13 @@ fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
 #[test]
 fn the_examples_are_checked_and_started() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/config");
+    let address = regex::Regex::new(r#"(address|listen) = "[^"]*:[0-9]+""#).expect("it is one");
     let mut started = 0;
     for example in fs::read_dir(examples).expect("they are there") {
         let example = example.expect("it is there").path();
         let pki = Pki::ecdsa();
         let place = tempfile::tempdir().expect("a directory");
         let text = fs::read_to_string(&example).expect("text");
-        let address = regex::Regex::new(r#"(address|listen) = "[^"]*:[0-9]+""#).expect("it is one");
         fs::write(place.path().join("sealion.toml"), &*address.replace_all(&text, r#"$1 = "127.0.0.1:0""#))
             .expect("room");
         for directory in ["site/assets", "archive/internal", "ticket-keys"] {
