@@ -65,8 +65,7 @@ pub enum Phase {
 
 /// Serves an accepted connection until it is closed. `listen`: the `[[listen]]` it came by. `slot`: its right to be served; `None`: it waits
 /// for one, because it came when the server began to drain. Once taken out of the queue it is nobody else's any more.
-///
-/// Not an async fn: that would keep each argument twice, in every idle connection.
+#[expect(clippy::manual_async_fn, reason = "an async fn would keep each argument twice, in every idle connection")]
 pub(crate) fn serve(
     io: Socket,
     mut peer: SocketAddr,
