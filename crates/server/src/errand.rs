@@ -83,8 +83,8 @@ pub struct Findings(Option<Box<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     fetched: Option<Fetched>,
-    files: Vec<(Key, Result<Found, Status>)>,
-    lists: Vec<(Key, Status)>,
+    files: Vec<(Key, Result<Found, Unresolved>)>,
+    lists: Vec<(Key, Unresolved)>,
     passwords: Vec<(Key, Verified)>,
     errands: u8,
 }
@@ -151,7 +151,7 @@ impl Kept {
     ) -> Result<Result<Found, Unresolved>, Errand> {
         let key = file_key(files, path);
         if let Some((_, known)) = self.files.iter().find(|(other, _)| *other == key) {
-            return Ok(known.clone().map_err(|status| Unresolved { status, cause: None }));
+            return Ok(known.as_ref().cloned().map_err(again));
         }
         let fetched = match self.fetched.take() {
             Some(Fetched { key: of, brought: Brought::File(fetched) }) if of == key => Some(fetched),
@@ -166,7 +166,7 @@ impl Kept {
                 Ok(Ok(found))
             }
             Err(Missing::Unresolved(unresolved)) => {
-                self.files.push((key, Err(unresolved.status)));
+                self.files.push((key, Err(again(&unresolved))));
                 Ok(Err(unresolved))
             }
             // Disks that never have an answer ready would keep a request for ever.
@@ -183,12 +183,12 @@ impl Kept {
         key: Key,
         directory: impl FnOnce() -> ShowDirectory,
     ) -> Result<Result<Box<Response>, Unresolved>, Errand> {
-        if let Some((_, status)) = self.lists.iter().find(|(other, _)| *other == key) {
-            return Ok(Err(Unresolved { status: *status, cause: None }));
+        if let Some((_, unresolved)) = self.lists.iter().find(|(other, _)| *other == key) {
+            return Ok(Err(again(unresolved)));
         }
         match self.fetched.take() {
             Some(Fetched { key: of, brought: Brought::Listed(listed) }) if of == key => {
-                self.lists.extend(listed.as_ref().err().map(|unresolved| (key, unresolved.status)));
+                self.lists.extend(listed.as_ref().err().map(|unresolved| (key, again(unresolved))));
                 Ok(listed)
             }
             other => {
@@ -224,6 +224,12 @@ fn find(
     files.find(path, &request.conditions.accept_encoding, fetched)
 }
 
+/// The same once more, for the log too.
+fn again(Unresolved { status, cause }: &Unresolved) -> Unresolved {
+    let cause = cause.as_ref().map(|cause| io::Error::new(cause.kind(), cause.to_string()));
+    Unresolved { status: *status, cause }
+}
+
 fn file_key(files: &Files, path: &SitePath<'_>) -> Key {
     let question = if path.names_directory() { Question::Index } else { Question::File };
     (question, files.number(), path.as_bytes().into())
@@ -231,3 +237,64 @@ fn file_key(files: &Files, path: &SitePath<'_>) -> Key {
 
 /// GUESS: a request needs a password, a file, some indexes, a listing and a page instead: with a file that is compressed for each, a dozen.
 const MOST_ERRANDS: u8 = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+    use crate::config::Problems;
+    use crate::file_cache::{CacheLimits, FileCache};
+    use crate::handler::{Client, answer};
+    use crate::request::{Asks, Conditions, Method, Target};
+    use crate::site::SiteConfig;
+
+    /// A password, then a link that leads away, then a page that is compressed first.
+    #[test]
+    fn what_the_file_system_said_is_told_whatever_errands_follow() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("404.html"), "<p>not here</p>\n".repeat(500)).unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
+        let hash = bcrypt::hash_with_result("a", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
+        fs::write(place.path().join("users"), format!("ada:{hash}\n")).unwrap();
+        let text = format!(
+            "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = [{{ users = {:?} }}]\n[compress]",
+            place.path().join("users")
+        );
+        let config: SiteConfig = toml::from_str(&text).unwrap();
+        let mut problems = Problems::of_arguments();
+        let site = config.build(&FileCache::new(CacheLimits::default()), 1, false, &mut problems);
+        let site = site.unwrap_or_else(|| panic!("{problems}"));
+        // What changed within this tick of the clock of files is not compressed.
+        let settled = |file: &crate::resolve::SiteFile| file.is_settled();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !matches!(site.files.root().resolve(b"404.html", 0, crate::resolve::Wait::Yes), Ok(Found::File(file)) if settled(&file))
+        {
+            assert!(std::time::Instant::now() < deadline, "the clock of files stands still");
+            std::thread::yield_now();
+        }
+        let credentials = format!("Basic {}", STANDARD.encode("ada:a"));
+        let (mut asks, mut conditions) = (Asks::default(), Conditions::default());
+        asks.add("authorization", credentials.as_bytes());
+        conditions.add("accept-encoding", b"gzip");
+        let target = Target::from_origin_form("/out").unwrap();
+        let request = Request { method: Method::Get, target, raw_target: "/out", authority: None, conditions, asks };
+        let mut findings = Findings::default();
+        let mut errands = 0;
+        let response = loop {
+            match answer(&request, &site, Client::default(), crate::http_time::HttpTime::now(), &mut findings) {
+                Ok(response) => break response,
+                Err(errand) => findings.take(errand.run_here()),
+            }
+            errands += 1;
+        };
+        assert_eq!((response.status, errands >= 2), (Status::NotFound, true));
+        assert!(response.fields.content_encoding.is_some());
+        assert!(response.cause.unwrap().to_string().contains("leads out of the root"));
+    }
+}

@@ -89,11 +89,6 @@ impl Encoding {
         let compress = compress.map(|compress| compress.build(&format!("{key}.compress"), problems));
         (!precompressed.is_empty() || compress.is_some()).then_some(Encoding { precompressed, compress })
     }
-
-    /// Whether nothing is sent in a coding.
-    pub fn is_off(&self) -> bool {
-        self.precompressed.is_empty() && self.compress.is_none()
-    }
 }
 
 impl CompressConfig {
