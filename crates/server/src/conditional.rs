@@ -1,8 +1,7 @@
 //! Conditional requests (RFC 9110 §13): whether to go on, and whether a range may be sent.
 
-use httpdate::HttpDate;
-
 use crate::etag::{Comparison, EntityTag};
+use crate::http_time::WholeSeconds;
 use crate::request::{Conditions, Singleton};
 
 /// What identifies the state of a file.
@@ -11,7 +10,7 @@ pub struct Validators {
     /// Changes whenever the file does.
     pub etag: EntityTag,
     /// In whole seconds and not later than Date (RFC 9110 §8.8.2.1); `None` if no HTTP-date can say it.
-    pub modified: Option<HttpDate>,
+    pub modified: Option<WholeSeconds>,
     /// Whether there are other representations, which can have the same date (RFC 9110 §8.8.2.2).
     pub varies: bool,
 }
@@ -49,7 +48,7 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict
 /// A date counts only if it equals Last-Modified and that second is over: a file that changes twice within a second
 /// keeps its date. Of a file that is sent in several codings it never counts, since they may share it: the parts of two of
 /// them do not fit together. More than one If-Range is none that we could trust.
-pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: HttpDate) -> bool {
+pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: WholeSeconds) -> bool {
     match if_range {
         Singleton::Absent => true,
         Singleton::Repeated => false,
@@ -66,7 +65,7 @@ fn modified_after(validators: &Validators, field: &Singleton<'_>) -> Option<bool
     Some(validators.modified? > parse_date(field.value()?)?)
 }
 
-fn parse_date(value: &[u8]) -> Option<HttpDate> {
+fn parse_date(value: &[u8]) -> Option<WholeSeconds> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
@@ -164,7 +163,7 @@ mod tests {
             let mut if_range = Singleton::default();
             lines.iter().for_each(|line| if_range.add(line.as_bytes()));
             let now = now.parse().unwrap();
-            assert_eq!(range_applies(&if_range, &validators(), now), *expected, "{lines:?} at {now}");
+            assert_eq!(range_applies(&if_range, &validators(), now), *expected, "{lines:?} at {now:?}");
             let varying = Validators { varies: true, ..validators() };
             let by_tag = lines.is_empty() || *lines == [OURS];
             assert_eq!(range_applies(&if_range, &varying, now), by_tag, "{lines:?}, one of several codings");

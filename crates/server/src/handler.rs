@@ -120,8 +120,8 @@ fn get(request: &Request<'_>, site: &Site, now: HttpTime, findings: &mut Finding
 pub(crate) fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &HandlerOptions, now: HttpTime) -> Response {
     let SiteFile { len, modified, etag, content_type, coding, varies, .. } = *file;
     // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
-    let modified = modified.map(|modified| if modified.date() > now.date() { now } else { modified });
-    let validators = Validators { etag, modified: modified.map(|modified| modified.date()), varies };
+    let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
+    let validators = Validators { etag, modified: modified.map(|modified| modified.seconds()), varies };
     let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}
@@ -133,7 +133,7 @@ pub(crate) fn send(request: &Request<'_>, file: Arc<SiteFile>, options: &Handler
         // Range is defined for GET alone (RFC 9110 §14.2).
         Some(value)
             if request.method == Method::Get
-                && conditional::range_applies(&request.conditions.if_range, &validators, now.date()) =>
+                && conditional::range_applies(&request.conditions.if_range, &validators, now.seconds()) =>
         {
             range::select(value, len, options.max_ranges)
         }

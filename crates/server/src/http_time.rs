@@ -8,19 +8,41 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use httpdate::HttpDate;
 use rustix::time::{ClockId, clock_gettime};
 
+/// Whole seconds since 1970, up to the end of 9999: what two dates are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WholeSeconds(u64);
+
+impl WholeSeconds {
+    /// A time without its fraction of a second; `None` before 1970 and after 9999, for which there is no HTTP-date.
+    fn of(time: SystemTime) -> Option<Self> {
+        const YEAR_10000: u64 = 253_402_300_800;
+        let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
+        (seconds < YEAR_10000).then_some(WholeSeconds(seconds))
+    }
+}
+
+/// Reads an HTTP-date in any of its three forms.
+impl FromStr for WholeSeconds {
+    type Err = httpdate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let time = httpdate::parse_http_date(text)?;
+        // It reads no other years.
+        Ok(WholeSeconds(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()))
+    }
+}
+
 /// A time in whole seconds, from 1970 to 9999.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpTime {
-    date: HttpDate,
+    seconds: WholeSeconds,
     text: [u8; 29],
 }
 
 impl HttpTime {
     /// The time without its fraction of a second; `None` before 1970 and after 9999, for which there is no HTTP-date.
     pub fn new(time: SystemTime) -> Option<Self> {
-        const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
-        let since_epoch = time.duration_since(UNIX_EPOCH).ok().filter(|duration| *duration < YEAR_10000)?;
-        Some(HttpDate::from(UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs())).into())
+        WholeSeconds::of(time).map(Self::from)
     }
 
     /// Now, formatted once a second and thread; the epoch if the clock is out of range.
@@ -36,14 +58,14 @@ impl HttpTime {
             return now;
         }
         let since_epoch = Duration::from_secs(seconds.try_into().unwrap_or(0));
-        let now = UNIX_EPOCH.checked_add(since_epoch).and_then(Self::new).unwrap_or(HttpDate::from(UNIX_EPOCH).into());
+        let now = UNIX_EPOCH.checked_add(since_epoch).and_then(WholeSeconds::of).unwrap_or(WholeSeconds(0)).into();
         NOW.set(Some((seconds, now)));
         now
     }
 
     /// For comparison with what a client sent.
-    pub fn date(&self) -> HttpDate {
-        self.date
+    pub fn seconds(&self) -> WholeSeconds {
+        self.seconds
     }
 
     /// `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -52,11 +74,12 @@ impl HttpTime {
     }
 }
 
-impl From<HttpDate> for HttpTime {
-    fn from(date: HttpDate) -> Self {
+impl From<WholeSeconds> for HttpTime {
+    fn from(seconds: WholeSeconds) -> Self {
+        let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds.0));
         let mut text = [0; 29];
         write!(&mut text[..], "{date}").expect("an IMF-fixdate has 29 characters");
-        HttpTime { date, text }
+        HttpTime { seconds, text }
     }
 }
 
@@ -64,7 +87,7 @@ impl FromStr for HttpTime {
     type Err = httpdate::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse::<HttpDate>()?.into())
+        text.parse::<WholeSeconds>().map(Self::from)
     }
 }
 
@@ -88,7 +111,7 @@ mod tests {
     #[test]
     fn now_is_now() {
         let before = SystemTime::now() - Duration::from_secs(1);
-        let now = SystemTime::from(HttpTime::now().date());
+        let now = UNIX_EPOCH + Duration::from_secs(HttpTime::now().seconds().0);
         assert!((before - Duration::from_secs(1)..=SystemTime::now()).contains(&now), "{now:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! A request, whichever protocol version carried it, borrowed from the bytes it arrived in.
 
+use memchr::memchr;
+
 /// What the handler needs to know of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -79,8 +81,8 @@ impl<'a> Target<'a> {
         if !raw.starts_with('/') || !is_visible_without_fragment(raw) {
             return None;
         }
-        Some(match raw.split_once('?') {
-            Some((path, query)) => Target::Path { path, query: Some(query) },
+        Some(match memchr(b'?', raw.as_bytes()) {
+            Some(at) => Target::Path { path: &raw[..at], query: Some(&raw[at + 1..]) },
             None => Target::Path { path: raw, query: None },
         })
     }

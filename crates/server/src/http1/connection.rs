@@ -107,15 +107,15 @@ async fn wait_for_request(
 struct Answer {
     response: Response,
     connection: Connection,
-    /// When the request's head, or what stands for it, was complete.
-    started: Instant,
+    /// When the request's head, or what stands for it, was complete; `None`: nobody wants to know.
+    started: Option<Instant>,
 }
 
 impl Answer {
     fn refusal(status: Status, sites: &Sites) -> Self {
         let mut response = Response::plain(status);
         response.fields.anonymous = sites.are_anonymous();
-        Self { response, connection: Connection::Close, started: Instant::now() }
+        Self { response, connection: Connection::Close, started: Some(Instant::now()) }
     }
 }
 
@@ -149,10 +149,11 @@ impl Exchange {
         let mut admitted = None;
         // An errand is part of what the client waits for.
         let mut began = None;
+        let is_timed = shared.access_log.is_on() || self.counted.is_some();
         let (started, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
-                    let started = *began.get_or_insert_with(Instant::now);
+                    let started = is_timed.then(|| *began.get_or_insert_with(Instant::now));
                     if shared.access_log.is_on() {
                         note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, &current.sites);
                     }
@@ -247,9 +248,7 @@ impl Exchange {
                 heads.push(head);
             }
         });
-        if !shared.access_log.is_on() && self.counted.is_none() {
-            return sent;
-        }
+        let Some(started) = started else { return sent };
         let (bytes, took) = (stream.payload_sent() - before, started.elapsed());
         if let Some(worker) = self.counted {
             let (why, set_up) = (self.choice.why, self.choice.set_up);

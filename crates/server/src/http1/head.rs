@@ -374,31 +374,42 @@ fn strip_scheme(raw: &str) -> Option<&str> {
 fn authority(value: &[u8]) -> Result<&str, Reject> {
     const INVALID: Reject = bad("the host is invalid");
     let text = std::str::from_utf8(value).map_err(|_| INVALID)?;
-    let (host, port) = match text.strip_prefix('[').and_then(|literal| literal.split_once(']')) {
-        Some((literal, port)) => {
-            let is_literal = !literal.is_empty()
-                && literal.bytes().all(|octet| octet.is_ascii_hexdigit() || matches!(octet, b':' | b'.'));
-            (is_literal, port.strip_prefix(':').or(port.is_empty().then_some("")))
+    let (host, port) = match value.strip_prefix(b"[") {
+        Some(rest) => {
+            let end = rest.iter().position(|octet| *octet == b']').ok_or(INVALID)?;
+            let is_literal =
+                end > 0 && rest[..end].iter().all(|octet| octet.is_ascii_hexdigit() || b":.".contains(octet));
+            (is_literal, &rest[end + 1..])
         }
         None => {
-            let (name, port) = text.split_once(':').unwrap_or((text, ""));
-            (!name.is_empty() && name.bytes().all(is_reg_name), Some(port))
+            let end = value.iter().position(|octet| !IS_REG_NAME[usize::from(*octet)]).unwrap_or(value.len());
+            (end > 0, &value[end..])
         }
     };
-    match port {
-        Some(port)
-            if host && (port.is_empty() || decimal(port.as_bytes()).is_some_and(|port| port <= u16::MAX.into())) =>
-        {
-            Ok(text)
-        }
-        _ => Err(INVALID),
-    }
+    let is_port = match port {
+        [] | [b':'] => true,
+        [b':', port @ ..] => decimal(port).is_some_and(|port| port <= u16::MAX.into()),
+        _ => false,
+    };
+    if host && is_port { Ok(text) } else { Err(INVALID) }
 }
 
-/// unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
-fn is_reg_name(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&octet)
-}
+/// Octets of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
+const IS_REG_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut octet = 0;
+    while octet < 128 {
+        table[octet] = (octet as u8).is_ascii_alphanumeric();
+        octet += 1;
+    }
+    let others = b"-._~!$&'()*+,;=%";
+    let mut n = 0;
+    while n < others.len() {
+        table[others[n] as usize] = true;
+        n += 1;
+    }
+    table
+};
 
 /// The members of a list, empty ones left out (RFC 9110 §5.6.1.2).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
