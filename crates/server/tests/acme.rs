@@ -74,12 +74,26 @@ fn program() -> PathBuf {
     program
 }
 
-fn configuration(pebble: &Pebble, pki: &Pki, port: u16, challenge: &str, name: &str) -> String {
+/// With few system calls and files; and where root starts the server, which makes what its user cannot, as another user.
+fn confined(sites: &Sites, pki: &Pki) -> String {
+    let user = if rustix::process::geteuid().is_root() {
+        for directory in [&sites.path(""), pki.directory()] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        }
+        "user = '65534'\n"
+    } else {
+        ""
+    };
+    format!("[privileges]\nlandlock = true\nseccomp = 'kill'\n{user}")
+}
+
+fn configuration(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16, challenge: &str) -> String {
     format!(
-        "[[listen]]\naddress = '127.0.0.1:{port}'\n\
+        "[[listen]]\naddress = '127.0.0.1:{port}'\n{}\
          [tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\n\
          contact = ['mailto:admin@example.org']\n\
-         [[site]]\nnames = ['{name}']\nroot = 'root'\nacme = true\n",
+         [[site]]\nnames = ['localhost']\nroot = 'root'\nacme = true\n",
+        confined(sites, pki),
         pebble.directory,
         pki.certificate_file()
     )
@@ -103,7 +117,7 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let port = free_port();
     let pebble = Pebble::start(&sites, &pki, port, free_port());
-    let server = sites.serve(&configuration(&pebble, &pki, port, "tls-alpn-01", "localhost"));
+    let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
     wait_for_message(&server, "a self-signed certificate stands in");
     wait_for_message(&server, "ACME: a new account");
     wait_for_message(&server, "ACME: a certificate for localhost, valid until");
@@ -123,11 +137,23 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     drop(server);
 
     // What is kept is used by the next process, with the same account.
-    let server = sites.serve(&configuration(&pebble, &pki, port, "tls-alpn-01", "localhost"));
+    let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
     assert!(shown(port).contains("Pebble Intermediate CA"));
     assert_eq!(messages(&server, "stands in"), 0);
     wait_for_message(&server, "ACME: a certificate for localhost");
     assert_eq!(messages(&server, "a new account"), 0);
+}
+
+#[test]
+fn a_listener_without_tls_answers_validations() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let (port, plain) = (free_port(), free_port());
+    let pebble = Pebble::start(&sites, &pki, free_port(), plain);
+    let text = configuration(&sites, &pebble, &pki, port, "http-01");
+    let server = sites.serve(&format!("{text}[[listen]]\naddress = '127.0.0.1:{plain}'\ntls = false\n"));
+    wait_for_message(&server, "ACME: a certificate for localhost, valid until");
+    wait_for_message(&server, "certificate replaced, valid until");
+    assert!(shown(port).contains("Pebble Intermediate CA"));
 }
 
 #[test]
@@ -136,7 +162,7 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     let port = free_port();
     // It validates where nobody listens.
     let pebble = Pebble::start(&sites, &pki, free_port(), free_port());
-    let text = configuration(&pebble, &pki, port, "tls-alpn-01", "localhost");
+    let text = configuration(&sites, &pebble, &pki, port, "tls-alpn-01");
     let server = sites.serve(&text);
     let line = wait_for_message(&server, "ACME: no certificate for localhost");
     assert!(

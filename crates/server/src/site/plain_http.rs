@@ -8,7 +8,7 @@ use crate::request::{Request, Target};
 use crate::response::{Body, Fields, Response, Status};
 
 /// Answers a request on a listener without TLS. `https_port`: where HTTPS is. `is_ours`: whether a site has the host. `challenge`: what a certificate
-/// authority is to find at a path (RFC 8555 §8.3).
+/// authority is to find for a token (RFC 8555 §8.3).
 ///
 /// Strict-Transport-Security is not sent: here it counts for nothing (RFC 6797 §7.2).
 pub fn answer(
@@ -18,8 +18,8 @@ pub fn answer(
     challenge: impl FnOnce(&str) -> Option<String>,
 ) -> Response {
     let Target::Path { path, query } = request.target else { return Response::plain(Status::BadRequest) };
-    if path.starts_with(CHALLENGES) {
-        return match challenge(path) {
+    if let Some(token) = path.strip_prefix(CHALLENGES) {
+        return match challenge(token) {
             Some(authorization) => {
                 let content_type = Some(ContentType::Plain("application/octet-stream"));
                 let body = Body::Bytes(Cow::Owned(authorization.into_bytes()));
@@ -57,7 +57,7 @@ mod tests {
             asks: Asks::default(),
         };
         let is_ours = authority != Some("other.example");
-        let answer = answer(&request, port, is_ours, |path| path.ends_with("/abc").then(|| "abc.key".to_owned()));
+        let answer = answer(&request, port, is_ours, |token| (token == "abc").then(|| "abc.key".to_owned()));
         (answer.status.code(), answer.fields.location, answer.body.len())
     }
 
