@@ -140,7 +140,8 @@ impl TicketKeys {
 
     fn seal(&self, context: &Context, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
         let mut set = self.set.load();
-        if set.until.is_some_and(|until| until <= now) {
+        // The end of its time is further away than it ever was: the clock was set back.
+        if set.until.is_some_and(|until| until <= now || now + ROTATION + CLOCK_SKEW < until) {
             // Of several threads that come here at once, one makes the change.
             let secret = TicketSecret::generate().ok()?;
             let next = Arc::new(KeySet::own(&secret, vec![set.sealing.clone()], now));
@@ -336,5 +337,19 @@ mod tests {
         keys.seal(&NONE, b"session", now).unwrap();
         assert!(keys.open(&NONE, &first, now).is_none());
         assert!(keys.open(&NONE, &second, now).is_some());
+    }
+
+    #[test]
+    fn own_keys_go_on_changing_after_a_clock_was_set_back() {
+        let now = SystemTime::now();
+        let keys = TicketKeys::rotating().unwrap();
+        let name = |now| keys.seal(&NONE, b"session", now).unwrap()[..NAME_LEN].to_vec();
+        let first = name(now);
+        assert_eq!(name(now - CLOCK_SKEW), first);
+        let year_before = now - Duration::from_secs(365 * 24 * 3600);
+        let second = name(year_before);
+        assert_ne!(second, first);
+        assert_eq!(name(year_before + ROTATION / 2), second);
+        assert_ne!(name(year_before + ROTATION), second);
     }
 }
