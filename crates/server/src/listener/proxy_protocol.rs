@@ -22,6 +22,9 @@ const LONGEST_LINE: usize = 107;
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED_PART: usize = 16;
 
+/// Version 2 with the command LOCAL.
+const LOCAL: u8 = 0x20;
+
 /// How version 1 begins.
 const PROXY: &[u8] = b"PROXY ";
 
@@ -110,13 +113,15 @@ fn length(seen: &[u8]) -> Result<Option<usize>, Refused> {
 
 fn parse(header: &[u8]) -> Result<Option<SocketAddr>, Refused> {
     if header.starts_with(SIGNATURE) {
+        // A check of the proxy itself, whatever else the header says (§2.2).
+        if header.get(SIGNATURE.len()) == Some(&LOCAL) {
+            return Ok(None);
+        }
         let header = v2::Header::try_from(header).map_err(|e| Refused::Malformed(e.to_string()))?;
-        return Ok(match (header.command, header.addresses) {
-            // A check of the proxy itself (§2.2).
-            (v2::Command::Local, _) => None,
-            (v2::Command::Proxy, v2::Addresses::IPv4(ip)) => Some((ip.source_address, ip.source_port).into()),
-            (v2::Command::Proxy, v2::Addresses::IPv6(ip)) => Some((ip.source_address, ip.source_port).into()),
-            (v2::Command::Proxy, v2::Addresses::Unspecified | v2::Addresses::Unix(_)) => None,
+        return Ok(match header.addresses {
+            v2::Addresses::IPv4(ip) => Some((ip.source_address, ip.source_port).into()),
+            v2::Addresses::IPv6(ip) => Some((ip.source_address, ip.source_port).into()),
+            v2::Addresses::Unspecified | v2::Addresses::Unix(_) => None,
         });
     }
     let header = v1::Header::try_from(header).map_err(|e| Refused::Malformed(e.to_string()))?;
@@ -176,7 +181,7 @@ mod tests {
         let mut ip6 = vec![0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
         ip6.extend([0; 16]);
         ip6.extend([0, 80, 1, 187]);
-        let cases: [(Vec<u8>, Option<&str>); 9] = [
+        let cases: [(Vec<u8>, Option<&str>); 14] = [
             (b"PROXY TCP4 192.0.2.7 198.51.100.1 8080 443\r\n".to_vec(), Some("192.0.2.7:8080")),
             (b"PROXY TCP6 2001:db8::9 2001:db8::1 80 443\r\n".to_vec(), Some("[2001:db8::9]:80")),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
@@ -185,6 +190,11 @@ mod tests {
             (v2(1, 0x21, &ip6), Some("[2001:db8::9]:80")),
             (v2(0, 0, &[]), None),
             (v2(0, 0x11, &ip4), None),
+            (v2(0, 0x11, &[]), None),
+            (v2(0, 0xff, b"of a family to come"), None),
+            (v2(1, 0x31, &[b'/'; 216]), None),
+            (b"PROXY UNKNOWN ffff:f...f:ffff whatever 65535 65535\r\n".to_vec(), None),
+            (v2(1, 0x11, &[&ip4[..], &[3; 4000]].concat()), Some("192.0.2.7:8080")),
             (v2(1, 0, &[]), None),
         ];
         let rest = b"\x16\x03\x01\r\n behind";
@@ -209,5 +219,10 @@ mod tests {
         assert!(matches!(refused(&v2(1, 0x11, &[0; 5000])), Refused::TooLong));
         assert!(matches!(refused(&v2(1, 0x11, &[0; 3])), Refused::Malformed(_)));
         assert!(matches!(refused(&v2(1, 0x11, &[0; 12])[..20]), Refused::Ended));
+        assert!(matches!(refused(&v2(1, 0x41, &[0; 12])), Refused::Malformed(_)));
+        assert!(matches!(refused(&v2(2, 0x11, &[0; 12])), Refused::Malformed(_)));
+        let mut third = v2(1, 0x11, &[0; 12]);
+        third[12] = 0x31;
+        assert!(matches!(refused(&third), Refused::Malformed(_)));
     }
 }
