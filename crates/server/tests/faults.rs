@@ -8,7 +8,8 @@ use std::net::TcpStream;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Client, Suite, http};
-use support::{Site, messages, wait_for_message};
+use support::namespace::Namespace;
+use support::{LARGE, PROGRAM, Site, access_lines, begin, messages, wait_for_message, wait_until};
 
 fn pid(server: &Server) -> Pid {
     Pid::from_raw(server.pid() as i32).expect("a process has a number")
@@ -85,6 +86,47 @@ fn a_root_that_goes_and_comes_back_is_served_again_by_a_reload() {
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
     assert_eq!(get().body, b"new");
+}
+
+/// As /proc has it (TCP_LISTEN of linux/tcp_states.h).
+const LISTENING: &str = "0A";
+
+/// No FIN and no reset comes, and what is sent is not acknowledged: only deadlines end such connections.
+#[test]
+fn connections_whose_peers_have_vanished_end_by_themselves() {
+    let Some(namespace) = Namespace::new("vanished") else { return };
+    let address = format!("{}:8443", namespace.link());
+    let site = Site::new();
+    site.add("f", "content");
+    site.add_pattern("large", LARGE);
+    let timeouts = ["idle", "handshake", "request", "stall", "linger"].map(|name| format!("--{name}-timeout=1s"));
+    let mut command = namespace.command(PROGRAM);
+    let listening = |argument| if argument == "127.0.0.1:0" { address.as_str().into() } else { argument };
+    command
+        .args(site.arguments(&["--ktls", "never", "--file-cache-age", "0s"]).into_iter().map(listening))
+        .args(&timeouts);
+    let server = Server::spawn(command);
+    // proc_pid_net(5): what the process has closed, and the kernel still tries to end, has no inode.
+    let open = || {
+        let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", server.pid())).expect("it runs");
+        let lines: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect()).collect();
+        lines.iter().filter(|line| line[1].ends_with(":20FB") && line[3] != LISTENING && line[9] != "0").count()
+    };
+
+    let silent = TcpStream::connect(server.address()).expect("a connection");
+    let mut idle = site.connect(&server);
+    http::get(&mut idle, "/f").expect("an answer");
+    let mut half = site.connect(&server);
+    half.send(b"GET /f HTTP/1.1\r\nHost: local").expect("it leaves");
+    let mut reader = site.connect_slow_reader(&server);
+    begin(&mut reader, "/large");
+    assert!(open() > 0, "it sees what is open");
+    namespace.cut();
+    wait_until("all connections are closed", || open() == 0);
+    let lines = access_lines(&server, 3);
+    let aborted: Vec<_> = lines.iter().filter_map(|line| Some((line.get("target"), line.find("aborted")?))).collect();
+    assert_eq!(aborted, [("/large", "the peer read nothing for 1 s")]);
+    drop((silent, idle, half, reader));
 }
 
 /// Bytes of memory that belong to the process alone.

@@ -9,6 +9,7 @@ pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod module;
 pub(crate) mod multipart;
+pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod sites;
 pub(crate) mod watch;
@@ -21,11 +22,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::process::{Pid, kill_process};
 use sealion::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
 use sealion::costs::curve::Point;
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
-use sealion_testkit::server::{Line, Server};
+use sealion_testkit::server::{Line, Server, Signal};
 use sealion_testkit::{Client, Connector, Ending, Suite, http, pattern};
 
 /// The program under test.
@@ -293,6 +295,32 @@ pub(crate) fn access_line(server: &Server, count: usize) -> LogLine {
 #[track_caller]
 pub(crate) fn wait_for_message(server: &Server, words: &str) -> String {
     server.wait_for(&format!("a message with {words:?}"), |line| line.stderr && line.text.contains(words)).text
+}
+
+/// A process that took over from a server. It ends when it is dropped.
+pub(crate) struct Successor(Pid);
+
+impl Successor {
+    /// Starts one by SIGUSR2, and waits until the service is its own.
+    #[track_caller]
+    pub(crate) fn of(server: &Server) -> Self {
+        server.signal(Signal::USR2);
+        let line = wait_for_message(server, " has taken over");
+        let number = line.rsplit_once("process ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        Self(number.and_then(Pid::from_raw).expect("the line names the process"))
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.as_raw_nonzero().get().unsigned_abs()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = kill_process(self.0, Signal::KILL);
+    }
 }
 
 /// How many messages have `words` in them so far.
