@@ -1,12 +1,13 @@
 //! A certificate for localhost, made on first use and kept, so that a browser's exception for it lasts.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+
+use crate::certificates::private_file;
 
 /// How long a certificate is valid: what browsers accept of a public one at most, which some apply to all.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
@@ -51,11 +52,11 @@ impl DevCertificate {
         if kept.key.exists() && age.is_some_and(|age| age < RENEW_AFTER) {
             return Ok(kept);
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        private_file::directory(directory)?;
         let (cert, key) = make().map_err(io::Error::other)?;
         // The key first: a certificate without its key would be taken for a kept pair.
-        write_private(&kept.key, &key)?;
-        write_private(&kept.cert, &cert)?;
+        private_file::write(&kept.key, key.as_bytes())?;
+        private_file::write(&kept.cert, cert.as_bytes())?;
         Ok(Self { new: true, ..kept })
     }
 }
@@ -78,15 +79,6 @@ fn make() -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let cert = params.self_signed(&key)?;
     Ok((cert.pem(), key.serialize_pem()))
-}
-
-/// Writes beside the file and renames, so that a crash leaves no half of it.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension(format!("new.{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
@@ -34,6 +35,7 @@ use super::{names, private_file};
 use crate::config::Problems;
 use crate::connection::Shared;
 use crate::site::SiteConfig;
+use crate::worker::draining;
 
 /// Between looks at what is due.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -193,7 +195,8 @@ impl Settings {
         }
     }
 
-    pub(super) fn make_directory(&self) -> Result<(), String> {
+    /// What was made.
+    pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
         let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
             format!("tls.acme.state: {state}: cannot be made: {e}: name a directory that this user can write")
@@ -208,10 +211,15 @@ impl Settings {
         };
         let builder = builder.map_err(explain)?;
         let file = self.state.join("account.json");
-        if let Ok(kept) = fs::read(&file) {
-            let credentials: AccountCredentials = serde_json::from_slice(&kept)
-                .map_err(|e| format!("{}: {e}: remove the file to make a new account", file.display()))?;
-            return builder.from_credentials(credentials).await.map_err(explain);
+        match fs::read(&file) {
+            Ok(kept) => {
+                let credentials: AccountCredentials = serde_json::from_slice(&kept)
+                    .map_err(|e| format!("{}: {e}: remove the file to make a new account", file.display()))?;
+                return builder.from_credentials(credentials).await.map_err(explain);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A new account would take its place.
+            Err(error) => return Err(format!("{}: {error}: let the server's user read it", file.display())),
         }
         let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
@@ -252,6 +260,11 @@ impl Failures {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
+    /// Whether it is too soon. A pause far longer than any was begun by a clock that was wrong.
+    fn forbids(self, now: SystemTime) -> bool {
+        seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * LONGEST_PAUSE)
+    }
+
     fn after(before: Option<Self>, now: SystemTime) -> Self {
         let count = before.map_or(0, |before| before.count);
         let pause = FIRST_PAUSE.saturating_mul(1 << count.min(16)).min(LONGEST_PAUSE);
@@ -259,8 +272,17 @@ impl Failures {
     }
 }
 
-/// Gets what is due for as long as the server runs.
+/// Gets what is due for as long as the server takes connections: validations come by them. An order that is under way then is left to the
+/// process that takes over, or to the next one.
 pub(super) async fn run(shared: Weak<Shared>) {
+    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    tokio::select! {
+        () = draining(&mut phase) => {}
+        () = attend_all(shared) => {}
+    }
+}
+
+async fn attend_all(shared: Weak<Shared>) {
     let mut advice = Advice::default();
     loop {
         let Some((due, alpn, http)) = shared.upgrade().map(|shared| {
@@ -336,7 +358,7 @@ fn identifier(kept: &Certificate) -> Result<CertificateIdentifier<'static>, Stri
 async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, advice: &mut Advice) {
     let now = SystemTime::now();
     let failures = Failures::read(&site.failures_file());
-    if failures.is_some_and(|failures| seconds(now) < failures.wait_until) {
+    if failures.is_some_and(|failures| failures.forbids(now)) {
         return;
     }
     let kept = site.kept();
@@ -568,6 +590,11 @@ mod tests {
         }
         assert_eq!(pauses[..4], [300, 600, 1200, 2400]);
         assert_eq!(pauses[11], 12 * 3600);
+
+        let last = failures.unwrap();
+        assert!(last.forbids(now) && last.forbids(now + LONGEST_PAUSE - Duration::from_secs(1)));
+        assert!(!last.forbids(now + LONGEST_PAUSE));
+        assert!(!last.forbids(now - 2 * LONGEST_PAUSE), "the clock was wrong when it failed");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 mod acme;
 mod config;
 mod pair;
-mod private_file;
+pub(crate) mod private_file;
 mod ticket_keys;
 mod watch;
 
@@ -95,12 +95,13 @@ impl Certificates {
         self.watched.iter().map(of).collect()
     }
 
-    /// Makes the directory for certificates that are got, while this process may.
+    /// Makes the directory for certificates that are got, while this process may. What was made has yet to be given to the user that
+    /// serves.
     ///
     /// # Errors
     /// A line that names it.
-    pub fn make_directories(&self) -> Result<(), String> {
-        self.acme.as_ref().map_or(Ok(()), |(settings, _)| settings.make_directory())
+    pub fn make_directories(&self) -> Result<Vec<PathBuf>, String> {
+        self.acme.as_ref().map_or(Ok(Vec::new()), |(settings, _)| settings.make_directory())
     }
 
     /// Takes over files that have changed.
@@ -165,8 +166,12 @@ pub(crate) fn build(
         Some(directory) => Some(directory.keys.clone()),
         None => Some(process.tickets.clone()),
     };
-    let alpn_challenges =
-        building.settings.as_ref().is_some_and(|settings| settings.challenge == ChallengeKind::TlsAlpn01);
+    let challenge = building.settings.as_ref().map(|settings| settings.challenge);
+    let alpn_challenges = challenge == Some(ChallengeKind::TlsAlpn01);
+    if challenge == Some(ChallengeKind::Http01) && config.listen.iter().all(|listen| *listen.tls) {
+        let what = "the authority asks over HTTP, and no [[listen]] has `tls = false`: add one for port 80";
+        problems.add(&(0..0), "tls.acme.challenge", what);
+    }
     let options = TlsOptions {
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
         min_version: config.tls.min_version.into(),

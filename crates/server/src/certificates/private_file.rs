@@ -3,15 +3,19 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Makes a directory, with those above it, if it is not there.
-pub(super) fn directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+/// Makes a directory, with those above it, if it is not there. What was made, the outermost first.
+pub(crate) fn directory(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let mut made: Vec<PathBuf> = path.ancestors().take_while(missing).map(Path::to_owned).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    made.reverse();
+    Ok(made)
 }
 
 /// Writes a file that may be there already.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, |beside| fs::rename(beside, path))
 }
 
