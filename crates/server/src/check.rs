@@ -7,14 +7,20 @@ use sealion_ktls::probe;
 use crate::certificates::TlsProcess;
 use crate::cli::ServeArgs;
 use crate::generation::Generation;
+use crate::kernel_offer::KernelOffer;
 
 /// Checks what `serve` would be told, and prints what it would serve.
 ///
 /// # Errors
 /// A line for each thing that is wrong.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, String> {
-    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
-    let rekeys = probe::probe().rekey_tx().is_ok();
+    let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    let kernel = KernelOffer::new(probe::probe());
+    kernel.check(config.server.ktls)?;
+    config.server.costs(&mut problems);
+    config.metrics.token(&mut problems);
+    config.privileges.check(&mut problems);
+    let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new()?;
     let generation = Generation::build(config, problems, &process, rekeys).map_err(|problems| problems.to_string())?;
     for site in &generation.config.site {

@@ -16,7 +16,7 @@ use crate::generation::Generations;
 use crate::http1;
 use crate::kernel_offer::KernelOffer;
 use crate::limits::Addresses;
-use crate::listener::{ListenConfig, proxy_protocol};
+use crate::listener::{self, ListenConfig, proxy_protocol};
 use crate::metrics::{self, Deadline, HandshakeFailure, Metrics};
 use crate::privileges::Confinement;
 
@@ -24,6 +24,8 @@ use crate::privileges::Confinement;
 pub struct Shared {
     /// What the configuration says now.
     pub generations: Generations,
+    /// What it said of listeners at the start, which holds to the end: sockets know theirs by its place here.
+    pub listen: Vec<ListenConfig>,
     /// Keys of session tickets, and answers to validations under way.
     pub tls: TlsProcess,
     /// What the kernel offers.
@@ -83,8 +85,8 @@ pub(crate) fn serve(
         let accepted = Instant::now();
         let current = shared.generations.current();
         let deadline = current.limits().handshake_timeout.duration();
-        // The list is the same from the start of the process to its end.
-        if let Some(listen) = current.config.listen.get(listen).filter(|listen| *listen.proxy_protocol) {
+        let listen = &shared.listen[listen];
+        if *listen.proxy_protocol {
             match Box::pin(client_behind(&io, peer, listen, deadline)).await {
                 Ok(client) => peer = client,
                 Err(why) => {
@@ -107,8 +109,8 @@ pub(crate) fn serve(
                 admitted => admitted,
             },
         };
-        if let Some(listen) = current.config.listen.get(listen).filter(|listen| !*listen.tls) {
-            let https_port = listen.https_port.unwrap_or_else(|| current.https_port());
+        if !*listen.tls {
+            let https_port = listen.https_port.unwrap_or_else(|| listener::https_port(&shared.listen));
             if let Err(why) =
                 Box::pin(http1::plain::serve(io, &current, https_port, |token| shared.tls.http.answer(token))).await
             {

@@ -20,6 +20,7 @@ use crate::certificates::{self, Certificates, TlsProcess};
 use crate::config::{Config, LimitsConfig, Problems};
 use crate::file_cache::{CacheLimits, FileCache};
 use crate::http1::head::HeadLimits;
+use crate::listener;
 use crate::send_policy::KtlsMode;
 use crate::site::Sites;
 
@@ -53,9 +54,7 @@ impl Generation {
         if config.site.is_empty() {
             problems.add(&(0..0), "site", "there is none: add a [[site]] with a root");
         }
-        for listen in &config.listen {
-            listen.check(&mut problems);
-        }
+        listener::check(&config.listen, config.metrics.listen, &mut problems);
         config.access_log.check(&mut problems);
         // Without a file there is a listener, though none is told.
         let plain = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);
@@ -86,11 +85,6 @@ impl Generation {
     /// Bounds on what a client can take.
     pub fn limits(&self) -> &LimitsConfig {
         &self.config.limits
-    }
-
-    /// Where clients without TLS are sent.
-    pub fn https_port(&self) -> u16 {
-        self.config.listen.iter().filter(|listen| *listen.tls).find_map(|listen| listen.port()).unwrap_or(443)
     }
 
     /// Who seals the records.

@@ -9,7 +9,7 @@ use sealion_ktls::{Kind, Operation};
 use sealion_tls::record::Aead;
 use sealion_tls::{Version, canary};
 
-use crate::send_policy::Offer;
+use crate::send_policy::{KtlsMode, Offer};
 
 /// How long the kernel is not asked again after its TLS layer was found missing. GUESS: each question may make the
 /// kernel start a module loader, and nobody loads a module every minute.
@@ -35,6 +35,18 @@ impl KernelOffer {
     /// What probing found.
     pub fn probe(&self) -> &Probe {
         &self.probe
+    }
+
+    /// Whether what the operator chose can be had.
+    ///
+    /// # Errors
+    /// A line with the reason.
+    pub fn check(&self, mode: KtlsMode) -> Result<(), String> {
+        if mode != KtlsMode::Always || self.probe.any_tx() {
+            return Ok(());
+        }
+        let why = explain(&self.probe).unwrap_or_else(|| self.probe.to_string());
+        Err(format!("--ktls always: this kernel has no kernel TLS. {why}"))
     }
 
     /// Whether the kernel could take a connection of this version and AEAD.
@@ -103,6 +115,11 @@ impl KernelOffer {
     }
 }
 
+/// What keeps the kernel from sealing, and the remedy, in one line.
+pub(crate) fn explain(probe: &Probe) -> Option<String> {
+    probe.explain().map(|lines| lines.replace('\n', " "))
+}
+
 /// Every version with every AEAD.
 pub fn combinations() -> impl Iterator<Item = (Version, Aead)> {
     Version::ALL.into_iter().flat_map(|version| Aead::ALL.into_iter().map(move |aead| (version, aead)))
@@ -116,6 +133,16 @@ fn bit(version: Version, aead: Aead) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_had_is_refused_with_the_reason() {
+        let kernel = KernelOffer::new(sealion_ktls::probe::probe());
+        assert_eq!((kernel.check(KtlsMode::Auto), kernel.check(KtlsMode::Never)), (Ok(()), Ok(())));
+        match kernel.check(KtlsMode::Always) {
+            Ok(()) => assert!(kernel.probe().any_tx()),
+            Err(why) => assert!(!kernel.probe().any_tx() && why.contains("this kernel has no kernel TLS"), "{why}"),
+        }
+    }
 
     #[test]
     fn each_combination_has_a_bit_of_its_own() {

@@ -1,10 +1,12 @@
 //! Taking over a changed configuration while serving: all of it, or nothing.
 
+use crate::certificates::TlsProcess;
 use crate::cli::ServeArgs;
 use crate::config::{changes, needs_new_process};
 use crate::connection::Shared;
 use crate::generation::Generation;
 use crate::privileges;
+use crate::send_policy::KtlsMode;
 
 /// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
 /// one before stays.
@@ -22,9 +24,21 @@ pub(crate) fn reload(args: &ServeArgs, shared: &Shared) {
     }
 }
 
+/// What a reload, or a successor, could not read any more, now that this process has given up what it was started with: what root can
+/// read and this process cannot is to be found out at the start.
+pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bool) -> Vec<String> {
+    let built = args
+        .configuration()
+        .and_then(|(config, problems)| Generation::build(config, problems, tls, kernel_rekeys))
+        .map_err(|problems| problems.to_string());
+    let lines = built.err().unwrap_or_default();
+    let remedy = "a reload or an upgrade will fail: let the server's user or group read it, or name it in privileges";
+    lines.lines().map(|line| format!("{line}: {remedy}")).collect()
+}
+
 fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
     let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
-    let before = shared.generations.current();
+    let before = shared.generations.latest();
     let changes = changes(&before.config, &config);
     let fixed: Vec<String> = changes
         .iter()
@@ -37,8 +51,13 @@ fn reloaded(args: &ServeArgs, shared: &Shared) -> Result<u64, String> {
         return Err(fixed.join("\n"));
     }
     privileges::check_roots(&config, args.config.as_deref(), shared.confinement)?;
+    shared.kernel.check(config.server.ktls)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
     let next = Generation::build(config, problems, &shared.tls, rekeys).map_err(|problems| problems.to_string())?;
+    if before.ktls() == KtlsMode::Never && next.ktls() != KtlsMode::Never {
+        // The start had no reason to.
+        shared.kernel.self_check();
+    }
     for change in &changes {
         tracing::info!("{change}");
     }

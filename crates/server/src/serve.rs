@@ -20,7 +20,7 @@ use crate::config::{Bounded, Config};
 use crate::connection::{Phase, Shared};
 use crate::costs::{Costs, display_bytes};
 use crate::generation::{Generation, Generations, cache_limits};
-use crate::kernel_offer::KernelOffer;
+use crate::kernel_offer::{KernelOffer, explain};
 use crate::listener::{Address, Inherited, Listeners};
 use crate::metrics::{self, Metrics};
 use crate::privileges::Confinement;
@@ -51,34 +51,35 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     log_to_stderr(config.server.log);
     let workers = config.server.worker_count();
     let ktls = config.server.ktls;
-    let probe = probe::probe();
-    if ktls == KtlsMode::Always && !probe.any_tx() {
-        let why = explain(&probe).unwrap_or_else(|| probe.to_string());
-        return Err(format!("--ktls always: this kernel has no kernel TLS. {why}"));
-    }
-    let kernel = Arc::new(KernelOffer::new(probe));
+    let kernel = Arc::new(KernelOffer::new(probe::probe()));
+    kernel.check(ktls)?;
     if ktls != KtlsMode::Never {
         kernel.self_check();
     }
-    let costs = Costs::load(config.server.calibration.as_deref()).map_err(|error| {
-        format!("--calibration: {error}: make it with `sealion calibrate`, or leave the option out")
-    })?;
-    let metrics_listener = metrics::Listener::bind(&config.metrics, &mut problems)?;
+    let costs = config.server.costs(&mut problems);
+    let metrics_listener = metrics::Listener::bind(&config.metrics, &mut problems, &mut inherited)?;
     let (destination, layout) = config.access_log.build(&problems);
     let tls = TlsProcess::new()?;
-    let first =
-        Generation::build(config, problems, &tls, kernel.probe().rekey_tx().is_ok()).map_err(|p| p.to_string())?;
-    first.certificates.make_directories()?;
+    let rekeys = kernel.probe().rekey_tx().is_ok();
+    let first = Generation::build(config, problems, &tls, rekeys).map_err(|problems| problems.to_string())?;
+    let mut made = first.certificates.make_directories()?;
     let config = first.config.clone();
     let max_connections = max_connections(&config)?;
     // It opens files that may be out of reach later.
     let metrics = Metrics::new(metrics_listener.is_some());
-    let listeners = Listeners::bind(&config.listen, workers, &mut inherited)?;
+    let mut listeners = Listeners::bind(&config.listen, workers, &mut inherited)?;
+    if let Some(listener) = &metrics_listener {
+        listeners.held.push(listener.held()?);
+    }
     for address in inherited.finish()? {
         tracing::info!("no longer on {address}: the configuration does not say so any more");
     }
     let inherited = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
-    let given = privileges::give_up(&config, args.config.as_deref(), inherited)?;
+    made.append(&mut listeners.made);
+    let mut given = privileges::give_up(&config, args.config.as_deref(), &made, inherited)?;
+    if given.is_worth_a_line() {
+        given.lacking.extend(reload::out_of_reach(args, &tls, rekeys));
+    }
     privileges::check_roots(&config, args.config.as_deref(), given.confinement)?;
     let (access_log, log_writer) = AccessLog::open(&destination, layout).map_err(|error| {
         let name = match &destination {
@@ -95,10 +96,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?
     };
 
-    let what = match config.site.as_slice() {
-        [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
-        sites => format!("{} sites", sites.len()),
-    };
+    let what = describe(&config);
     for (address, place) in &listeners.addresses {
         let shown = display_address(address);
         match config.listen.get(*place).filter(|listen| !*listen.tls) {
@@ -134,6 +132,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
     let (phase, _) = watch::channel(Phase::Serving);
     let shared = Arc::new(Shared {
         generations: Generations::new(first),
+        listen: config.listen.clone(),
         tls,
         kernel,
         costs,
@@ -147,18 +146,19 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         proxies_refused: AtomicU64::new(0),
         cut: AtomicUsize::new(0),
     });
+    let threads = worker::start(listeners.sets, &shared)?;
     if let Some(listener) = metrics_listener {
         listener.start(&shared)?;
     }
-    certificates::start(Arc::downgrade(&shared))?;
-    let threads = worker::start(listeners.sets, &shared)?;
-    if let Some(pause) = config.server.self_check_every.filter(|_| ktls != KtlsMode::Never) {
-        start_self_checks(Arc::downgrade(&shared.kernel), pause.duration())?;
+    if let Some(pause) = config.server.self_check_every {
+        start_self_checks(Arc::downgrade(&shared), pause.duration())?;
     }
 
     if let Some(predecessor) = predecessor {
         predecessor.replace();
     }
+    // Not before: of two processes that ask an authority for the same certificate one is asked in vain.
+    certificates::start(Arc::downgrade(&shared))?;
     service_manager::ready(&format!("serving {what}"));
 
     let mut service = Arc::new(Service { held: listeners.held, confinement: given.confinement });
@@ -171,7 +171,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                     Signal::Reload => {
                         service_manager::reloading();
                         reload::reload(args, &shared);
-                        service_manager::ready(&format!("serving {what}"));
+                        let serving = describe(&shared.generations.latest().config);
+                        service_manager::ready(&format!("serving {serving}"));
                     }
                     Signal::Reopen => shared.access_log.reopen(),
                     Signal::Upgrade if upgrade.is_some() => tracing::warn!("SIGUSR2: an upgrade is under way already"),
@@ -202,7 +203,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                 }
             }
         };
-        let grace = shared.generations.current().limits().grace.duration();
+        let grace = shared.generations.latest().limits().grace.duration();
         tracing::info!("{why}: no new connections; responses under way have {} s", grace.as_secs_f32());
         if next == Phase::Draining {
             service_manager::stopping("responses under way are finished");
@@ -258,13 +259,15 @@ fn start_successor(
 }
 
 /// Repeats the self-check for as long as the server runs. It holds nothing of the server that its end waits for.
-fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), String> {
+fn start_self_checks(shared: Weak<Shared>, pause: Duration) -> Result<(), String> {
     let repeat = move || {
         loop {
             thread::sleep(pause);
-            match kernel.upgrade() {
-                Some(kernel) => kernel.self_check(),
-                None => return,
+            let Some(shared) = shared.upgrade() else { return };
+            let (mode, kernel) = (shared.generations.latest().ktls(), Arc::clone(&shared.kernel));
+            drop(shared);
+            if mode != KtlsMode::Never {
+                kernel.self_check();
             }
         }
     };
@@ -273,6 +276,14 @@ fn start_self_checks(kernel: Weak<KernelOffer>, pause: Duration) -> Result<(), S
         .spawn(repeat)
         .map(drop)
         .map_err(|e| format!("cannot start the self-check: {e}"))
+}
+
+/// What is served, in a word or two.
+fn describe(config: &Config) -> String {
+    match config.site.as_slice() {
+        [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
+        sites => format!("{} sites", sites.len()),
+    }
 }
 
 /// The number of connections that can be served, with the limit on open files raised to what it may be.
@@ -306,11 +317,6 @@ fn max_connections(config: &Config) -> Result<usize, String> {
             .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
     }
     usize::try_from(connections).map_err(|e| e.to_string())
-}
-
-/// What keeps the kernel from sealing, and the remedy, in one line.
-fn explain(probe: &probe::Probe) -> Option<String> {
-    probe.explain().map(|lines| lines.replace('\n', " "))
 }
 
 fn kernel_line(mode: KtlsMode, probe: &probe::Probe, costs: &Costs) -> String {

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -29,9 +29,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::listener::{Address, Held, Inherited};
+use crate::listener::{Address, Held, Inherited, Purpose};
 use crate::privileges::Confinement;
 
 /// Set for a successor: the number of the process that it replaces.
@@ -48,7 +49,7 @@ const LONGEST_MESSAGE: usize = 4096;
 #[serde(rename_all = "kebab-case")]
 enum Message {
     /// Old to new, with a socket beside it.
-    Socket { wanted: Address },
+    Socket { purpose: Purpose, wanted: Address },
     /// Old to new: that were all; and what the new one is born confined by.
     All { confinement: Confinement },
     /// New to old: connections are accepted.
@@ -79,7 +80,9 @@ impl Predecessor {
         let mut held = Vec::new();
         let confinement = loop {
             match receive(socket.as_fd()).map_err(&broken)? {
-                Some((Message::Socket { wanted }, Some(socket))) => held.push(Held { wanted, socket }),
+                Some((Message::Socket { purpose, wanted }, Some(socket))) => {
+                    held.push(Held { purpose, wanted, socket })
+                }
                 Some((Message::All { confinement }, None)) => break confinement,
                 other => return Err(broken(format!("unexpected {other:?}"))),
             }
@@ -175,11 +178,13 @@ pub struct Service {
     pub confinement: Confinement,
 }
 
-/// A new process that serves, to which the service has not been given yet.
+/// A new process that serves, to which the service has not been given yet. Dropped before that, it is told to stop: it has the
+/// sockets, and would go on by itself.
 #[derive(Debug)]
 pub struct Successor {
-    child: Child,
+    pid: Pid,
     socket: OwnedFd,
+    has_service: bool,
 }
 
 /// The number of a process that is starting, for whoever has to stop it; 0 while there is none.
@@ -187,10 +192,10 @@ pub type Starting = Arc<AtomicU32>;
 
 /// Stops a successor that does not serve yet, because this process is to stop.
 pub fn stop(starting: &Starting) {
-    let pid = i32::try_from(starting.load(Ordering::Relaxed)).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(starting.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
         // It may have ended by itself.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = kill_process(pid, Signal::TERM);
     }
 }
 
@@ -212,18 +217,17 @@ impl Successor {
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
             command.env_remove(name);
         }
-        let child = command.spawn().map_err(|e| failed(&e))?;
+        let mut child = command.spawn().map_err(|e| failed(&e))?;
         // It holds the other end of the pair, without which a new process that ends would not be noticed.
         drop(command);
         starting.store(child.id(), Ordering::Relaxed);
-        let mut successor = Self { child, socket: near };
-        let served = successor.greet(service);
+        let served = greet(near.as_fd(), service);
         starting.store(0, Ordering::Relaxed);
         match served {
-            Ok(()) => Ok(successor),
+            Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
             Err(why) => {
-                let _ = successor.child.kill();
-                let ended = successor.child.wait();
+                let _ = child.kill();
+                let ended = child.wait();
                 let why = why.unwrap_or_else(|| match ended {
                     Ok(status) => format!("it ended with {status}; what it wrote on standard error says why"),
                     Err(error) => format!("it ended: {error}"),
@@ -233,31 +237,41 @@ impl Successor {
         }
     }
 
-    /// `Err(None)`: it ended without a word.
-    fn greet(&mut self, service: &Service) -> Result<(), Option<String>> {
-        let ended = |_| None;
-        for Held { wanted, socket } in &service.held {
-            let message = Message::Socket { wanted: wanted.clone() };
-            send(self.socket.as_fd(), &message, Some(socket.as_fd())).map_err(ended)?;
-        }
-        send(self.socket.as_fd(), &Message::All { confinement: service.confinement }, None).map_err(ended)?;
-        match receive(self.socket.as_fd()).map_err(Some)? {
-            Some((Message::Serving, _)) => Ok(()),
-            Some((Message::Failed { why }, _)) => Err(Some(why)),
-            Some((other, _)) => Err(Some(format!("it said {other:?}, which is none of its lines"))),
-            None => Err(None),
-        }
-    }
-
     /// The number of the process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Gives it the service. To be called when the service manager knows.
-    pub fn hand_over(self) {
+    pub fn hand_over(mut self) {
+        self.has_service = true;
         // If it has just gone, there is nobody to tell; the end of this process is then the service manager's to deal with.
         let _ = send(self.socket.as_fd(), &Message::Yours, None);
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.has_service {
+            // It is our child, so that the number is its own even if it has ended by itself.
+            let _ = kill_process(self.pid, Signal::TERM);
+        }
+    }
+}
+
+/// Hands the sockets over, and waits until the new process serves. `Err(None)`: it ended without a word.
+fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
+    let ended = |_| None;
+    for Held { purpose, wanted, socket } in &service.held {
+        let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
+        send(to, &message, Some(socket.as_fd())).map_err(ended)?;
+    }
+    send(to, &Message::All { confinement: service.confinement }, None).map_err(ended)?;
+    match receive(to).map_err(Some)? {
+        Some((Message::Serving, _)) => Ok(()),
+        Some((Message::Failed { why }, _)) => Err(Some(why)),
+        Some((other, _)) => Err(Some(format!("it said {other:?}, which is none of its lines"))),
+        None => Err(None),
     }
 }
 
@@ -327,15 +341,30 @@ mod tests {
     }
 
     #[test]
+    fn a_successor_that_does_not_get_the_service_is_stopped() {
+        let starting = Starting::default();
+        // It serves at its first word, and ends only because it is told to.
+        let serving = "printf '\"serving\"' >&0; exec sleep 1000";
+        let successor = Successor::start(&program(serving), &Service::default(), &starting).unwrap();
+        let pid = successor.pid;
+        drop(successor);
+        let (_, ended) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(ended.terminating_signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[test]
     fn sockets_travel_with_the_words_that_asked_for_them() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let wanted = Address::Tcp("127.0.0.1:0".parse().unwrap());
-        send(near.as_fd(), &Message::Socket { wanted: wanted.clone() }, Some(listener.as_fd())).unwrap();
+        let message = Message::Socket { purpose: Purpose::Metrics, wanted: wanted.clone() };
+        send(near.as_fd(), &message, Some(listener.as_fd())).unwrap();
         send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None).unwrap();
         drop(near);
-        let Ok(Some((Message::Socket { wanted: told }, Some(socket)))) = receive(far.as_fd()) else { panic!() };
-        assert_eq!(told, wanted);
+        let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd()) else {
+            panic!()
+        };
+        assert_eq!((purpose, told), (Purpose::Metrics, wanted));
         let socket = std::net::TcpListener::from(socket);
         assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
         assert!(matches!(receive(far.as_fd()), Ok(Some((Message::All { .. }, None)))));

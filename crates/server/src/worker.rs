@@ -1,9 +1,10 @@
 //! A worker: one thread, one runtime, the listening sockets that are its share. Workers share no connection.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -28,15 +29,17 @@ const ACCEPT_RECOVERED: Duration = Duration::from_secs(1);
 /// Stands for the client of a Unix socket, which has no address: unspecified, and hence in no network that is allowed or denied.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
-/// Starts a worker for each set of listeners.
+/// Starts a worker for each set of listeners, and waits until all of them run.
 ///
 /// # Errors
 /// A line that says what could not be started.
 pub(crate) fn start(sets: Vec<Vec<Listener>>, shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>, String> {
-    sets.into_iter()
+    let (entered, all_entered) = mpsc::channel();
+    let threads = sets
+        .into_iter()
         .enumerate()
         .map(|(n, listeners)| {
-            let shared = Arc::clone(shared);
+            let (shared, entered) = (Arc::clone(shared), entered.clone());
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -48,10 +51,18 @@ pub(crate) fn start(sets: Vec<Vec<Listener>>, shared: &Arc<Shared>) -> Result<Ve
             .map_err(|e| format!("cannot start worker {n}: {e}"))?;
             Builder::new()
                 .name(format!("worker-{n}"))
-                .spawn(move || runtime.block_on(run(acceptors, shared)))
+                .spawn(move || {
+                    shared.metrics.enter_worker();
+                    drop(entered);
+                    runtime.block_on(run(acceptors, shared));
+                })
                 .map_err(|e| format!("cannot start worker {n}: {e}"))
         })
-        .collect()
+        .collect();
+    drop(entered);
+    // Nothing is sent: it ends when the last of them has let go of its end.
+    let _: Result<Infallible, _> = all_entered.recv();
+    threads
 }
 
 /// A listening socket in the worker's runtime.
@@ -92,7 +103,6 @@ impl Acceptor {
 
 /// Accepts until the server drains, then waits for what is under way.
 async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
-    shared.metrics.enter_worker();
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {

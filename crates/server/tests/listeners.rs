@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
-use sealion_testkit::server::Server;
+use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http, pattern};
-use support::{PROGRAM, Site, access_line, tool, wait_for_message};
+use support::sites::free_port;
+use support::{PROGRAM, Site, Successor, access_line, tool, wait_for_message};
 
 /// Serves the root at 127.0.0.1 and whatever else `listen` says.
 fn serve(site: &Site, listen: &str) -> Server {
@@ -46,6 +47,40 @@ fn a_unix_socket_carries_tls() {
     pattern::assert_equal(&std::fs::read(&body).expect("it was fetched"), 0..LEN);
     let line = access_line(&server, 1);
     assert_eq!((line.get("peer"), line.get("path")), ("[::]:0", "user"));
+}
+
+/// What is where in the list is no matter of a reload: a listener stays what it was at the start.
+#[test]
+fn listeners_that_change_places_stay_what_they_are() {
+    let site = Site::new();
+    site.add("f", "content");
+    let (tls, plain) = (free_port(), free_port());
+    let (tls, plain) = (
+        format!("[[listen]]\naddress = '127.0.0.1:{tls}'\n"),
+        format!("[[listen]]\naddress = '127.0.0.1:{plain}'\ntls = false\n"),
+    );
+    let server = serve(&site, &format!("{tls}{plain}"));
+    let file = site.outside().join("sealion.toml");
+    let before = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, before.replace(&format!("{tls}{plain}"), &format!("{plain}{tls}"))).expect("it is written");
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "configuration 1 is in use");
+    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
+}
+
+#[test]
+fn an_upgrade_changes_who_may_connect_to_a_unix_socket() {
+    let site = Site::new();
+    let path = site.outside().join("s.sock");
+    let listen = |mode| {
+        format!("[[listen]]\naddress = '127.0.0.1:0'\n[[listen]]\naddress = 'unix:{}'\nmode = '{mode}'", path.display())
+    };
+    let server = serve(&site, &listen("0666"));
+    let file = site.outside().join("sealion.toml");
+    let before = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, before.replace("0666", "0600")).expect("it is written");
+    let _successor = Successor::of(&server);
+    assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
 }
 
 const PROXIED: &str = "[[listen]]\naddress = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = ['127.0.0.0/30']";

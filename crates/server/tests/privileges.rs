@@ -3,12 +3,13 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use rustix::process::{Pid, kill_process};
 use sealion_testkit::http;
-use sealion_testkit::server::{Server, Signal};
-use support::{LARGE, PROGRAM, Site, content, messages, wait_for_message};
+use sealion_testkit::server::{Line, Server, Signal};
+use support::watch::Watched;
+use support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_message};
 
 /// A field of /proc/PID/status.
 fn status(pid: u32, name: &str) -> String {
@@ -22,8 +23,11 @@ fn every_feature_works_with_the_listed_system_calls_alone() {
     let site = Site::new();
     site.add_large("large", LARGE);
     site.add("d/index.html", "index");
+    let log = site.outside().join("log/access.log");
+    std::fs::create_dir(site.outside().join("log")).expect("a directory");
     let confined = ["--landlock", "true", "--seccomp", "kill", "--grace", "5s", "--file-cache-age", "0s"];
-    let server = site.serve(&confined);
+    let watched = ["--metrics", "127.0.0.1:0", "--access-log", log.to_str().expect("text")];
+    let server = site.serve(&[&confined[..], &watched].concat());
     assert_eq!((status(server.pid(), "Seccomp"), status(server.pid(), "NoNewPrivs")), ("2".to_owned(), "1".to_owned()));
     let mut client = site.connect(&server);
     content::assert_equal(&http::get(&mut client, "/large").expect("a large file").body, 0..LARGE);
@@ -35,13 +39,16 @@ fn every_feature_works_with_the_listed_system_calls_alone() {
     assert_eq!(http::get(&mut client, "/none").expect("no file").status, 404);
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
-    server.signal(Signal::USR2);
-    let pid = wait_for_message(&server, " has taken over");
-    let pid: u32 =
-        pid.rsplit_once("process ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).expect("a number");
-    assert_eq!(status(pid, "Seccomp"), "2", "a successor is as confined");
-    content::assert_equal(&http::get(&mut site.connect(&server), "/large").expect("of the new one").body, 0..LARGE);
-    kill_process(Pid::from_raw(pid as i32).expect("a number"), Signal::TERM).expect("it lives");
+    std::fs::rename(&log, site.outside().join("log/old")).expect("it is moved");
+    server.signal(Signal::USR1);
+    wait_for_message(&server, "opened anew");
+    let watched = Watched::of(server);
+    assert!(watched.get("/metrics").1.contains("sealion_build_info"));
+    let successor = Successor::of(&watched.server);
+    assert_eq!(status(successor.pid(), "Seccomp"), "2", "a successor is as confined");
+    let mut client = site.connect(&watched.server);
+    content::assert_equal(&http::get(&mut client, "/large").expect("of the new one").body, 0..LARGE);
+    assert_eq!(watched.get("/ready").0, 200, "whoever watches finds the new one at the same place");
 }
 
 #[test]
@@ -54,12 +61,13 @@ fn files_that_are_not_named_are_refused_by_the_kernel() {
     let directory = site.outside().join("etc");
     fs::create_dir(&directory).expect("a directory");
     let file = directory.join("sealion.toml");
-    let write = |root: &std::path::Path, landlock: bool| {
+    let write_more = |root: &std::path::Path, landlock: bool, more: &str| {
         let text = format!(
-            "[[listen]]\naddress = '127.0.0.1:0'\n[privileges]\nlandlock = {landlock}\n[[site]]\nroot = {root:?}\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n"
+            "[[listen]]\naddress = '127.0.0.1:0'\n[privileges]\nlandlock = {landlock}\n[[site]]\nroot = {root:?}\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{more}"
         );
         fs::write(&file, text).expect("the file is written");
     };
+    let write = |root: &std::path::Path, landlock: bool| write_more(root, landlock, "");
     let start = || Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
 
     // Without Landlock another root is taken over: its permissions allow it.
@@ -79,6 +87,10 @@ fn files_that_are_not_named_are_refused_by_the_kernel() {
     write(elsewhere.path(), true);
     confined.signal(Signal::HUP);
     wait_for_message(&confined, "site.root: Landlock keeps this process from");
+    write_more(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]\n", elsewhere.path()));
+    confined.signal(Signal::HUP);
+    let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
+    confined.wait_for_lines(2, "word of a mount that is out of reach", twice);
     assert_eq!(http::get(&mut site.connect(&confined), "/f").expect("the old root").body, b"content");
 }
 
@@ -93,8 +105,12 @@ fn root_becomes_a_user_and_cannot_come_back() {
     for directory in [site.outside(), &site.root()] {
         set_mode(directory, 0o755);
     }
+    set_mode(site.pki.directory(), 0o755);
     set_mode(&site.pki.key_file(), 0o600);
-    let server = site.serve(&["--user", "65534"]);
+    let socket = site.outside().join("s.sock");
+    let listen = format!("unix:{}", socket.display());
+    let confined = ["--user", "65534", "--metrics", "127.0.0.1:0", "--listen", &listen];
+    let server = site.serve(&confined);
     for name in ["Uid", "Gid"] {
         let line = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
         let line = line.lines().find(|line| line.starts_with(name)).expect("the kernel tells").to_owned();
@@ -102,8 +118,20 @@ fn root_becomes_a_user_and_cannot_come_back() {
     }
     assert_eq!(status(server.pid(), "CapEff"), "0000000000000000");
     assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
-    // The key is root's alone.
-    wait_for_message(&server, "cannot be read any more");
+    assert_eq!(
+        fs::metadata(&socket).expect("it is there").uid(),
+        65534,
+        "the socket is the user's, and so is its group"
+    );
+    // The key is root's alone: it is told at the start, and a reload says no more.
+    let told = wait_for_message(&server, "a reload or an upgrade will fail");
+    assert!(told.contains(&site.pki.key_file().display().to_string()), "{told}");
+
+    // Root bound the listener for metrics, and the user hands it on.
+    set_mode(&site.pki.key_file(), 0o644);
+    let watched = Watched::of(server);
+    let _successor = Successor::of(&watched.server);
+    assert_eq!(watched.get("/ready").0, 200);
 }
 
 fn set_mode(path: &std::path::Path, mode: u32) {

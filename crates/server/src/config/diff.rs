@@ -122,4 +122,39 @@ mod tests {
             assert_eq!(needs_new_process(key), needs, "{key}");
         }
     }
+
+    /// A key that is added has to be thought of here. What the other tables say is of the process as a whole, or of requests.
+    #[test]
+    fn every_key_of_the_process_and_its_limits_is_decided_on() {
+        let taken_over = [
+            "server.ktls",
+            "limits.max_connections_per_address",
+            "limits.handshake_timeout",
+            "limits.request_timeout",
+            "limits.idle_timeout",
+            "limits.stall_timeout",
+            "limits.linger_timeout",
+            "limits.grace",
+            "limits.max_requests",
+            "limits.max_request_line",
+            "limits.max_head",
+            "limits.max_fields",
+            "limits.max_body",
+            "limits.max_ranges",
+            "limits.max_records_per_key",
+        ];
+        let config = serde_json::to_value(Config::default()).unwrap();
+        for table in ["server", "limits"] {
+            for name in config[table].as_object().unwrap().keys() {
+                let key = format!("{table}.{name}");
+                assert_ne!(taken_over.contains(&key.as_str()), needs_new_process(&key), "{key}");
+            }
+        }
+        let tables: Vec<&String> = config.as_object().unwrap().keys().collect();
+        let known = ["access_log", "limits", "listen", "metrics", "privileges", "server", "site", "tls"];
+        assert!(
+            tables.len() == known.len() && tables.iter().all(|table| known.contains(&table.as_str())),
+            "{tables:?}"
+        );
+    }
 }

@@ -6,8 +6,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Time, Timeout, overridable};
+use super::{Bounded, Problems, Time, Timeout, overridable};
 use crate::cli::LogLevel;
+use crate::costs::Costs;
 use crate::send_policy::KtlsMode;
 
 /// The process as a whole.
@@ -57,6 +58,16 @@ impl Default for ProcessConfig {
 overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_cache_age, log });
 
 impl ProcessConfig {
+    /// What the paths cost. What is wrong with the file is in `problems` then.
+    pub fn costs(&self, problems: &mut Problems) -> Costs {
+        let named = self.calibration.as_ref().map(|path| problems.resolve(path));
+        Costs::load(named.as_deref()).unwrap_or_else(|error| {
+            let remedy = "make it with `sealion calibrate`, or leave `calibration` out";
+            problems.add(&(0..0), "server.calibration", format_args!("{error}: {remedy}"));
+            Costs::shipped(error.to_string())
+        })
+    }
+
     /// The number of worker threads: as told, or one per core.
     pub fn worker_count(&self) -> usize {
         match self.workers {

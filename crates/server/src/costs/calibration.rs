@@ -166,7 +166,7 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 /// Where a server looks: a user's own first, then the machine's.
-pub(super) fn paths() -> Vec<PathBuf> {
+pub(crate) fn paths() -> Vec<PathBuf> {
     let machine = PathBuf::from(OF_THE_MACHINE);
     default_path().filter(|path| *path != machine).into_iter().chain([machine.clone()]).collect()
 }

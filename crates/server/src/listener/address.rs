@@ -49,11 +49,16 @@ impl Address {
             .ok_or_else(|| io::Error::other("neither IPv4 nor IPv6, nor a Unix socket with a path"))
     }
 
+    /// Whether any free port will do.
+    pub(super) fn is_free_port(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.port() == 0)
+    }
+
     /// Whether a socket at `bound`, wanted as `wanted`, is what this address asks for.
     pub(super) fn is_served_by(&self, bound: &Address, wanted: Option<&Address>) -> bool {
         match self {
-            // A free port, chosen earlier for the same words.
-            Self::Tcp(address) if address.port() == 0 => wanted == Some(self),
+            // Chosen earlier for the same words.
+            _ if self.is_free_port() => wanted == Some(self),
             _ => self == bound,
         }
     }
@@ -71,9 +76,21 @@ impl fmt::Display for Address {
     }
 }
 
+/// Whom a listening socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Clients of the sites.
+    Clients,
+    /// Whoever watches the server.
+    Metrics,
+}
+
 /// A socket to hand on, and how its address was asked for.
 #[derive(Debug)]
 pub struct Held {
+    /// Whom it is for.
+    pub purpose: Purpose,
     /// What the configuration says.
     pub wanted: Address,
     /// The socket, which goes on listening for as long as anybody has it.

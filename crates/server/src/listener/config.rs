@@ -46,8 +46,7 @@ pub struct ListenConfig {
 }
 
 impl ListenConfig {
-    /// Finds what is wrong.
-    pub fn check(&self, problems: &mut Problems) {
+    fn check(&self, problems: &mut Problems) {
         let tcp = self.address.addresses.iter().any(|address| matches!(address, Address::Tcp(_)));
         let span = &self.proxy_protocol.span;
         if *self.proxy_protocol && tcp && self.trusted_proxies.is_empty() {
@@ -78,6 +77,28 @@ impl ListenConfig {
     pub fn trusts(&self, proxy: IpAddr) -> bool {
         proxy.is_unspecified() || self.trusted_proxies.iter().any(|network| network.contains(&proxy))
     }
+}
+
+/// Finds what is wrong with each and with all together. `metrics`: where else this process listens.
+pub fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems: &mut Problems) {
+    let mut taken: Vec<Address> =
+        metrics.into_iter().map(Address::Tcp).filter(|address| !address.is_free_port()).collect();
+    for listen in all {
+        listen.check(problems);
+        for address in listen.address.addresses.iter().filter(|address| !address.is_free_port()) {
+            if taken.contains(address) {
+                let what =
+                    format_args!("{address} is listened on twice: leave one out, be it of [[listen]] or [metrics]");
+                problems.add(&listen.tls.span, "listen.address", what);
+            }
+            taken.push(address.clone());
+        }
+    }
+}
+
+/// Where clients without TLS are sent: the port of the first listener with TLS.
+pub fn https_port(listen: &[ListenConfig]) -> u16 {
+    listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
 
 impl From<Listen> for ListenConfig {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use listenfd::ListenFd;
 
-use super::address::{Address, Held};
+use super::address::{Address, Held, Purpose};
 
 /// Sockets that this process was started with, until somebody takes them.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Inherited {
 struct Socket {
     bound: Address,
     /// What the predecessor's configuration said.
-    wanted: Option<Address>,
+    wanted: Option<(Purpose, Address)>,
     fd: OwnedFd,
 }
 
@@ -68,17 +68,25 @@ impl Inherited {
     /// # Errors
     /// A line that says which socket cannot be used.
     pub fn from_predecessor(held: Vec<Held>) -> Result<Self, String> {
-        let sockets = held.into_iter().map(|Held { wanted, socket }| {
+        let sockets = held.into_iter().map(|Held { purpose, wanted, socket }| {
             let bound = Address::of(&socket).map_err(|e| format!("the inherited socket of {wanted}: {e}"))?;
-            Ok(Socket { bound, wanted: Some(wanted), fd: socket })
+            Ok(Socket { bound, wanted: Some((purpose, wanted)), fd: socket })
         });
         Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor })
     }
 
-    /// All sockets of this address, in their order.
-    pub(super) fn take(&mut self, address: &Address) -> Vec<OwnedFd> {
-        let asked_for = |socket: &mut Socket| address.is_served_by(&socket.bound, socket.wanted.as_ref());
+    /// All sockets of this address, in their order. What the predecessor had for somebody else is left; systemd does not tell.
+    pub(crate) fn take(&mut self, purpose: Purpose, address: &Address) -> Vec<OwnedFd> {
+        let asked_for = |socket: &mut Socket| match &socket.wanted {
+            Some((other, _)) if *other != purpose => false,
+            wanted => address.is_served_by(&socket.bound, wanted.as_ref().map(|(_, wanted)| wanted)),
+        };
         self.sockets.extract_if(.., asked_for).map(|socket| socket.fd).collect()
+    }
+
+    /// Whether they come from the server that this one replaces: what is wrong with those is ours to mend.
+    pub(super) fn is_of_predecessor(&self) -> bool {
+        self.origin == Origin::Predecessor
     }
 
     /// The address of an inherited socket that stands in the way of binding `address`: one for all addresses of the same port.
@@ -118,16 +126,18 @@ mod tests {
 
     fn held(wanted: &str) -> Held {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
-        Held { wanted: Address::Tcp(wanted.parse().unwrap()), socket }
+        Held { purpose: Purpose::Clients, wanted: Address::Tcp(wanted.parse().unwrap()), socket }
     }
 
     #[test]
     fn sockets_go_to_whoever_asks_for_their_address() {
         let free = Address::Tcp("127.0.0.1:0".parse().unwrap());
-        let mut inherited =
-            Inherited::from_predecessor(vec![held("127.0.0.1:0"), held("127.0.0.2:0"), held("127.0.0.1:0")]).unwrap();
-        assert_eq!(inherited.take(&free).len(), 2);
-        assert_eq!(inherited.take(&free).len(), 0);
+        let metrics = Held { purpose: Purpose::Metrics, ..held("127.0.0.1:0") };
+        let all = vec![held("127.0.0.1:0"), held("127.0.0.2:0"), metrics, held("127.0.0.1:0")];
+        let mut inherited = Inherited::from_predecessor(all).unwrap();
+        assert_eq!(inherited.take(Purpose::Clients, &free).len(), 2);
+        assert_eq!(inherited.take(Purpose::Clients, &free).len(), 0);
+        assert_eq!(inherited.take(Purpose::Metrics, &free).len(), 1);
         assert_eq!(inherited.finish().unwrap().len(), 1, "what is no longer configured is let go");
     }
 

@@ -14,12 +14,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-pub use address::{Address, Held};
-pub use config::{Listen, ListenConfig, Mode};
+pub use address::{Address, Held, Purpose};
+pub use config::{Listen, ListenConfig, Mode, check, https_port};
 pub use inherited::Inherited;
 
 /// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.
@@ -55,6 +56,8 @@ pub struct Listeners {
     pub absent: Vec<SocketAddr>,
     /// Every socket once more, for a successor. As long as they are here, connections can come.
     pub held: Vec<Held>,
+    /// Unix sockets that were made.
+    pub made: Vec<PathBuf>,
 }
 
 impl Listeners {
@@ -64,7 +67,8 @@ impl Listeners {
     /// A line that names the address and the remedy.
     pub fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
         let sets = (0..workers).map(|_| Vec::new()).collect();
-        let mut listeners = Self { sets, addresses: Vec::new(), absent: Vec::new(), held: Vec::new() };
+        let mut listeners =
+            Self { sets, addresses: Vec::new(), absent: Vec::new(), held: Vec::new(), made: Vec::new() };
         for (place, one) in wanted.iter().enumerate() {
             listeners.bind_wanted(place, one, inherited)?;
         }
@@ -76,13 +80,16 @@ impl Listeners {
         let mut port = None;
         let mut bound = false;
         for address in &wanted.address.addresses {
-            let sockets = inherited.take(address);
+            let sockets = inherited.take(Purpose::Clients, address);
             if !sockets.is_empty() {
                 let chosen = Address::of(&sockets[0]).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
                 if let (Address::Tcp(chosen), Address::Tcp(asked)) = (&chosen, address)
                     && asked.port() == 0
                 {
                     port = Some(chosen.port());
+                }
+                if let (Address::Unix(path), true) = (address, inherited.is_of_predecessor()) {
+                    unix::update_mode(path, wanted.mode)?;
                 }
                 self.spread(place, address, sockets).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
                 self.addresses.push((chosen, place));
@@ -91,9 +98,10 @@ impl Listeners {
             }
             match address {
                 Address::Unix(path) => {
-                    let socket = unix::bind(path, wanted.mode.0, BACKLOG)?;
+                    let socket = unix::bind(path, wanted.mode, BACKLOG)?;
                     self.spread(place, address, vec![socket.into()]).map_err(|e| format!("{address}: {e}"))?;
                     self.addresses.push((address.clone(), place));
+                    self.made.push(path.clone());
                     bound = true;
                 }
                 Address::Tcp(asked) => {
@@ -124,7 +132,8 @@ impl Listeners {
             let workers = self.sets.len();
             self.sets[n % workers].push(Listener { socket: ready(wanted, socket)?, wanted: place });
         }
-        self.held.extend(sockets.into_iter().map(|socket| Held { wanted: wanted.clone(), socket }));
+        let held = |socket| Held { purpose: Purpose::Clients, wanted: wanted.clone(), socket };
+        self.held.extend(sockets.into_iter().map(held));
         Ok(())
     }
 

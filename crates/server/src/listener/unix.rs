@@ -8,11 +8,13 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::Mode;
+
 /// Binds and listens.
 ///
 /// # Errors
 /// A line with the remedy.
-pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> Result<UnixListener, String> {
+pub(super) fn bind(path: &Path, mode: Mode, backlog: i32) -> Result<UnixListener, String> {
     remove_stale(path)?;
     let cannot =
         |what: &str, error: &io::Error| format!("cannot {what} unix:{}: {error}{}", path.display(), remedy(error));
@@ -21,9 +23,25 @@ pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> Result<UnixListener,
         socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).map_err(|e| cannot("make", &e))?;
     let address = socket2::SockAddr::unix(path).map_err(|e| cannot("listen on", &e))?;
     socket.bind(&address).map_err(|e| cannot("listen on", &e))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|e| cannot("set the mode of", &e))?;
+    set_mode(path, mode)?;
     socket.set_nonblocking(true).and_then(|()| socket.listen(backlog)).map_err(|e| cannot("listen on", &e))?;
     Ok(std::os::fd::OwnedFd::from(socket).into())
+}
+
+/// Gives a socket that was bound before the mode that is wanted now. One whose file is gone lets in nobody anyway.
+///
+/// # Errors
+/// A line with the remedy.
+pub(super) fn update_mode(path: &Path, wanted: Mode) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.permissions().mode() & 0o777 != wanted.0 => set_mode(path, wanted),
+        _ => Ok(()),
+    }
+}
+
+fn set_mode(path: &Path, Mode(mode): Mode) -> Result<(), String> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|e| format!("cannot set the mode of unix:{}: {e}{}", path.display(), remedy(&e)))
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -68,16 +86,16 @@ mod tests {
     fn only_what_nobody_listens_on_is_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        let first = bind(&path, 0o660, 16).unwrap();
+        let first = bind(&path, Mode(0o660), 16).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        assert!(bind(&path, 0o660, 16).unwrap_err().contains("another process does"));
+        assert!(bind(&path, Mode(0o660), 16).unwrap_err().contains("another process does"));
         drop(first);
-        let _second = bind(&path, 0o600, 16).expect("the file that was left is taken over");
+        let _second = bind(&path, Mode(0o600), 16).expect("the file that was left is taken over");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let plain = directory.path().join("plain");
         fs::write(&plain, "").unwrap();
-        assert!(bind(&plain, 0o660, 16).unwrap_err().contains("no socket"));
+        assert!(bind(&plain, Mode(0o660), 16).unwrap_err().contains("no socket"));
         assert!(plain.exists());
-        assert!(bind(&directory.path().join("missing/s"), 0o660, 16).unwrap_err().contains("directory first"));
+        assert!(bind(&directory.path().join("missing/s"), Mode(0o660), 16).unwrap_err().contains("directory first"));
     }
 }

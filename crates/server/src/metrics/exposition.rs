@@ -139,7 +139,7 @@ impl Scrape<'_> {
             "sealion_tls_certificate_expiry_timestamp_seconds",
             "When a certificate in use expires, in seconds since 1970.",
         );
-        for (n, certificate) in self.shared.generations.current().certificates.in_use().into_iter().enumerate() {
+        for (n, certificate) in self.shared.generations.latest().certificates.in_use().into_iter().enumerate() {
             let expiry = certificate.facts.not_after.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             page.sample(&[("site", &certificate.site), ("certificate", &n.to_string())], expiry.as_secs());
         }

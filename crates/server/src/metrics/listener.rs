@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time;
-use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -16,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::{MetricsConfig, Summary, exposition, page};
 use crate::config::Problems;
 use crate::connection::{Phase, Shared};
+use crate::listener::{Address, Held, Inherited, Purpose};
 
 /// Readers at a time. GUESS: a scraper, a prober and some people.
 const READERS: usize = 16;
@@ -31,14 +31,20 @@ pub(crate) struct Listener {
     socket: StdListener,
     token: Option<String>,
     address: SocketAddr,
+    /// As the configuration has it.
+    wanted: Address,
 }
 
 impl Listener {
-    /// Binds what the configuration asks for; `None` if it asks for none.
+    /// Binds what the configuration asks for, or takes the socket of it that was inherited; `None` if it asks for none.
     ///
     /// # Errors
     /// A line that says what is wrong.
-    pub(crate) fn bind(config: &MetricsConfig, problems: &mut Problems) -> Result<Option<Self>, String> {
+    pub(crate) fn bind(
+        config: &MetricsConfig,
+        problems: &mut Problems,
+        inherited: &mut Inherited,
+    ) -> Result<Option<Self>, String> {
         let Some(address) = config.listen else { return Ok(None) };
         let token = config.token(problems);
         if !problems.is_empty() {
@@ -46,9 +52,23 @@ impl Listener {
         }
         let hint = "name an address of this machine and a free port, for instance 127.0.0.1:9443";
         let failed = |error| format!("metrics: cannot listen on {address}: {error}: {hint}");
-        let socket = bind(address).map_err(failed)?;
+        let wanted = Address::Tcp(address);
+        let socket = match inherited.take(Purpose::Metrics, &wanted).pop() {
+            Some(socket) => socket.into(),
+            None => StdListener::bind(address).map_err(failed)?,
+        };
+        socket.set_nonblocking(true).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        Ok(Some(Self { socket, token, address }))
+        Ok(Some(Self { socket, token, address, wanted }))
+    }
+
+    /// The socket once more, for a successor.
+    ///
+    /// # Errors
+    /// A line that says why there is no second descriptor.
+    pub(crate) fn held(&self) -> Result<Held, String> {
+        let socket = self.socket.try_clone().map_err(|e| format!("metrics: {}: {e}", self.address))?;
+        Ok(Held { purpose: Purpose::Metrics, wanted: self.wanted.clone(), socket: socket.into() })
     }
 
     /// What is said of it at the start.
@@ -77,17 +97,6 @@ impl Listener {
         let run = move || runtime.block_on(serve(listener, shared, self.token.map(Arc::from)));
         std::thread::Builder::new().name("metrics".to_owned()).spawn(run).map(drop).map_err(failed)
     }
-}
-
-/// SO_REUSEPORT: a process that takes over from this one binds before this one lets go.
-fn bind(address: SocketAddr) -> std::io::Result<StdListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(128)?;
-    Ok(socket.into())
 }
 
 /// Until another process has taken over.

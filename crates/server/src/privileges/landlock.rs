@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access_log::Destination;
 use crate::config::Config;
+use crate::costs::calibration;
 use crate::dev_certificate;
 use crate::listener::Address;
 
@@ -52,7 +53,7 @@ impl Support {
 const NEWEST: ABI = ABI::V4;
 
 /// What the machine tells everybody, and a server that starts, resolves names or looks at the kernel reads.
-const READ: [&str; 13] = [
+const READ: [&str; 16] = [
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
@@ -63,10 +64,16 @@ const READ: [&str; 13] = [
     "/etc/passwd",
     "/etc/group",
     "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
     "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
     "/etc/localtime",
     "/usr/share/zoneinfo",
 ];
+
+/// Leads, where a resolver or a network manager writes it, to a file that is replaced again and again.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// What a successor's loader maps.
 const EXECUTE: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
@@ -89,6 +96,11 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     let read = AccessFs::from_read(NEWEST) & !BitFlags::from(AccessFs::Execute);
     for path in READ.iter().chain(&LOADER).map(Path::new) {
         rules = allow_if_there(rules, path, read)?;
+    }
+    if let Some(directory) = std::fs::canonicalize(RESOLVER).ok().as_deref().and_then(Path::parent)
+        && directory != Path::new("/etc")
+    {
+        rules = allow(rules, directory, read)?;
     }
     for path in EXECUTE.iter().map(Path::new) {
         rules = allow_if_there(rules, path, AccessFs::from_read(NEWEST))?;
@@ -119,9 +131,12 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
 /// Roots, and the directories of files that the configuration names: what takes their place is another file there.
 fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
-    let mut paths = config.privileges.landlock_read.clone();
+    let mut paths: Vec<_> = config.privileges.landlock_read.iter().map(|path| base.join(path)).collect();
     paths.extend(file.map(directory_of));
-    paths.extend(config.server.calibration.iter().map(|path| directory_of(&base.join(path))));
+    match &config.server.calibration {
+        Some(named) => paths.push(directory_of(&base.join(named))),
+        None => paths.extend(calibration::paths().iter().map(|path| directory_of(path)).filter(|path| path.is_dir())),
+    }
     paths.extend(config.tls.session_tickets.keys.iter().map(|directory| base.join(&directory.value)));
     let authority = config.tls.acme.external_account.iter().map(|account| &account.hmac_key);
     for file in authority
@@ -145,7 +160,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
 /// Directories of logs, sockets and what the server keeps.
 fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
-    let mut paths = config.privileges.landlock_write.clone();
+    let mut paths: Vec<_> = config.privileges.landlock_write.iter().map(|path| base.join(path)).collect();
     if config.site.iter().any(|site| site.acme) {
         paths.push(base.join(&config.tls.acme.state.value));
     }

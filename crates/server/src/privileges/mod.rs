@@ -15,9 +15,11 @@ use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, overridable};
+use crate::config::{Config, Problems, overridable};
+use crate::site::SiteConfig;
 
 pub use landlock::Support as LandlockSupport;
+use user::Identity;
 
 /// What the process gives up when its sockets are bound. docs/hardening.md says what that means for reloads and upgrades.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -58,8 +60,28 @@ pub struct PrivilegesConfig {
     pub landlock_write: Vec<PathBuf>,
 }
 
+impl PrivilegesConfig {
+    /// Finds what is wrong with it on this machine.
+    pub fn check(&self, problems: &mut Problems) {
+        if let Err(error) = self.identity() {
+            problems.add(&(0..0), "privileges", error);
+        }
+    }
+
+    /// Whom to become.
+    fn identity(&self) -> Result<Option<Identity>, String> {
+        match (&self.user, &self.group) {
+            (Some(user), group) => Identity::find(user, group.as_deref()).map(Some),
+            (None, Some(_)) => Err("privileges.group: it goes with a user: name privileges.user too".to_owned()),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
 /// What becomes of system calls that are not on the list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seccomp {
     /// There is no list.
@@ -111,17 +133,21 @@ pub struct Given {
 /// Gives up what the configuration says, but not what the predecessor gave up before: Landlock has at most 16 layers, and each filter
 /// is run for each call.
 ///
-/// `file`: the configuration file.
+/// `file`: the configuration file. `made`: files that this process has made for itself, which become the user's.
 ///
 /// # Errors
 /// A line with the remedy. The process may have given up some of it already, and is to end.
-pub fn give_up(config: &Config, file: Option<&Path>, inherited: Confinement) -> Result<Given, String> {
+pub fn give_up(
+    config: &Config,
+    file: Option<&Path>,
+    made: &[PathBuf],
+    inherited: Confinement,
+) -> Result<Given, String> {
     let wanted = &config.privileges;
     let mut given = Given { confinement: inherited, ..Given::default() };
-    if let Some(name) = &wanted.user {
-        given.user = Some(user::become_user(name, wanted.group.as_deref())?);
-    } else if wanted.group.is_some() {
-        return Err("privileges.group: it goes with a user: name privileges.user too".to_owned());
+    if let Some(identity) = wanted.identity()? {
+        identity.assume(made)?;
+        given.user = Some(identity.to_string());
     }
     if wanted.no_new_privileges {
         rustix::thread::set_no_new_privs(true).map_err(|e| format!("privileges.no_new_privileges: {e}"))?;
@@ -141,23 +167,10 @@ pub fn give_up(config: &Config, file: Option<&Path>, inherited: Confinement) -> 
             LandlockSupport::Full => {}
         }
     }
-    if wanted.seccomp != Seccomp::Off && inherited.seccomp != wanted.seccomp {
+    if wanted.seccomp > inherited.seccomp {
         match seccomp::restrict(wanted.seccomp) {
             Ok(()) => given.confinement.seccomp = wanted.seccomp,
             Err(why) => given.lacking.push(format!("privileges.seccomp: {why}: all system calls are allowed")),
-        }
-    }
-    // What root can read and this process cannot is found out now, and not by the next reload.
-    let base = file.and_then(Path::parent).unwrap_or(Path::new(""));
-    for pair in config.site.iter().flat_map(|site| &site.certificates) {
-        for path in [&pair.cert, &pair.key] {
-            let path = base.join(&path.value);
-            if let Err(error) = std::fs::File::open(&path) {
-                given.lacking.push(format!(
-                    "{} cannot be read any more ({error}): a reload or an upgrade will fail; let the server's user or group read it",
-                    path.display()
-                ));
-            }
         }
     }
     Ok(given)
@@ -178,7 +191,11 @@ pub fn check_roots(config: &Config, file: Option<&Path>, confinement: Confinemen
         // access(2) looks at permissions alone.
         denied && rustix::fs::access(root, rustix::fs::Access::READ_OK).is_ok()
     };
-    let roots = config.site.iter().filter_map(|site| Some(base.join(&site.root.as_ref()?.value)));
+    let of_site = |site: &SiteConfig| {
+        let mounts = site.mounts.iter().map(|mount| &mount.root);
+        site.root.iter().chain(mounts).map(|root| base.join(&root.value)).collect::<Vec<_>>()
+    };
+    let roots = config.site.iter().flat_map(of_site);
     let lines: Vec<String> = roots
         .filter(refused)
         .map(|root| {

@@ -1,67 +1,95 @@
 //! Another user and group, for all threads and for good.
 
 use std::ffi::CString;
+use std::fmt;
+use std::os::unix::fs::lchown;
+use std::path::PathBuf;
 
 use nix::unistd::{Gid, Group, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
 
-/// Becomes the user, and says who that is. The C library does it for all threads at once (nptl(7)).
-///
-/// # Errors
-/// A line with the remedy.
-pub(super) fn become_user(name: &str, group: Option<&str>) -> Result<String, String> {
-    let user = find_user(name)?;
-    let gid = match group {
-        Some(group) => find_group(group)?,
-        None => user.gid,
-    };
-    let words = format!("{} ({}:{gid})", user.name, user.uid);
-    if geteuid() == user.uid {
-        // A successor, or a service manager did it.
-        return Ok(words);
-    }
-    if !geteuid().is_root() {
-        return Err(format!(
-            "privileges.user: only root can become {name}: start as root, or take the key out and let the service manager set the user"
-        ));
-    }
-    let cannot = |what: &str, error: nix::Error| {
-        format!("privileges.user: cannot {what} of {name}: {error}: CAP_SETUID and CAP_SETGID are needed")
-    };
-    match CString::new(user.name) {
-        Ok(name) if group.is_none() => initgroups(&name, gid).map_err(|e| cannot("take the groups", e))?,
-        _ => setgroups(&[gid]).map_err(|e| cannot("take the groups", e))?,
-    }
-    setgid(gid).map_err(|e| cannot("take the group", e))?;
-    setuid(user.uid).map_err(|e| cannot("take the number", e))?;
-    if !user.uid.is_root() && setuid(Uid::from_raw(0)).is_ok() {
-        return Err(
-            "privileges.user: root could be had back: this kernel or container does not keep users apart".to_owned()
-        );
-    }
-    Ok(words)
-}
-
-struct Found {
-    name: String,
+/// A user and a group.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    user: String,
     uid: Uid,
     gid: Gid,
+    /// Whether the user's other groups come with it.
+    all_groups: bool,
 }
 
-fn find_user(name: &str) -> Result<Found, String> {
-    let unknown =
-        || format!("privileges.user: there is no user {name}: make it (`useradd --system {name}`), or name another");
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}:{})", self.user, self.uid, self.gid)
+    }
+}
+
+impl Identity {
+    /// By name or number. Without a group the user's own, with those that the user is a member of.
+    ///
+    /// # Errors
+    /// A line with the remedy.
+    pub(super) fn find(user: &str, group: Option<&str>) -> Result<Self, String> {
+        let own = find_user(user)?;
+        Ok(match group {
+            Some(group) => Self { gid: find_group(group)?, all_groups: false, ..own },
+            None => own,
+        })
+    }
+
+    /// Becomes it, after giving it what was `made`. The C library does it for all threads at once (nptl(7)).
+    ///
+    /// # Errors
+    /// A line with the remedy.
+    pub(super) fn assume(&self, made: &[PathBuf]) -> Result<(), String> {
+        let name = &self.user;
+        if geteuid() == self.uid {
+            // A successor, or a service manager did it.
+            return Ok(());
+        }
+        if !geteuid().is_root() {
+            return Err(format!(
+                "privileges.user: only root can become {name}: start as root, or take the key out and let the service manager set the user"
+            ));
+        }
+        for path in made {
+            lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw())).map_err(|e| {
+                format!("privileges.user: cannot give {} to {name}: {e}: CAP_CHOWN is needed", path.display())
+            })?;
+        }
+        let cannot = |what: &str, error: nix::Error| {
+            format!("privileges.user: cannot {what} of {name}: {error}: CAP_SETUID and CAP_SETGID are needed")
+        };
+        match CString::new(name.as_str()) {
+            Ok(name) if self.all_groups => initgroups(&name, self.gid).map_err(|e| cannot("take the groups", e))?,
+            _ => setgroups(&[self.gid]).map_err(|e| cannot("take the groups", e))?,
+        }
+        setgid(self.gid).map_err(|e| cannot("take the group", e))?;
+        setuid(self.uid).map_err(|e| cannot("take the number", e))?;
+        if !self.uid.is_root() && setuid(Uid::from_raw(0)).is_ok() {
+            let what = "root could be had back: this kernel or container does not keep users apart";
+            return Err(format!("privileges.user: {what}"));
+        }
+        Ok(())
+    }
+}
+
+fn find_user(name: &str) -> Result<Identity, String> {
     let found = match name.parse() {
         Ok(number) => User::from_uid(Uid::from_raw(number)),
         Err(_) => User::from_name(name),
     };
     match (found, name.parse()) {
-        (Ok(Some(user)), _) => Ok(Found { name: user.name, uid: user.uid, gid: user.gid }),
-        // A number need not have a name.
-        (Ok(None), Ok(number)) => {
-            Ok(Found { name: name.to_owned(), uid: Uid::from_raw(number), gid: Gid::from_raw(number) })
+        (Ok(Some(user)), _) => Ok(Identity { user: user.name, uid: user.uid, gid: user.gid, all_groups: true }),
+        // A number need not have a name, nor a container a file of users.
+        (Ok(None) | Err(_), Ok(number)) => {
+            let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
+            Ok(Identity { user: name.to_owned(), uid, gid, all_groups: true })
         }
-        (Ok(None), Err(_)) => Err(unknown()),
-        (Err(error), _) => Err(format!("privileges.user: cannot look up {name}: {error}")),
+        (Ok(None), Err(_)) => {
+            let remedy = format!("make it (`useradd --system {name}`), or name another");
+            Err(format!("privileges.user: there is no user {name}: {remedy}"))
+        }
+        (Err(error), Err(_)) => Err(format!("privileges.user: cannot look up {name}: {error}")),
     }
 }
 
@@ -84,10 +112,11 @@ mod tests {
 
     #[test]
     fn who_is_not_there_is_named() {
-        let refused = become_user("no-such-user", None).unwrap_err();
+        let refused = Identity::find("no-such-user", None).unwrap_err();
         assert!(refused.contains("useradd --system no-such-user"), "{refused}");
-        assert!(find_group("no-such-group").unwrap_err().contains("groupadd"));
-        assert_eq!(find_user("root").unwrap().uid, Uid::from_raw(0));
-        assert_eq!(find_user("4000000000").unwrap().gid, Gid::from_raw(4_000_000_000));
+        assert!(Identity::find("root", Some("no-such-group")).unwrap_err().contains("groupadd"));
+        assert_eq!(Identity::find("root", None).unwrap().uid, Uid::from_raw(0));
+        assert_eq!(Identity::find("4000000000", None).unwrap().to_string(), "4000000000 (4000000000:4000000000)");
+        assert_eq!(Identity::find("4000000000", Some("root")).unwrap().gid, Gid::from_raw(0));
     }
 }
