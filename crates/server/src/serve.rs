@@ -182,6 +182,8 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
                     Signal::Upgrade => upgrade = Some(start_successor(&program, &service, &starting)),
                     Signal::Stop(name) => {
                         upgrade::stop(&starting);
+                        // One that has just begun to serve stops when it is dropped.
+                        drop(upgrade.take());
                         break (name, Phase::Draining);
                     }
                 },
