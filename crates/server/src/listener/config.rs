@@ -38,9 +38,9 @@ pub struct ListenConfig {
     #[serde(default)]
     pub proxy_protocol: At<bool>,
 
-    /// Networks of the proxies that are believed, for instance `10.0.0.0/8`; connections from elsewhere are closed. Whoever may
-    /// connect to a Unix socket is believed.
-    #[serde(default)]
+    /// Networks of the proxies that are believed, for instance `10.0.0.0/8` or `192.0.2.7`; connections from elsewhere are closed.
+    /// Whoever may connect to a Unix socket is believed.
+    #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub trusted_proxies: Vec<IpNet>,
 }
@@ -55,6 +55,11 @@ impl ListenConfig {
                 "listen.proxy_protocol",
                 "anybody could claim to be anybody: name the proxies' networks in trusted_proxies, for instance [\"10.0.0.0/8\"]",
             );
+        }
+        for network in self.trusted_proxies.iter().filter(|network| network.trunc() != **network) {
+            let (whole, one) = (network.trunc(), network.addr());
+            let what = format_args!("{network} has bits beyond its length: write {whole} or {one}");
+            problems.add(span, "listen.trusted_proxies", what);
         }
         if !*self.proxy_protocol && !self.trusted_proxies.is_empty() {
             problems.add(
@@ -112,6 +117,15 @@ impl From<Listen> for ListenConfig {
             trusted_proxies: Vec::new(),
         }
     }
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    let network = |text: String| {
+        let parsed = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let hint = "write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7";
+        parsed.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no network: {hint}")))
+    };
+    Vec::<String>::deserialize(deserializer)?.into_iter().map(network).collect()
 }
 
 fn yes() -> At<bool> {
@@ -234,6 +248,28 @@ mod tests {
         for listen in ["8443", "localhost", "localhost:99999", "localhost:", ""] {
             assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
         }
+    }
+
+    #[test]
+    fn proxies_are_networks_or_addresses() {
+        let listen = |proxies: &str| {
+            let text = format!("address = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = [{proxies}]");
+            toml::from_str::<ListenConfig>(&text)
+        };
+        let listening = listen("'10.0.0.0/8', '192.0.2.7', '2001:db8::1'").unwrap();
+        for (proxy, trusted) in [
+            ("10.2.3.4", true),
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("2001:db8::1", true),
+            ("2001:db8::2", false),
+        ] {
+            assert_eq!(listening.trusts(proxy.parse().unwrap()), trusted, "{proxy}");
+        }
+        assert!(listen("'here'").unwrap_err().to_string().contains("\"here\" is no network: write for instance"));
+        let mut problems = Problems::of_arguments();
+        check(&[listen("'10.0.0.5/8'").unwrap()], None, &mut problems);
+        assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its length: write 10.0.0.0/8 or 10.0.0.5");
     }
 
     #[test]
