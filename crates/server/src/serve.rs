@@ -147,9 +147,7 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         cut: AtomicUsize::new(0),
     });
     let threads = worker::start(listeners.sets, &shared)?;
-    if let Some(listener) = metrics_listener {
-        listener.start(&shared)?;
-    }
+    let metrics_thread = metrics_listener.map(|listener| listener.start(&shared)).transpose()?;
     if let Some(pause) = config.server.self_check_every {
         start_self_checks(Arc::downgrade(&shared), pause.duration())?;
     }
@@ -239,6 +237,10 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
         .ok_or("a worker thread panicked; the message above says where")
     })?;
     drop(service);
+    if let Some(thread) = metrics_thread.filter(|_| *shared.phase.borrow() == Phase::HandedOver) {
+        // What it had taken out of the queue it answers.
+        let _ = thread.join();
+    }
     let cut = shared.cut.load(Ordering::Relaxed);
     if cut > 0 {
         tracing::warn!("{cut} connections were cut: their responses took longer than --grace");

@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time;
@@ -82,11 +83,12 @@ impl Listener {
         }
     }
 
-    /// Serves until the process ends. It holds nothing of the server that its end waits for.
+    /// Serves until the process ends, or another has taken over: then the thread ends when those that came are answered. It holds nothing
+    /// of the server that its end waits for.
     ///
     /// # Errors
     /// A line that says why no thread could be started.
-    pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<(), String> {
+    pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<JoinHandle<()>, String> {
         let failed = |error| format!("metrics: cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let listener = {
@@ -95,24 +97,27 @@ impl Listener {
         };
         let shared = Arc::downgrade(shared);
         let run = move || runtime.block_on(serve(listener, shared, self.token.map(Arc::from)));
-        std::thread::Builder::new().name("metrics".to_owned()).spawn(run).map(drop).map_err(failed)
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(run).map_err(failed)
     }
 }
 
 /// Until another process has taken over.
 async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<str>>) {
     let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    let readers = Arc::new(Semaphore::new(READERS));
     tokio::select! {
         biased;
         _ = phase.wait_for(|phase| *phase == Phase::HandedOver) => {}
-        () = accept(&listener, &shared, token) => {}
+        () = accept(&listener, &readers, &shared, token) => {}
     }
+    drop(listener);
+    // Those that came are nobody else's any more. Each has its deadline.
+    let _ = readers.acquire_many(READERS as u32).await;
 }
 
-async fn accept(listener: &TcpListener, shared: &Weak<Shared>, token: Option<Arc<str>>) {
-    let readers = Arc::new(Semaphore::new(READERS));
+async fn accept(listener: &TcpListener, readers: &Arc<Semaphore>, shared: &Weak<Shared>, token: Option<Arc<str>>) {
     loop {
-        let Ok(reader) = Arc::clone(&readers).acquire_owned().await else { return };
+        let Ok(reader) = Arc::clone(readers).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (shared, token) = (shared.clone(), token.clone());
@@ -195,8 +200,9 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
 /// Whether the process works on.
 fn health(shared: &Shared) -> Reply {
     match *shared.phase.borrow() {
-        Phase::Serving => Reply::text("200 OK", "serving"),
-        Phase::Draining | Phase::HandedOver => Reply::text("503 Service Unavailable", "draining"),
+        // Who came before the other process took over asks after the service, which goes on.
+        Phase::Serving | Phase::HandedOver => Reply::text("200 OK", "serving"),
+        Phase::Draining => Reply::text("503 Service Unavailable", "draining"),
         Phase::Stopping => Reply::text("503 Service Unavailable", "stopping"),
     }
 }
