@@ -16,9 +16,12 @@ fn a_known_sequence_of_requests_is_counted() {
     let site = Site::new();
     site.add("f", "content");
     let watched = Watched::serve(&site, &["--workers", "2"]);
+    // The listener answers before the last worker has begun.
+    wait_until("both workers are there", || watched.scrape().get("sealion_workers") == 2.0);
     let before = watched.scrape();
     assert_eq!(before.sum("sealion_http_responses_total"), 0.0);
-    assert_eq!(before.get("sealion_workers"), 2.0);
+    // An alert sees the first one rise from it.
+    assert_eq!(before.get("sealion_http_responses_total{code=\"500\"}"), 0.0);
 
     let connector = site.connector(Suite::TLS13);
     for _ in 0..2 {
