@@ -227,15 +227,11 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(&ServeArgs { given, ..*args }).map(|()| ExitCode::SUCCESS),
         Command::Check(args) => check::run(&ServeArgs { given, ..*args }),
-        Command::Reference => {
-            print!("{}", reference::markdown());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),
         Command::Health(args) => health_check::run(&args),
         Command::Completions { shell } => {
-            let text = manual::completions(shell, Cli::command());
-            std::io::stdout().write_all(&text).map_err(|e| format!("cannot print: {e}")).map(|()| ExitCode::SUCCESS)
+            print(&manual::completions(shell, Cli::command())).map(|()| ExitCode::SUCCESS)
         }
         Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::TicketKey(args) => make_ticket_key(&args),
@@ -249,6 +245,18 @@ pub fn main() -> ExitCode {
         upgrade::report_failure(&error);
         ExitCode::FAILURE
     })
+}
+
+/// Prints text. A reader that has seen enough, as `head` has, is no error.
+///
+/// # Errors
+/// A line that says why it cannot be printed.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn log_to_stderr(level: LogLevel) {

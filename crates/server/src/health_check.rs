@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::print;
+
 /// How long the answer may take. GUESS: a health check of containers waits some seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -31,7 +33,7 @@ pub fn run(args: &HealthArgs) -> Result<ExitCode, String> {
     let answer = ask(args.address, path)
         .map_err(|e| format!("{} does not answer: {e}: does it run, with [metrics] listen = \"{0}\"?", args.address))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    print!("{body}");
+    print(body)?;
     Ok(if head.split(' ').nth(1) == Some("200") { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -19,10 +19,10 @@ pub fn write_pages(command: clap::Command, directory: &Path) -> Result<(), Strin
 }
 
 /// The completions of a shell.
-pub fn completions(shell: clap_complete::Shell, mut command: clap::Command) -> Vec<u8> {
+pub fn completions(shell: clap_complete::Shell, mut command: clap::Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "sealion", &mut text);
-    text
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn configuration_page(tables: &[Table]) -> String {
@@ -44,13 +44,13 @@ fn configuration_page(tables: &[Table]) -> String {
     )]);
     for table in tables {
         page.control("SH", [table.name.as_str()]);
-        page.text([roman(&table.doc)]);
+        page.text([roman(table.doc.replace('`', ""))]);
         for key in &table.keys {
             page.control("TP", []);
             let kind = key.kind.replace('`', "");
             page.text([bold(&key.name), roman(" = "), italic(kind)]);
             let default = key.default.as_ref().map(|default| format!(" Default: {default}")).unwrap_or_default();
-            page.text([roman(format!("{}{default}", key.doc.replace('`', "")))]);
+            page.text([roman(format!("{}{default}", key.doc).replace('`', ""))]);
         }
     }
     page.control("SH", ["FILES"]);
@@ -80,5 +80,6 @@ mod tests {
         let missing: Vec<_> =
             keys.filter(|key| !page.contains(&format!("\\fB{}\\fR", key.name.replace('-', "\\-")))).collect();
         assert!(!tables.is_empty() && missing.is_empty(), "{missing:?}");
+        assert!(!page.contains('`'), "what is Markdown is not roff");
     }
 }

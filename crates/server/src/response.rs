@@ -229,6 +229,9 @@ macro_rules! statuses {
         pub enum Status { $($name = $code),* }
 
         impl Status {
+            /// All of them.
+            pub const ALL: &[Status] = &[$(Status::$name),*];
+
             /// The three digits.
             pub fn code(self) -> u16 {
                 self as u16

@@ -42,7 +42,7 @@ const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
 /// # Errors
 /// A line for each thing that is wrong, with the remedy. Nothing has been served then.
 pub fn run(args: &ServeArgs) -> Result<(), String> {
-    let program = Program::of_this_process()?;
+    let program = Program::of_this_process();
     let (predecessor, mut inherited) = match Predecessor::find()? {
         Some((predecessor, inherited)) => (Some(predecessor), inherited),
         None => (None, Inherited::from_systemd()?),

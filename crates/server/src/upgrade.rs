@@ -136,14 +136,10 @@ pub struct Program {
 impl Program {
     /// To be called at the start, while the file of this process is still what was started. A path that leads here by symbolic links
     /// is kept as it is, so that a link that is changed counts.
-    ///
-    /// # Errors
-    /// When this process cannot find its own file.
-    pub fn of_this_process() -> Result<Self, String> {
+    pub fn of_this_process() -> Self {
         let mut arguments = env::args_os();
         let name = arguments.next().unwrap_or_default();
-        let path = find_program(&name).map_err(|e| format!("cannot find the file of this program: {e}"))?;
-        Ok(Self { path, name, arguments: arguments.collect() })
+        Self { path: find_program(&name), name, arguments: arguments.collect() }
     }
 
     /// The file that is started for an upgrade.
@@ -152,10 +148,11 @@ impl Program {
     }
 }
 
-fn find_program(name: &OsString) -> std::io::Result<PathBuf> {
-    let running = std::fs::metadata("/proc/self/exe")?;
+/// Without /proc, as in a bare chroot, the name is believed.
+fn find_program(name: &OsString) -> PathBuf {
+    let running = std::fs::metadata("/proc/self/exe").ok().map(|running| (running.dev(), running.ino()));
     let is_this = |path: &PathBuf| {
-        std::fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (running.dev(), running.ino()))
+        std::fs::metadata(path).is_ok_and(|found| running.is_none_or(|running| running == (found.dev(), found.ino())))
     };
     let named = if Path::new(name).components().count() > 1 {
         std::path::absolute(name).ok().filter(is_this)
@@ -163,10 +160,7 @@ fn find_program(name: &OsString) -> std::io::Result<PathBuf> {
         let directories = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&directories).map(|directory| directory.join(name)).find(is_this)
     };
-    match named {
-        Some(path) => Ok(path),
-        None => env::current_exe(),
-    }
+    named.or_else(|| env::current_exe().ok()).unwrap_or_else(|| name.into())
 }
 
 /// What a successor gets.
@@ -373,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_file_of_this_process_is_found() {
-        let program = Program::of_this_process().unwrap();
+        let program = Program::of_this_process();
         let found = std::fs::metadata(program.path()).unwrap();
         let running = std::fs::metadata("/proc/self/exe").unwrap();
         assert_eq!((found.dev(), found.ino()), (running.dev(), running.ino()));

@@ -294,7 +294,25 @@ fn syslog_takes_a_datagram_a_line() {
     let mut buffer = [0; 2000];
     let len = syslog.recv(&mut buffer).expect("a message");
     let message = String::from_utf8(buffer[..len].to_vec()).expect("text");
-    // RFC 5424, 6: PRI VERSION TIMESTAMP HOSTNAME APP-NAME PROCID MSGID SD MSG
+    // As syslog(3) writes it: a daemon of this machine finds the program's name nowhere else.
+    let (head, line) = message.split_once(": ").expect("a name and a line");
+    assert_eq!(head, format!("<190>sealion[{}]", server.pid()));
+    assert_eq!(LogLine::parse(line).names(), FIELDS);
+}
+
+#[test]
+fn a_collector_takes_messages_of_rfc_5424() {
+    let site = Site::new();
+    site.add("f", "content");
+    let syslog = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    syslog.set_read_timeout(Some(sealion_testkit::PATIENCE)).expect("a timeout");
+    let address = syslog.local_addr().expect("an address");
+    let server = site.serve_from_user_space(&["--access-log", &format!("syslog:{address}")]);
+    http::get(&mut site.connect(&server), "/f").expect("an answer");
+    let mut buffer = [0; 2000];
+    let len = syslog.recv(&mut buffer).expect("a message");
+    let message = String::from_utf8(buffer[..len].to_vec()).expect("text");
+    // §6: PRI VERSION TIMESTAMP HOSTNAME APP-NAME PROCID MSGID SD MSG
     let words: Vec<&str> = message.splitn(8, ' ').collect();
     assert_eq!((words[0], words[3], words[5], words[6]), ("<190>1", "sealion", "access", "-"), "{message}");
     assert_eq!(words[4], server.pid().to_string());

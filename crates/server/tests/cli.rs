@@ -314,3 +314,16 @@ fn never_is_said_in_the_banner() {
     let server = site.serve_from_user_space(&[]);
     server.wait_for("that kernel TLS is not used", |line| line.text.contains("kernel TLS is not used (--ktls never)"));
 }
+
+/// As `sealion reference | head` does.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    for arguments in [&["reference"][..], &["completions", "bash"], &["import-nginx", "--table"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(PROGRAM).args(arguments).stdout(writer).output();
+        let output = output.expect("the program starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {said}");
+    }
+}

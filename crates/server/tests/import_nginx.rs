@@ -168,6 +168,81 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(site["cors"].to_string(), r#"{ origins = ["*"], paths = ["/static/**"] }"#);
 }
 
+/// Whatever kept somebody out does so here, or is named.
+#[test]
+fn nobody_gets_in_who_was_kept_out() {
+    let nginx = nginx!("guards");
+    for file in [
+        "internal/x",
+        "closed/x",
+        "closedness",
+        "gone/x",
+        "dump.SQL",
+        "a/private/x",
+        "config/x",
+        "only/x.txt",
+        "secret/x",
+        "office/x",
+        "hosts/x",
+        "staff/x",
+        "admin/x",
+        "app.php5",
+        "api/x",
+        "files/x",
+    ] {
+        nginx.write(&format!("www/{file}"), "secret");
+    }
+    let config = nginx.converts();
+    let sites = config["site"].as_array().expect("sites");
+    assert_eq!(sites[0]["access"].as_array().map(Vec::len), Some(6), "{}", sites[0]["access"]);
+    assert_eq!(sites[1]["access_log"].as_bool(), Some(false));
+    assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_second = 1, burst = 1 }");
+    let file = nginx.path().join("sealion.toml");
+    let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let get = |host: &str, path: &str| {
+        let (port, out) = (server.address().port(), "\n%{http_code}");
+        let (url, resolve) = (format!("https://{host}:{port}{path}"), format!("{host}:{port}:127.0.0.1"));
+        tool("curl", ["--silent", "--insecure", "--write-out", out, "--resolve", &resolve, &url])
+    };
+    for (path, answer) in [
+        ("/index.html", "index.html\n200"),
+        ("/404.html", "403 Forbidden\n\n403"),
+        // The page is sent all the same.
+        ("/none", "404.html\n404"),
+        ("/internal/x", "403 Forbidden\n\n403"),
+        ("/closed/x", "404.html\n404"),
+        ("/closedness", "404.html\n404"),
+        ("/gone/x", "403 Forbidden\n\n403"),
+        ("/dump.SQL", "404.html\n404"),
+        ("/a/private/x", "404.html\n404"),
+        ("/config/x", "404.html\n404"),
+        ("/only/x.txt", "404.html\n404"),
+        ("/secret/x", "401 Unauthorized\n\n401"),
+        ("/office/x", "secret\n200"),
+        ("/hosts/x", "403 Forbidden\n\n403"),
+        ("/staff/x", "401 Unauthorized\n\n401"),
+        ("/admin/x", "401 Unauthorized\n\n401"),
+        ("/app.php5", "404.html\n404"),
+        ("/api/x", "403 Forbidden\n\n403"),
+    ] {
+        assert_eq!(get("guarded.example", path), answer, "{path}");
+    }
+    assert_eq!(get("office.example", "/files/x"), "403 Forbidden\n\n403");
+    assert_eq!(get("other.example", "/"), "403 Forbidden\n\n403");
+}
+
+#[test]
+fn where_servers_differ_the_strictest_version_and_the_first_word_count() {
+    let config = nginx!("differing").converts();
+    assert_eq!(config["listen"][0].to_string(), "{ address = \"0.0.0.0:80\", tls = false }");
+    assert_eq!(config["tls"]["min_version"].as_str(), Some("1.3"));
+    assert_eq!(config["limits"]["idle_timeout"].as_str(), Some("30s"));
+    let site = &config["site"][0];
+    assert!(site["root"].as_str().is_some_and(|root| root.ends_with("/www")), "{site}");
+    assert_eq!(site["cors"].to_string(), r#"{ origins = ["https://one.example"], paths = ["/one/**"] }"#);
+    assert_eq!(site["redirects"].as_array().map(Vec::len), Some(1));
+}
+
 #[test]
 fn what_certbot_leaves() {
     let config = nginx!("certbot").converts();

@@ -161,6 +161,18 @@ fn a_successor_that_cannot_serve_changes_nothing_and_says_why() {
 }
 
 /// Arguments that listen at this address alone.
+/// A bare chroot has no /proc.
+#[test]
+fn a_server_without_proc_serves() {
+    let site = Site::new();
+    site.add("f", "content");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh", PROGRAM]);
+    command.args(site.arguments(&["--ktls", "never", "--metrics", "127.0.0.1:0"]));
+    let server = Server::spawn(command);
+    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").status, 200);
+}
+
 fn at(site: &Site, address: &str, more: &[&str]) -> Vec<std::ffi::OsString> {
     let arguments = site.arguments(more).into_iter();
     arguments.map(|argument| if argument == "127.0.0.1:0" { address.into() } else { argument }).collect()

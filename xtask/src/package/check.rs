@@ -1,4 +1,4 @@
-//! Whether what we ship is what its readers accept: dpkg, systemd and Kubernetes.
+//! Whether what we ship is what its readers accept: dpkg, systemd, Kubernetes and Prometheus.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +38,43 @@ pub(crate) fn kubernetes() -> Result<()> {
         print!("{said}");
     }
     Ok(())
+}
+
+/// Has Prometheus' own tool read the alert rules and say when they fire, and parse what the dashboard asks for.
+pub(crate) fn prometheus() -> Result<()> {
+    sealion_guest::tools::ensure(&[("promtool", "prometheus")])?;
+    let promtool = |what: [&str; 2], file: &Path| -> Result<()> {
+        let said = output(Command::new("promtool").args(what).arg(file)).with_context(|| what.join(" "))?;
+        print!("{said}");
+        Ok(())
+    };
+    promtool(["check", "rules"], &source("prometheus/alerts.yml"))?;
+    promtool(["test", "rules"], &source("prometheus/alerts_test.yml"))?;
+    let dashboard = serde_json::from_str(&read(&source("grafana/sealion.json"))?)?;
+    let mut asked = Vec::new();
+    expressions(&dashboard, &mut asked);
+    ensure!(!asked.is_empty(), "the dashboard asks for nothing");
+    // JSON is YAML.
+    let rules = asked.iter().enumerate().map(|(n, expression)| {
+        let expression = expression.replace("$__rate_interval", "5m").replace("$instance", ".*");
+        serde_json::json!({ "record": format!("dashboard:{n}"), "expr": expression })
+    });
+    let rules = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules.collect::<Vec<_>>() }] });
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), rules.to_string())?;
+    promtool(["check", "rules"], file.path())
+}
+
+/// The queries of a dashboard.
+fn expressions(value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => fields.iter().for_each(|(name, value)| match value.as_str() {
+            Some(text) if name == "expr" => found.push(text.to_owned()),
+            _ => expressions(value, found),
+        }),
+        serde_json::Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
+        _ => {}
+    }
 }
 
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";

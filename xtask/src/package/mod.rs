@@ -41,7 +41,7 @@ enum What {
     },
     /// A directory with everything that the container images and compose.yaml are built from
     Container,
-    /// Check units, packages and manifests
+    /// Check units, packages, manifests, alert rules and the dashboard
     Check,
 }
 
@@ -67,6 +67,7 @@ impl Package {
             What::Check => {
                 check::check()?;
                 check::kubernetes()?;
+                check::prometheus()?;
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub enum Destination {
     Stdout,
     /// The end of a file.
     File(PathBuf),
-    /// A daemon that takes messages of RFC 5424.
+    /// A daemon that takes messages as syslog(3) writes them, or, over UDP, those of RFC 5424.
     Syslog(Syslog),
     /// systemd's journal, with each field on its own.
     Journald,

@@ -83,5 +83,6 @@ fn hexadecimal(line: &mut String, bytes: &[u8]) {
 
 /// Controls, what some readers take for the end of a line, and what turns the direction of the text around it.
 fn is_harmful(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use sealion_tls::Version;
 use serde::{Deserialize, Serialize};
 
-use super::destination::Destination;
+use super::destination::{Destination, Syslog};
 use super::entry::{Entry, Part};
 use super::escape;
 use super::field::Field;
@@ -46,6 +46,9 @@ enum Envelope {
     Line,
     /// RFC 5424 §6: HOSTNAME, APP-NAME, PROCID and MSGID, which stay the same.
     Syslog(String),
+    /// What syslog(3) writes to a socket of this machine, without the time, which daemons take from their own clock: rsyslog and journald
+    /// read no RFC 5424 there, and take its version for the program's name.
+    Local(String),
     /// Fields of the journal's native protocol.
     Journal,
 }
@@ -73,7 +76,10 @@ impl Layout {
         let envelope = match destination {
             Destination::Off | Destination::Stdout | Destination::File(_) => Envelope::Line,
             Destination::Journald => Envelope::Journal,
-            Destination::Syslog(_) => {
+            Destination::Syslog(Syslog::Unix(_)) => {
+                Envelope::Local(format!("<{PRIORITY}>sealion[{}]: ", std::process::id()))
+            }
+            Destination::Syslog(Syslog::Udp(_)) => {
                 let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
                 let node: String = node.chars().filter(char::is_ascii_graphic).collect();
                 let host = if node.is_empty() { "-" } else { &node };
@@ -107,6 +113,10 @@ impl Layout {
                 let time = humantime::format_rfc3339_millis(now);
                 // Writing to a String cannot fail.
                 let _ = write!(line, "<{PRIORITY}>1 {time} {constant} ");
+                self.write(&mut line, entry, now);
+            }
+            Envelope::Local(head) => {
+                line.push_str(head);
                 self.write(&mut line, entry, now);
             }
             Envelope::Journal => {

@@ -104,7 +104,9 @@ fn messages_to_daemons_have_their_frame() {
         let layout = Layout::new(Format::Logfmt, &[Field::Target, Field::Status, Field::Referer]);
         layout.for_destination(&destination.parse().unwrap()).line(&entry, SystemTime::UNIX_EPOCH)
     };
-    let syslog = of("syslog");
+    let head = format!("<190>sealion[{}]: ", std::process::id());
+    assert_eq!(of("syslog"), format!("{head}target=\"/\" status=206 referer=-"));
+    let syslog = of("syslog:192.0.2.1:514");
     let words: Vec<&str> = syslog.split(' ').collect();
     assert_eq!(words[..2], ["<190>1", "1970-01-01T00:00:00.000Z"]);
     assert_eq!(
@@ -127,7 +129,23 @@ fn no_byte_forges_a_line() {
         state ^= state << 17;
         state
     };
-    let spicy = ["\n", "\r", "\"", "\\", " ", "=", "\0", "\u{2028}", "\u{85}", "\u{1b}", "}", ",", "\\x", "status=200"];
+    let spicy = [
+        "\n",
+        "\r",
+        "\u{200f}",
+        "\"",
+        "\\",
+        " ",
+        "=",
+        "\0",
+        "\u{2028}",
+        "\u{85}",
+        "\u{1b}",
+        "}",
+        ",",
+        "\\x",
+        "status=200",
+    ];
     let mut text = |n: usize| {
         let mut text = Vec::new();
         for _ in 0..n {
@@ -162,7 +180,11 @@ fn no_byte_forges_a_line() {
         let journal = journal.line(&entry, SystemTime::UNIX_EPOCH);
         assert_eq!(journal.lines().count(), 2 + all.len(), "{journal}");
         for one in [&logfmt, &json, &combined] {
-            assert_eq!(one.find(|c: char| c.is_control() || c == '\u{2028}'), Some(one.len() - 1), "{one:?}");
+            assert_eq!(
+                one.find(|c: char| c.is_control() || "\u{2028}\u{200f}".contains(c)),
+                Some(one.len() - 1),
+                "{one:?}"
+            );
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use toml::Value;
+
 use super::directives::{Fate, fate};
+use super::limits::Zones;
 use super::listeners::Listeners;
 use super::syntax::{self, Directive};
 use super::toml_text::Table;
-use super::{Conversion, Left, site, tls, values};
+use super::{Conversion, Left, guards, site, tls, values};
 
 /// Converts the file that nginx is started with.
 pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
@@ -20,13 +23,14 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
         names: HashSet::new(),
         has_default: false,
         plain: Vec::new(),
-        rates: Vec::new(),
+        zones: Zones::default(),
     };
     for missing in &configuration.missing {
         context.left.push(Left {
             place: missing.place.clone(),
             directive: "include".to_owned(),
             remedy: format!("{}: convert where it can", missing.what),
+            unguarded: false,
         });
     }
     let mut http = Vec::new();
@@ -43,7 +47,7 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
     for directive in &shared {
         context.shared(directive);
     }
-    let mut listeners = Listeners::default();
+    let mut listeners = Listeners::of(&servers);
     let mut sites = Vec::new();
     for server in servers {
         sites.extend(site::convert(&mut context, &mut listeners, server, &shared));
@@ -77,12 +81,11 @@ pub(super) struct Context {
     has_default: bool,
     /// Servers without TLS, with their names.
     pub(super) plain: Vec<(Directive, Vec<String>)>,
-    /// `limit_req_zone`s by client address: the zone's name and its rate, as nginx writes it.
-    pub(super) rates: Vec<(String, String)>,
+    pub(super) zones: Zones,
 }
 
 impl Context {
-    /// Names what is not converted, with what is known of its kind.
+    /// Names what is not converted, with what is known of its kind, and that it kept somebody out.
     pub(super) fn leave(&mut self, directive: &Directive) {
         let remedy = match fate(&directive.name) {
             Some(Fate::Absent(remedy)) => remedy,
@@ -90,16 +93,36 @@ impl Context {
             Some(Fate::Converted(_)) => "not in this form or this place: see docs/migrate-from-nginx.md",
             None => "it is not known here: look into its documentation for what it does",
         };
-        self.leave_with(directive, remedy);
+        self.name(directive, remedy.to_owned(), guards::guards(directive));
     }
 
-    /// Names what is not converted.
+    /// Names what is not converted, and lets nobody in who was kept out.
     pub(super) fn leave_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
-        self.left.push(Left {
-            place: directive.place.clone(),
-            directive: directive.to_string(),
-            remedy: remedy.into(),
-        });
+        self.name(directive, remedy.into(), false);
+    }
+
+    /// Names what kept somebody out, and is not converted.
+    pub(super) fn unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.name(directive, remedy.into(), true);
+    }
+
+    fn name(&mut self, directive: &Directive, remedy: String, unguarded: bool) {
+        let (place, directive) = (directive.place.clone(), directive.to_string());
+        self.left.push(Left { place, directive, remedy, unguarded });
+    }
+
+    /// Sets what is one for all servers. The first that says it is right.
+    pub(super) fn process_wide(&mut self, directive: &Directive, table: &str, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        match self.root.table(table).get(key).cloned() {
+            Some(known) if known != value => {
+                self.leave_with(
+                    directive,
+                    format!("[{table}] {key} is one for all servers: an earlier one made it {known}"),
+                );
+            }
+            _ => self.root.table(table).set(key, value),
+        }
     }
 
     /// A file's name as nginx takes it beside certificates and lists of users.
@@ -177,12 +200,12 @@ impl Context {
             "lingering_timeout" => self.limit_time(directive, "linger_timeout"),
             "ssl_handshake_timeout" => self.limit_time(directive, "handshake_timeout"),
             "keepalive_requests" => match directive.first().parse::<i64>() {
-                Ok(requests @ 1..) => self.root.table("limits").set("max_requests", requests),
+                Ok(requests @ 1..) => self.process_wide(directive, "limits", "max_requests", requests),
                 _ => self.leave(directive),
             },
             "large_client_header_buffers" => self.header_buffers(directive),
             "open_file_cache_valid" => match values::time(directive.first()) {
-                Some(age) => self.root.table("server").set("file_cache_age", age.to_string()),
+                Some(age) => self.process_wide(directive, "server", "file_cache_age", age.to_string()),
                 None => self.leave(directive),
             },
             // With the listeners.
@@ -191,8 +214,11 @@ impl Context {
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
             "access_log" => self.access_log(directive),
-            "limit_req_zone" => self.rate(directive),
-            "limit_conn_zone" if directive.first() == "$binary_remote_addr" || directive.first() == "$remote_addr" => {}
+            "limit_req_zone" | "limit_conn_zone" => {
+                if !self.zones.take(directive) {
+                    self.leave_with(directive, "limits are by the client's address");
+                }
+            }
             "ssl_session_tickets" if directive.first() == "on" => {}
             "ssl_session_tickets" => {
                 self.leave_with(
@@ -210,7 +236,7 @@ impl Context {
 
     fn limit_time(&mut self, directive: &Directive, key: &str) {
         match values::time(directive.first()) {
-            Some(time) if !time.0.is_zero() => self.root.table("limits").set(key, time.to_string()),
+            Some(time) if !time.0.is_zero() => self.process_wide(directive, "limits", key, time.to_string()),
             _ => self.leave_with(directive, format!("write a time above 0 to [limits] {key}")),
         }
     }
@@ -252,18 +278,6 @@ impl Context {
             }
             (_, true) => self.leave_with(directive, "there is one access log: a field of its lines has the site"),
             _ => self.leave_with(directive, "write [access_log] to = \"journald\" or \"syslog\", or a file"),
-        }
-    }
-
-    fn rate(&mut self, directive: &Directive) {
-        let [key, rest @ ..] = directive.arguments.as_slice() else { return self.leave(directive) };
-        let argument = |name: &str| rest.iter().find_map(|argument| argument.strip_prefix(name));
-        match (key.as_str(), argument("zone="), argument("rate=")) {
-            ("$binary_remote_addr" | "$remote_addr", Some(zone), Some(rate)) => {
-                let name = zone.split(':').next().unwrap_or(zone);
-                self.rates.push((name.to_owned(), rate.to_owned()));
-            }
-            _ => self.leave_with(directive, "limits are by the client's address"),
         }
     }
 }

@@ -107,7 +107,11 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         ]),
         "what is inside becomes rules for its path; forms that no pattern says are named",
     ),
-    ("internal", Needless("an error page may be asked for by its name"), ""),
+    (
+        "internal",
+        Converted(&["site.access"]),
+        "nobody may ask for it; error pages and the fallback are sent all the same",
+    ),
     ("error_page", Converted(&["site.error_pages", "site.fallback"]), ""),
     ("types", Converted(&["site.media_types"]), "where they differ from those that Sealion knows"),
     ("default_type", Needless("unknown extensions are application/octet-stream"), ""),
@@ -118,7 +122,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         Converted(&["server.file_cache_age"]),
         "files stay open without being told; `open_file_cache_valid` is converted",
     ),
-    ("disable_symlinks", Needless("no link leads out of the root"), ""),
+    ("disable_symlinks", Absent("links that lead out of the root are refused, and others are followed"), ""),
     (
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay postpone_output output_buffers",
         Needless("heads and files leave together, on both paths"),
@@ -138,7 +142,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     ("recursive_error_pages uninitialized_variable_warn rewrite_log", Needless("there is nothing to set"), ""),
     // Redirects and conditions.
-    ("return", Converted(&["site.redirects"]), "redirects; other answers are named"),
+    ("return", Converted(&["site.redirects", "site.access"]), "redirects and refusals; other answers are named"),
     ("rewrite", Converted(&["site.redirects", "site.rewrites"]), "regular expressions with look-around are named"),
     (
         "if",
@@ -206,22 +210,29 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ("ssl_buffer_size", Needless("records are as long as they may be"), ""),
     ("ssl_early_data", Absent("early data is not taken, as it can be replayed"), ""),
     ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Absent("no OCSP response is stapled"), ""),
-    ("ssl_trusted_certificate", Needless("it is for stapling"), ""),
-    ("ssl_client_certificate ssl_verify_client", Converted(&["site.client_auth"]), "`on` and `optional`"),
+    (
+        "ssl_client_certificate ssl_trusted_certificate ssl_verify_client",
+        Converted(&["site.client_auth"]),
+        "`on` and `optional`",
+    ),
     ("ssl_verify_depth", Needless("chains are followed to a root that you name"), ""),
     ("ssl_crl", Absent("no revocation list is read"), ""),
     (
         "ssl_reject_handshake",
-        Absent("names of no site get the default site's certificate: make a default site with nothing in it"),
+        Absent("names of no site get the default site's certificate, and then 403 for everything"),
         "",
     ),
     // Who may.
     (
         "allow deny",
         Converted(&["site.access"]),
-        "deny rules, then allow rules, then all; an exception from a denied network is named",
+        "`deny` goes before `allow` here, so exceptions are taken out of networks; rules of a server hold in its locations too",
     ),
-    ("auth_basic auth_basic_user_file", Converted(&["site.basic_auth"]), "passwords of bcrypt and argon2 only"),
+    (
+        "auth_basic auth_basic_user_file",
+        Converted(&["site.basic_auth"]),
+        "passwords of bcrypt and argon2 only; `off` inside a protected part is named",
+    ),
     ("satisfy auth_request auth_jwt", Absent("every rule of access and basic_auth has to hold"), ""),
     // Limits and times.
     ("client_header_timeout client_body_timeout", Converted(&["limits.request_timeout"]), ""),
@@ -241,7 +252,11 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         Needless("there is nothing to set"),
         "",
     ),
-    ("limit_conn limit_conn_zone", Converted(&["limits.max_connections_per_address"]), "by address, and for all sites"),
+    (
+        "limit_conn limit_conn_zone",
+        Converted(&["limits.max_connections_per_address"]),
+        "of zones by address, and for all sites; others are named",
+    ),
     (
         "limit_req limit_req_zone",
         Converted(&["site.limits.requests_per_second", "site.limits.burst"]),
@@ -258,8 +273,8 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     // Logs.
     (
         "access_log",
-        Converted(&["access_log.to", "access_log.format"]),
-        "the server's; `off` for some sites or paths is named",
+        Converted(&["access_log.to", "access_log.format", "site.access_log"]),
+        "one for all sites, or `off` for some; others, and those of paths, are named",
     ),
     ("log_format", Absent("[access_log] format and fields say what a line has"), ""),
     // What is no server of files.

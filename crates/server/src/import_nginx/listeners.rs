@@ -1,5 +1,7 @@
 //! The addresses of all servers.
 
+use std::collections::HashSet;
+
 use toml::Value;
 
 use super::convert::Context;
@@ -8,7 +10,11 @@ use super::toml_text::Table;
 
 /// Addresses, each once, in the order of their first mention.
 #[derive(Debug, Default)]
-pub(super) struct Listeners(Vec<Listener>);
+pub(super) struct Listeners {
+    all: Vec<Listener>,
+    /// Where some server says `ssl`: it holds for all servers of that address.
+    tls: HashSet<String>,
+}
 
 #[derive(Debug)]
 struct Listener {
@@ -29,24 +35,44 @@ pub(super) struct Listens {
 }
 
 impl Listeners {
+    /// Looks at all servers for what one of them says for others.
+    pub(super) fn of(servers: &[&Directive]) -> Self {
+        let listens = servers.iter().flat_map(|server| server.children()).filter(|inner| inner.name == "listen");
+        let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
+        Listeners { all: Vec::new(), tls: tls.filter_map(|listen| address(listen.first())).collect() }
+    }
+
     /// Takes the `listen`s of a server; `shared`: what stands beside the servers.
     pub(super) fn take(&mut self, context: &mut Context, server: &Directive, shared: &[&Directive]) -> Listens {
         let mut listens = Listens::default();
         // Of old: `ssl on;` for the whole server.
         let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
         let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
-        let directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
+        let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
+        // Where nginx listens without being told.
+        let by_itself = Directive {
+            name: "listen".to_owned(),
+            arguments: vec!["80".to_owned()],
+            block: None,
+            place: server.place.clone(),
+        };
+        if directives.is_empty() {
+            directives.push(&by_itself);
+        }
         for directive in directives {
             let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
             if has("quic") {
                 context.leave_with(directive, "HTTP/3 is not spoken: clients come over TCP");
                 continue;
             }
-            let tls = has("ssl") || all_tls;
             let Some(address) = address(directive.first()) else {
                 context.leave_with(directive, "write the address with its port, for instance 0.0.0.0:443");
                 continue;
             };
+            let tls = all_tls || self.tls.contains(&address);
+            if has("ipv6only=off") {
+                context.leave_with(directive, "an address of IPv6 takes IPv6 alone: add one of IPv4");
+            }
             if has("http2") || has("spdy") {
                 context.leave_with(directive, "HTTP/2 is not spoken: clients fall back to HTTP/1.1 by themselves");
             }
@@ -57,10 +83,7 @@ impl Listeners {
                 listens.plain = true
             }
             let proxy_protocol = has("proxy_protocol");
-            match self.0.iter_mut().find(|known| known.address == address) {
-                Some(known) if known.tls != tls => {
-                    context.leave_with(directive, "one server wants TLS on this address, and another does not")
-                }
+            match self.all.iter_mut().find(|known| known.address == address) {
                 Some(known) => known.proxy_protocol |= proxy_protocol,
                 None => {
                     let trusted = match (proxy_protocol, trusted.is_empty()) {
@@ -69,7 +92,7 @@ impl Listeners {
                         // Somebody has to be believed, and this machine is.
                         (true, true) => vec!["127.0.0.0/8".into(), "::1".into()],
                     };
-                    self.0.push(Listener {
+                    self.all.push(Listener {
                         address,
                         tls,
                         proxy_protocol,
@@ -86,7 +109,7 @@ impl Listeners {
     }
 
     pub(super) fn write(&self, root: &mut Table) {
-        for listener in &self.0 {
+        for listener in &self.all {
             let mut table = Table::default();
             table.comment(&listener.comment);
             table.set("address", listener.address.as_str());

@@ -3,11 +3,11 @@
 use toml::Value;
 
 use super::convert::Context;
-use super::path_rules;
 use super::site::Settings;
 use super::syntax::Directive;
 use super::toml_text::Table;
 use super::values;
+use super::{guards, path_rules};
 
 /// The paths that directives are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,19 +16,50 @@ pub(super) enum Scope {
     Everything,
     /// One path.
     Exact(String),
-    /// A path and what is beneath it.
+    /// All paths that begin so.
     Prefix(String),
-    /// Files by their names: a pattern of ours.
-    Pattern(String),
+    /// The paths that an expression matches.
+    Regex {
+        /// As we write it, if it is one of ours.
+        regex: Option<String>,
+        /// A pattern of files that says the same, if there is one.
+        pattern: Option<String>,
+    },
 }
 
 impl Scope {
-    /// As `headers` and `cache_control` name files.
-    pub(super) fn pattern(&self) -> String {
+    /// The paths of a location. `None`: it has a name instead.
+    fn of(location: &Directive) -> Option<Self> {
+        let (modifier, path) = match location.arguments.as_slice() {
+            [modifier, path] => (modifier.as_str(), path.as_str()),
+            // nginx needs no space between them.
+            [both] => {
+                let modifier = ["^~", "~*", "~", "="].into_iter().find(|modifier| both.starts_with(modifier));
+                both.split_at(modifier.map_or(0, str::len))
+            }
+            _ => return None,
+        };
+        match modifier {
+            "=" => Some(Scope::Exact(path.to_owned())),
+            // It says no more than a prefix.
+            "~" if prefix_of(path).is_some() => prefix_of(path).map(Scope::Prefix),
+            "~" | "~*" => {
+                let regex = if modifier == "~*" { format!("(?i){path}") } else { path.to_owned() };
+                let regex = Some(regex).filter(|regex| regex::bytes::Regex::new(regex).is_ok());
+                Some(Scope::Regex { regex, pattern: values::pattern_of_regex(path) })
+            }
+            _ if path == "/" => Some(Scope::Everything),
+            _ => path.starts_with('/').then(|| Scope::Prefix(path.to_owned())),
+        }
+    }
+
+    /// As `headers` and `cache_control` name files. `None`: they cannot.
+    pub(super) fn pattern(&self) -> Option<String> {
         match self {
-            Scope::Everything => "**".to_owned(),
-            Scope::Exact(path) | Scope::Pattern(path) => path.clone(),
-            Scope::Prefix(path) => format!("{}/**", path.trim_end_matches('/')),
+            Scope::Everything => Some("**".to_owned()),
+            Scope::Exact(path) => Some(globset::escape(path)),
+            Scope::Prefix(path) => Some(format!("{}/**", globset::escape(path.trim_end_matches('/')))),
+            Scope::Regex { pattern, .. } => pattern.clone(),
         }
     }
 
@@ -36,10 +67,33 @@ impl Scope {
     pub(super) fn part(&self) -> Option<&str> {
         match self {
             Scope::Everything => Some("/"),
+            // The root's own page is no part.
+            Scope::Exact(path) if path == "/" => None,
             Scope::Exact(path) | Scope::Prefix(path) => Some(path),
-            Scope::Pattern(_) => None,
+            Scope::Regex { .. } => None,
         }
     }
+
+    /// Whether there is no path of it outside that part: `/admin` is more than `/admin/`.
+    pub(super) fn is_all_of_part(&self) -> bool {
+        !matches!(self, Scope::Prefix(path) if !path.ends_with('/'))
+    }
+
+    /// An expression that matches its paths. `None`: it has one that is none of ours.
+    pub(super) fn regex(&self) -> Option<String> {
+        match self {
+            Scope::Everything => Some("^/".to_owned()),
+            Scope::Exact(path) => Some(format!("^{}$", values::literally(path))),
+            Scope::Prefix(path) => Some(format!("^{}", values::literally(path))),
+            Scope::Regex { regex, .. } => regex.clone(),
+        }
+    }
+}
+
+/// The prefix that an expression such as `^/admin/` matches, and nothing else.
+fn prefix_of(regex: &str) -> Option<String> {
+    let pattern = values::pattern_of_regex(regex)?;
+    pattern.starts_with('/').then(|| pattern.trim_end_matches("**").to_owned())
 }
 
 /// Converts a location of a server. `host`: the first name of the site.
@@ -50,49 +104,44 @@ pub(super) fn convert(
     host: Option<&str>,
     location: &Directive,
 ) {
-    if hides_dotfiles(location) {
+    if guards::hides_dotfiles(location) {
         return;
     }
+    let scope = Scope::of(location);
     if let Some(pass) = location.children().iter().find(|inner| inner.name.ends_with("_pass")) {
-        return context.leave_with(
-            pass,
-            format!(
-                "{location} is passed on; Sealion serves files: leave this path with nginx, under a name of its own"
-            ),
-        );
+        return guards::passed_on(context, site, settings, scope.as_ref(), location, pass);
     }
-    let scope = match location.arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["/"] | ["^~", "/"] => Scope::Everything,
-        ["=", path] => Scope::Exact((*path).to_owned()),
-        ["~" | "~*", regex] => match values::pattern_of_regex(regex) {
-            Some(pattern) => Scope::Pattern(pattern),
-            None => {
-                return context
-                    .leave_with(location, "say for which files it is: *.css by name, /assets/** from the root");
-            }
-        },
-        [path] | ["^~", path] if path.starts_with('/') => Scope::Prefix((*path).to_owned()),
-        _ => return context.leave_with(location, "named locations are not there: an error page or a fallback may do"),
+    let Some(scope) = scope else {
+        return context.leave_with(location, "named locations are not there: an error page or a fallback may do");
     };
+    if !guards::of_block(context, site, settings, &scope, location) {
+        return;
+    }
+    if let Some(refusal) = location.children().iter().find(|inner| path_rules::refuses(inner)) {
+        if scope == Scope::Everything && settings.all("location").len() > 1 {
+            context.leave_with(refusal, "it holds for all of the site here, for its other locations too");
+        }
+        return path_rules::answer(context, site, &scope, host, refusal);
+    }
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
-    let access: Vec<_> =
-        location.children().iter().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect();
+    let Some(pattern) = scope.pattern() else {
+        let remedy = "say for which files it is: *.css by name, /assets/** from the root";
+        return context.leave_with(location, remedy);
+    };
     let from_server = settings.all("add_header");
     path_rules::fields(
         context,
         site,
-        &scope,
+        &pattern,
         &all("add_header"),
         &all("expires"),
         if scope == Scope::Everything { &[] } else { &from_server },
     );
-    path_rules::access(context, site, &scope, &access);
-    path_rules::basic_auth(context, site, &scope, all("auth_basic").pop(), all("auth_basic_user_file").pop());
     for inner in location.children() {
         match inner.name.as_str() {
             "add_header" | "expires" | "allow" | "deny" | "auth_basic" | "auth_basic_user_file" => {}
             "return" => path_rules::answer(context, site, &scope, host, inner),
-            "rewrite" => path_rules::rewrite(context, site, inner),
+            "rewrite" => path_rules::rewrite(context, site, &scope, inner),
             "try_files" => try_files(context, site, &scope, inner),
             "root" if settings.root() == Some(inner.first()) => {}
             "root" | "alias" => mount(context, site, &scope, inner),
@@ -107,24 +156,11 @@ pub(super) fn convert(
             "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
                 context.leave_with(inner, "files are compressed the same way in all of a site");
             }
+            "location" if guards::guards(inner) => context.unguarded(inner, "write it beside the outer one"),
             "location" => context.leave_with(inner, "write it beside the outer one"),
             _ => context.leave(inner),
         }
     }
-}
-
-/// What guards names that begin with a dot: they are hidden without being told.
-fn hides_dotfiles(location: &Directive) -> bool {
-    let [tilde, regex] = location.arguments.as_slice() else { return false };
-    let refuses = |inner: &Directive| match inner.name.as_str() {
-        "deny" => inner.first() == "all",
-        "return" => matches!(inner.first(), "403" | "404" | "444"),
-        "access_log" | "log_not_found" => inner.first() == "off",
-        _ => false,
-    };
-    tilde.starts_with('~')
-        && regex.trim_start_matches('^').starts_with(r"/\.")
-        && location.children().iter().all(refuses)
 }
 
 /// `index`: names of files in a directory.

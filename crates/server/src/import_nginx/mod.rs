@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
+//!                                           │        │    guards, limits, path_rules
 //!                                           └────────┴─────────┴──► Left: what has no counterpart, where it stands, what to do
 //! ```
 
 mod convert;
 mod directives;
+mod guards;
+mod limits;
 mod listeners;
 mod location;
 mod path_rules;
@@ -18,12 +21,13 @@ mod toml_text;
 mod values;
 
 use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use clap::Args;
+
+use crate::cli::print;
 
 /// What `sealion import-nginx` can be told.
 #[derive(Debug, Clone, Args)]
@@ -50,8 +54,7 @@ const SOME_LEFT: u8 = 3;
 /// The configuration cannot be read, or the result not be written.
 pub fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     if args.table {
-        print!("{}", directives::markdown());
-        return Ok(ExitCode::SUCCESS);
+        return print(&directives::markdown()).map(|()| ExitCode::SUCCESS);
     }
     let conversion = convert::convert(&args.file)?;
     let text = conversion.text();
@@ -59,18 +62,21 @@ pub fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         Some(output) => {
             std::fs::write(output, text).map_err(|e| format!("cannot write {}: {e}", output.display()))?;
         }
-        None => std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("cannot print: {e}"))?,
+        None => print(&text)?,
     }
     for left in &conversion.left {
         eprintln!("{left}");
     }
-    match conversion.left.len() {
-        0 => Ok(ExitCode::SUCCESS),
-        n => {
-            eprintln!("sealion: {n} not converted; the rest is. See docs/migrate-from-nginx.md");
-            Ok(ExitCode::from(SOME_LEFT))
-        }
+    let open = conversion.left.iter().filter(|left| left.unguarded).count();
+    match (conversion.left.len(), open) {
+        (0, _) => return Ok(ExitCode::SUCCESS),
+        (n, 0) => eprintln!("sealion: {n} not converted; the rest is. See docs/migrate-from-nginx.md"),
+        (n, open) => eprintln!(
+            "sealion: {n} not converted, and {open} of them kept somebody out: do not start before each UNGUARDED is mended. \
+             See docs/migrate-from-nginx.md"
+        ),
     }
+    Ok(ExitCode::from(SOME_LEFT))
 }
 
 /// Where a directive stands.
@@ -93,11 +99,14 @@ struct Left {
     place: Place,
     directive: String,
     remedy: String,
+    /// It kept somebody out, and nothing does now.
+    unguarded: bool,
 }
 
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place, self.directive, self.remedy)
+        let mark = if self.unguarded { "UNGUARDED: " } else { "" };
+        write!(f, "{}: {}: {mark}{}", self.place, self.directive, self.remedy)
     }
 }
 

@@ -3,8 +3,8 @@
 use toml::Value;
 
 use super::convert::Context;
+use super::guards;
 use super::location::Scope;
-use super::site::Settings;
 use super::syntax::Directive;
 use super::toml_text::Table;
 use super::values;
@@ -13,7 +13,7 @@ use super::values;
 pub(super) fn fields(
     context: &mut Context,
     site: &mut Table,
-    scope: &Scope,
+    pattern: &str,
     add_header: &[&Directive],
     expires: &[&Directive],
     replaced: &[&Directive],
@@ -25,6 +25,8 @@ pub(super) fn fields(
             None => context.leave_with(expires, "say it with cache_control"),
         }
     }
+    let has_cache_control =
+        !expires.is_empty() || add_header.iter().any(|d| d.first().eq_ignore_ascii_case("cache-control"));
     let mut rule = Table::default();
     let mut set = 0;
     for directive in add_header {
@@ -36,9 +38,11 @@ pub(super) fn fields(
         match lower.as_str() {
             _ if value.contains('$') => context.leave_with(directive, "values have no variables"),
             "cache-control" => cache_control.push(value.clone()),
-            "expires" | "pragma" => {}
-            "strict-transport-security" if *scope == Scope::Everything => hsts(context, site, directive, value),
-            "access-control-allow-origin" => cors(site, scope, value),
+            // With Cache-Control they say nothing.
+            "expires" | "pragma" if has_cache_control => {}
+            "expires" | "pragma" => context.leave_with(directive, "say it with cache_control"),
+            "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
+            "access-control-allow-origin" => cors(context, site, pattern, directive, value),
             _ if lower.starts_with("access-control-") => context.leave_with(directive, "say it with [site.cors]"),
             _ if crate::site::headers::is_ours(name) => {
                 context.leave_with(directive, "Sealion says it itself, or another key does")
@@ -54,7 +58,7 @@ pub(super) fn fields(
         let mut table = Table::default();
         let place = expires.iter().chain(add_header).next().map(|directive| directive.place.to_string());
         table.comment(place.unwrap_or_default());
-        table.set("path", scope.pattern());
+        table.set("path", pattern);
         table.set("value", cache_control.join(", "));
         site.push("cache_control", table);
     }
@@ -73,7 +77,7 @@ pub(super) fn fields(
         }
     }
     if set > 0 {
-        rule.set("path", scope.pattern());
+        rule.set("path", pattern);
         site.push("headers", rule);
     }
 }
@@ -109,109 +113,28 @@ fn hsts(context: &mut Context, site: &mut Table, directive: &Directive, value: &
     }
 }
 
-fn cors(site: &mut Table, scope: &Scope, origin: &str) {
+/// The pattern of every path.
+const EVERYTHING: &str = "**";
+
+fn cors(context: &mut Context, site: &mut Table, pattern: &str, directive: &Directive, origin: &str) {
     let table = site.table("cors");
-    let mut push = |key: &str, value: String| {
-        let mut values = table.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-        if !values.iter().any(|known| known.as_str() == Some(&value)) {
-            values.push(Value::from(value));
-        }
-        table.set(key, values);
-    };
-    push("origins", origin.to_owned());
-    if *scope != Scope::Everything {
-        push("paths", scope.pattern());
-    }
-}
-
-/// `allow` and `deny`, of which nginx takes the first that matches.
-pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rules: &[&Directive]) {
-    let Some(first) = rules.first() else { return };
-    let Some(part) = scope.part() else {
-        return context.leave_with(
-            first,
-            "access is by path, not by the ends of names: put such files into a directory of their own",
-        );
-    };
-    let (mut allow, mut deny) = (Vec::new(), Vec::new());
-    let mut ends_with_deny = false;
-    for rule in rules {
-        match (rule.name.as_str(), rule.first()) {
-            (_, "unix:") => continue,
-            ("deny", "all") => {
-                ends_with_deny = true;
-                break;
+    let origins = Value::Array(vec![origin.into()]);
+    let paths = table.get("paths").and_then(Value::as_array).cloned();
+    match (table.get("origins"), paths) {
+        (None, _) => {
+            table.set("origins", origins);
+            if pattern != EVERYTHING {
+                table.set("paths", vec![Value::from(pattern)]);
             }
-            ("allow", "all") => break,
-            ("deny", network) if allow.is_empty() => deny.push(Value::from(network)),
-            ("deny", _) => {
-                return context.leave_with(
-                    rule,
-                    "a network that is denied after others were allowed: allow what is left of them",
-                );
-            }
-            (_, network) => allow.push(Value::from(network)),
         }
-    }
-    let mut table = Table::default();
-    table.comment(&first.place);
-    table.set("path", part);
-    match (ends_with_deny, allow.is_empty()) {
-        (true, true) => deny = vec!["0.0.0.0/0".into(), "::/0".into()],
-        (true, false) => table.set("allow", allow),
-        // Allowed is everybody else too.
-        (false, _) => {}
-    }
-    if !deny.is_empty() {
-        table.set("deny", deny);
-    }
-    if table.get("allow").is_some() || table.get("deny").is_some() {
-        site.push("access", table);
-    }
-}
-
-/// `auth_basic` with its users.
-pub(super) fn basic_auth(
-    context: &mut Context,
-    site: &mut Table,
-    scope: &Scope,
-    realm: Option<&Directive>,
-    users: Option<&Directive>,
-) {
-    let Some(realm) = realm else { return };
-    if realm.first() == "off" {
-        if *scope != Scope::Everything {
-            context.leave_with(realm, "a part of a protected part is protected: name the protected parts one by one");
+        (Some(known), Some(mut paths)) if *known == origins && pattern != EVERYTHING => {
+            paths.push(pattern.into());
+            table.set("paths", paths);
         }
-        return;
+        (Some(known), None) if *known == origins => {}
+        _ => context
+            .leave_with(directive, "the origins of [site.cors] are the same for all its paths: an earlier one counts"),
     }
-    let (Some(part), Some(users)) = (scope.part(), users) else {
-        return context.leave_with(realm, "it needs a path, and auth_basic_user_file in the same block");
-    };
-    if users.first().contains('$') {
-        return context.leave_with(users, "the file is named in full");
-    }
-    let file = context.resolve(users.first());
-    if let Ok(text) = std::fs::read_to_string(&file) {
-        let old =
-            text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash))).count();
-        if old > 0 {
-            context.leave_with(
-                users,
-                format!("{old} passwords are not bcrypt or argon2: htpasswd -B {file} USER sets one anew"),
-            );
-        }
-    }
-    let mut table = Table::default();
-    table.comment(&realm.place);
-    table.set("path", part);
-    table.set("realm", realm.first());
-    table.set("users", file);
-    site.push("basic_auth", table);
-}
-
-fn is_known_hash(hash: &str) -> bool {
-    ["$2a$", "$2b$", "$2y$", "$argon2"].iter().any(|start| hash.starts_with(start))
 }
 
 /// `error_page`
@@ -239,6 +162,11 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     }
 }
 
+/// Whether it is a `return` that answers with an error.
+pub(super) fn refuses(directive: &Directive) -> bool {
+    directive.name == "return" && directive.first().parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
+}
+
 /// `return`
 pub(super) fn answer(
     context: &mut Context,
@@ -249,16 +177,16 @@ pub(super) fn answer(
 ) {
     let (status, target) = match directive.arguments.as_slice() {
         [url] if url.starts_with("http") => (302, url.as_str()),
-        [status, target] => match status.parse::<u16>() {
+        [status, target] if !refuses(directive) => match status.parse::<u16>() {
             Ok(status @ (301 | 302 | 303 | 307 | 308)) => (status, target.as_str()),
             _ => return context.leave_with(directive, "only redirects are answered without a file"),
         },
-        [status] if status == "403" && scope.part().is_some() => {
-            let mut table = Table::default();
-            table.comment(&directive.place);
-            table.set("path", scope.part().unwrap_or("/"));
-            table.set("deny", vec!["0.0.0.0/0", "::/0"]);
-            return site.push("access", table);
+        [status, ..] if refuses(directive) => {
+            guards::close(context, site, scope, directive);
+            if status != "403" {
+                context.leave_with(directive, "nobody gets in, and is told so with 403 or 404");
+            }
+            return;
         }
         _ => return context.leave_with(directive, "only redirects are answered without a file"),
     };
@@ -292,7 +220,7 @@ pub(super) fn answer(
             table.set("regex", format!("^{}", values::literally(path)));
             table.set("to", target.replace('$', "$$"));
         }
-        (Scope::Pattern(_), _) => return context.leave_with(directive, "say it with a regex of redirects"),
+        (Scope::Regex { .. }, _) => return context.leave_with(directive, "say it with a regex of redirects"),
     }
     table.set("status", i64::from(status));
     site.push("redirects", table);
@@ -318,12 +246,19 @@ fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
 }
 
 /// `rewrite`
-pub(super) fn rewrite(context: &mut Context, site: &mut Table, directive: &Directive) {
+pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let (regex, to, flag) = match directive.arguments.as_slice() {
         [regex, to] => (regex, to, ""),
         [regex, to, flag] => (regex, to, flag.as_str()),
         _ => return context.leave(directive),
     };
+    let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
+    if *scope != Scope::Everything && !within {
+        return context.leave_with(
+            directive,
+            "rewrites and redirects hold for all of a site: begin it with ^ and the location's path",
+        );
+    }
     if let Err(error) = regex::bytes::Regex::new(regex) {
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
@@ -344,41 +279,4 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, directive: &Direc
         _ => return context.leave(directive),
     }
     site.push("redirects", table);
-}
-
-/// `limit_req`, `limit_conn`, `limit_rate`
-pub(super) fn limits(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
-    if let Some(directive) = settings.last("limit_rate") {
-        match values::size(directive.first()) {
-            Some(rate) if rate.0 > 0 => site.table("limits").set("bandwidth", rate.to_string()),
-            Some(_) => {}
-            None => context.leave(directive),
-        }
-    }
-    if let Some(directive) = settings.last("limit_conn") {
-        match directive.arguments.get(1).and_then(|number| number.parse::<i64>().ok()) {
-            Some(connections) => context.root.table("limits").set("max_connections_per_address", connections),
-            None => context.leave(directive),
-        }
-    }
-    for directive in settings.all("limit_req") {
-        let argument = |name: &str| directive.arguments.iter().find_map(|argument| argument.strip_prefix(name));
-        let rate = argument("zone=")
-            .and_then(|zone| context.rates.iter().find(|(name, _)| name == zone))
-            .map(|(_, rate)| rate.clone());
-        let per_second = rate.as_deref().and_then(|rate| {
-            let (number, unit) = rate.split_once("r/")?;
-            let number: f64 = number.parse().ok()?;
-            Some(if unit == "m" { number / 60.0 } else { number })
-        });
-        let Some(per_second) = per_second else {
-            context.leave_with(directive, "its zone is not by the client's address");
-            continue;
-        };
-        let table = site.table("limits");
-        table.set("requests_per_second", per_second.ceil() as i64);
-        if let Some(burst) = argument("burst=").and_then(|burst| burst.parse::<i64>().ok()) {
-            table.set("burst", burst);
-        }
-    }
 }

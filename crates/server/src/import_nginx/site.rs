@@ -7,7 +7,7 @@ use super::listeners::Listeners;
 use super::location::Scope;
 use super::syntax::Directive;
 use super::toml_text::Table;
-use super::{location, path_rules, tls, values};
+use super::{guards, limits, location, path_rules, tls, values};
 
 /// Directives of `http` that hold in every server without its own.
 const INHERITED: &[&str] = &[
@@ -35,6 +35,7 @@ const INHERITED: &[&str] = &[
     "ssl_certificate",
     "ssl_certificate_key",
     "ssl_client_certificate",
+    "ssl_trusted_certificate",
     "ssl_verify_client",
     "types",
     "zstd",
@@ -72,6 +73,11 @@ impl<'a> Settings<'a> {
         self.all(name).pop()
     }
 
+    /// `allow` and `deny`, in their order.
+    pub(super) fn access(&self) -> Vec<&'a Directive> {
+        self.0.iter().copied().filter(|directive| guards::is_access(directive)).collect()
+    }
+
     /// Whether a switch is on.
     fn is_on(&self, name: &str) -> bool {
         self.last(name).is_some_and(|directive| matches!(directive.first(), "on" | "always"))
@@ -79,11 +85,10 @@ impl<'a> Settings<'a> {
 
     /// The directory of its files.
     pub(super) fn root(&self) -> Option<&'a str> {
-        let of_everything = || {
-            let everything = self.0.iter().find(|inner| inner.name == "location" && inner.arguments == ["/"])?;
-            everything.children().iter().find(|inner| inner.name == "root")
-        };
-        self.last("root").or_else(of_everything).map(Directive::first)
+        // What other locations take from the server is less than what `/` has.
+        let everything = self.0.iter().find(|inner| inner.name == "location" && inner.arguments == ["/"]);
+        let root = everything.and_then(|inner| inner.children().iter().find(|inner| inner.name == "root"));
+        root.or(self.last("root")).map(Directive::first)
     }
 }
 
@@ -116,8 +121,12 @@ pub(super) fn convert(
         }
     }
     site.set("root", root(context, server, &settings));
+    if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
+        context.leave_with(other, "files come from the root of location /: mount what other locations had from here");
+    }
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
-    tls::client_auth(context, &mut site, settings.last("ssl_client_certificate"), settings.last("ssl_verify_client"));
+    let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
+    tls::client_auth(context, &mut site, roots, settings.last("ssl_verify_client"));
     if let Some(index) = settings.last("index") {
         location::index(context, &mut site, index);
     }
@@ -129,37 +138,30 @@ pub(super) fn convert(
     for page in settings.all("error_page") {
         path_rules::error_page(context, &mut site, page);
     }
-    path_rules::fields(
-        context,
-        &mut site,
-        &Scope::Everything,
-        &settings.all("add_header"),
-        &settings.all("expires"),
-        &[],
-    );
-    let access =
-        settings.0.iter().copied().filter(|inner| matches!(inner.name.as_str(), "allow" | "deny")).collect::<Vec<_>>();
-    path_rules::access(context, &mut site, &Scope::Everything, &access);
-    path_rules::basic_auth(
-        context,
-        &mut site,
-        &Scope::Everything,
-        settings.last("auth_basic"),
-        settings.last("auth_basic_user_file"),
-    );
-    path_rules::limits(context, &mut site, &settings);
+    path_rules::fields(context, &mut site, "**", &settings.all("add_header"), &settings.all("expires"), &[]);
+    guards::access(context, &mut site, &Scope::Everything, &settings.access());
+    if let Some(realm) = settings.last("auth_basic").filter(|realm| realm.first() != "off") {
+        guards::basic_auth(context, &mut site, &Scope::Everything, realm, settings.last("auth_basic_user_file"));
+    }
+    limits::convert(context, &mut site, &settings);
     let first_name = names.first().cloned();
     for inner in server.children() {
         match inner.name.as_str() {
             "listen" | "server_name" => {}
             "location" => location::convert(context, &mut site, &settings, first_name.as_deref(), inner),
             "return" => path_rules::answer(context, &mut site, &Scope::Everything, first_name.as_deref(), inner),
-            "rewrite" => path_rules::rewrite(context, &mut site, inner),
+            "rewrite" => path_rules::rewrite(context, &mut site, &Scope::Everything, inner),
             "try_files" => location::try_files(context, &mut site, &Scope::Everything, inner),
+            "ssl_reject_handshake" if inner.first() == "on" => {
+                context.leave(inner);
+                guards::close(context, &mut site, &Scope::Everything, inner);
+            }
+            "access_log" if inner.first() == "off" => site.set("access_log", false),
             name if inherits(name) => {}
             _ => context.shared(inner),
         }
     }
+    guards::look_behind_rewrites(context, &site, server);
     Some(site)
 }
 

@@ -9,10 +9,19 @@ use super::toml_text::Table;
 /// `ssl_protocols`
 pub(super) fn protocols(context: &mut Context, directive: &Directive) {
     let has = |version: &str| directive.arguments.iter().any(|argument| argument == version);
-    match (has("TLSv1.2"), has("TLSv1.3")) {
-        (true, _) => context.root.table("tls").set("min_version", "1.2"),
-        (false, true) => context.root.table("tls").set("min_version", "1.3"),
-        (false, false) => {}
+    let least = match (has("TLSv1.2"), has("TLSv1.3")) {
+        (true, _) => Some("1.2"),
+        (false, true) => Some("1.3"),
+        (false, false) => None,
+    };
+    let known = context.root.table("tls").get("min_version").and_then(Value::as_str).map(str::to_owned);
+    if let (Some(least), Some(known)) = (least, &known)
+        && least != known
+    {
+        context.leave_with(directive, "versions are the same for all sites: 1.3 is the least of one, and so of all");
+    }
+    if let Some(least) = least.filter(|least| known.is_none_or(|known| *least > known.as_str())) {
+        context.root.table("tls").set("min_version", least);
     }
     if directive.arguments.iter().any(|version| !matches!(version.as_str(), "TLSv1.2" | "TLSv1.3")) {
         context.leave_with(directive, "TLS 1.2 and 1.3 are offered, and nothing older (RFC 8996)");
@@ -66,10 +75,10 @@ pub(super) fn client_auth(
         "on" => "require",
         "optional" => "request",
         "off" => return,
-        _ => return context.leave_with(verify, "a client's certificate is verified, or not asked for"),
+        _ => return context.unguarded(verify, "a client's certificate is verified, or not asked for"),
     };
     let Some(roots) = roots else {
-        return context.leave_with(verify, "no ssl_client_certificate says whose certificates count");
+        return context.unguarded(verify, "no ssl_client_certificate says whose certificates count");
     };
     let roots = context.resolve(roots.first());
     let table = site.table("client_auth");

@@ -10,6 +10,7 @@ use super::worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, WorkerMetrics
 use crate::connection::{Phase, Shared};
 use crate::costs::Origin;
 use crate::kernel_offer::combinations;
+use crate::response::Status;
 use crate::send_policy::{Offer, Why};
 
 /// The page.
@@ -163,7 +164,8 @@ impl Scrape<'_> {
         page.counter("sealion_http_responses_total", "Responses by status.");
         for code in 100..600 {
             let count = self.count(|w| w.statuses.of(code));
-            if count > 0 || code == 200 {
+            // Those that we send are there before the first, so that its rise is seen.
+            if count > 0 || Status::ALL.iter().any(|status| status.code() == code) {
                 page.sample(&[("code", &code.to_string())], count);
             }
         }

@@ -1,6 +1,7 @@
 //! The listener for whoever watches: plain HTTP/1, one request a connection, on a thread of its own, so that a busy worker
 //! answers no slower and a slow reader holds up no worker.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle as TaskHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{MetricsConfig, Summary, exposition, page};
@@ -18,7 +19,7 @@ use crate::config::Problems;
 use crate::connection::{Phase, Shared};
 use crate::listener::{Address, Held, Inherited, Purpose};
 
-/// Readers at a time. GUESS: a scraper, a prober and some people.
+/// Readers at a time; with more, the one that came first goes. GUESS: a scraper, a prober and some people.
 const READERS: usize = 16;
 
 /// Time for a request and its response. GUESS: what Prometheus allows a scrape by default.
@@ -104,28 +105,40 @@ impl Listener {
 /// Until another process has taken over.
 async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<str>>) {
     let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
-    let readers = Arc::new(Semaphore::new(READERS));
+    let mut readers = VecDeque::new();
     tokio::select! {
         biased;
         _ = phase.wait_for(|phase| *phase == Phase::HandedOver) => {}
-        () = accept(&listener, &readers, &shared, token) => {}
+        () = accept(&listener, &mut readers, &shared, token) => {}
     }
     drop(listener);
     // Those that came are nobody else's any more. Each has its deadline.
-    let _ = readers.acquire_many(READERS as u32).await;
+    for reader in readers {
+        let _ = reader.await;
+    }
 }
 
-async fn accept(listener: &TcpListener, readers: &Arc<Semaphore>, shared: &Weak<Shared>, token: Option<Arc<str>>) {
+async fn accept(
+    listener: &TcpListener,
+    readers: &mut VecDeque<TaskHandle<()>>,
+    shared: &Weak<Shared>,
+    token: Option<Arc<str>>,
+) {
     loop {
-        let Ok(reader) = Arc::clone(readers).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
+                readers.retain(|reader| !reader.is_finished());
+                // Who does nothing keeps no probe out: an answer takes a millisecond.
+                if readers.len() == READERS
+                    && let Some(first) = readers.pop_front()
+                {
+                    first.abort();
+                }
                 let (shared, token) = (shared.clone(), token.clone());
-                tokio::spawn(async move {
+                readers.push_back(tokio::spawn(async move {
                     // Who is too slow, or gone, gets nothing.
                     let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref())).await;
-                    drop(reader);
-                });
+                }));
             }
             // Out of descriptors: workers feel the same and say so.
             Err(_) => sleep(Duration::from_millis(100)).await,
@@ -142,10 +155,10 @@ async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str
     }
     // What the process ends with is not waited for.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
-    let Reply { status, kind, body } = reply(&head, &shared, token);
+    let Reply { status, kind, more, body } = reply(&head, &shared, token);
     drop(shared);
     let headers = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{more}Connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(&[headers.as_bytes(), body.as_bytes()].concat()).await?;
@@ -155,12 +168,18 @@ async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str
 struct Reply {
     status: &'static str,
     kind: &'static str,
+    /// Fields that the status asks for, each with its end of line.
+    more: &'static str,
     body: String,
 }
 
 impl Reply {
     fn text(status: &'static str, body: &str) -> Self {
-        Reply { status, kind: "text/plain; charset=utf-8", body: format!("{body}\n") }
+        Reply { status, kind: "text/plain; charset=utf-8", more: "", body: format!("{body}\n") }
+    }
+
+    fn with(self, more: &'static str) -> Self {
+        Reply { more, ..self }
     }
 }
 
@@ -171,7 +190,8 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
         return Reply::text("400 Bad Request", "this is no HTTP request");
     }
     if request.method != Some("GET") {
-        return Reply::text("405 Method Not Allowed", "only GET");
+        // RFC 9110 §15.5.6
+        return Reply::text("405 Method Not Allowed", "only GET").with("Allow: GET\r\n");
     }
     let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
     let allowed = match token {
@@ -187,10 +207,12 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
     match path {
         "/health" => health(shared),
         "/ready" => ready(shared),
-        "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer"),
-        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, body: exposition::render(shared) },
+        // RFC 9110 §15.5.2
+        "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer")
+            .with("WWW-Authenticate: Bearer\r\n"),
+        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, more: "", body: exposition::render(shared) },
         "/top" => match serde_json::to_string(&Summary::of(shared)) {
-            Ok(body) => Reply { status: "200 OK", kind: "application/json", body },
+            Ok(body) => Reply { status: "200 OK", kind: "application/json", more: "", body },
             Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),
         },
         _ => Reply::text("404 Not Found", "/metrics, /health, /ready and /top are here"),

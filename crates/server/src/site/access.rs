@@ -58,12 +58,15 @@ impl Access {
     }
 
     /// Whether a client may ask for a path (decoded, without slashes at its ends). `None`: a client without an address, on a Unix socket, whom
-    /// no network can name.
+    /// no network names but those of everybody, `0.0.0.0/0` and `::/0`.
     pub fn allows(&self, client: Option<IpAddr>, name: &[u8]) -> bool {
         // On a socket for both, IPv4 clients have IPv6 addresses.
         let client = client.map(|address| address.to_canonical());
-        let names =
-            |networks: &[IpNet]| client.is_some_and(|client| networks.iter().any(|network| network.contains(&client)));
+        let named_by = |network: &IpNet| match client {
+            Some(client) => network.contains(&client),
+            None => network.prefix_len() == 0,
+        };
+        let names = |networks: &[IpNet]| networks.iter().any(named_by);
         self.0
             .iter()
             .filter(|rule| rule.path.guards(name))
@@ -128,6 +131,8 @@ mod tests {
             assert_eq!(access.allows(client.parse().ok(), path.as_bytes()), allowed, "{client} {path}");
         }
         assert!(access.allows(None, b"a") && !access.allows(None, b"admin"));
+        let (nobody, _) = build("access = [{ deny = ['0.0.0.0/0', '::/0'] }]");
+        assert!(!nobody.unwrap().allows(None, b"a"), "who denies everybody means them too");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::print;
 use crate::config::Timeout;
 use fetch::Source;
 use rates::Rates;
@@ -47,7 +48,7 @@ pub fn run(args: &TopArgs) -> Result<ExitCode, String> {
     if args.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(every);
         let now = source.fetch()?;
-        print!("{}", text::page(&now, &Rates::between(&before, &now)));
+        print(&text::page(&now, &Rates::between(&before, &now)))?;
         return Ok(ExitCode::SUCCESS);
     }
     screen::run(&source, before, every.max(SHORTEST))

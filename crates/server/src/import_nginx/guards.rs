@@ -1,0 +1,318 @@
+//! What keeps clients out of a site or of a part of it. None of this is lost: where it has no counterpart the part is closed, or what
+//! nothing guards now is named as such.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use toml::Value;
+
+use super::convert::Context;
+use super::location::Scope;
+use super::site::Settings;
+use super::syntax::Directive;
+use super::toml_text::Table;
+
+/// Everybody is in one of them.
+const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// Where nothing is: names that begin with a dot are hidden.
+const NOWHERE: &str = "/.refused";
+
+/// What is said of a part that no rule can name.
+const NO_PART: &str =
+    "access and passwords are by path, so nobody gets in now: put such files into a directory of their own";
+
+/// Whether a directive, or one inside it, keeps somebody out.
+pub(super) fn guards(directive: &Directive) -> bool {
+    let refuses = |status: &str| status.parse::<u16>().is_ok_and(|status| status >= 400);
+    match directive.name.as_str() {
+        "allow" | "deny" | "auth_basic" | "auth_request" | "auth_jwt" | "internal" => true,
+        "disable_symlinks" | "modsecurity" | "secure_link" | "ssl_crl" | "ssl_verify_client" | "valid_referers" => {
+            directive.first() != "off"
+        }
+        "limit_except" => !directive.arguments.iter().any(|method| method == "GET"),
+        "return" => refuses(directive.first()),
+        name if name.starts_with("access_by_") => true,
+        _ => directive.children().iter().any(guards),
+    }
+}
+
+/// What guards names that begin with a dot: they are hidden without being told.
+pub(super) fn hides_dotfiles(location: &Directive) -> bool {
+    let [tilde, regex] = location.arguments.as_slice() else { return false };
+    let refuses = |inner: &Directive| match inner.name.as_str() {
+        "deny" => inner.first() == "all",
+        "return" => matches!(inner.first(), "403" | "404" | "444"),
+        "access_log" | "log_not_found" => inner.first() == "off",
+        _ => false,
+    };
+    let Some(name) = regex.trim_start_matches('^').strip_prefix(r"/\.") else { return false };
+    let depth = |text: &str| text.matches('(').count().saturating_sub(text.matches(')').count());
+    let or_something_else = name.match_indices('|').any(|(at, _)| depth(&name[..at]) == 0);
+    let or_no_dot = name.starts_with(['*', '?', '{']);
+    // It alone is shown.
+    let well_known = name.replace("(?!well-known", "").contains("well-known");
+    tilde.starts_with('~') && !(or_something_else || or_no_dot || well_known) && location.children().iter().all(refuses)
+}
+
+/// Names rewrites that may lead to what an expression refuses.
+pub(super) fn look_behind_rewrites(context: &mut Context, site: &Table, server: &Directive) {
+    let leads_nowhere = |rule: &Table| rule.get("to").and_then(Value::as_str) == Some(NOWHERE);
+    let (refusals, others): (Vec<_>, Vec<_>) = site.list("rewrites").partition(|rule| leads_nowhere(rule));
+    if !refusals.is_empty() && !others.is_empty() {
+        let remedy =
+            "what a rewrite leads to is not looked at again: see that none leads to what another refuses (/.refused)";
+        context.unguarded(server, remedy);
+    }
+}
+
+/// Lets nobody into a part of a site.
+pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+    let mut rule = Table::default();
+    rule.comment(&directive.place);
+    match (scope.part(), scope.regex()) {
+        (Some(part), _) if scope.is_all_of_part() => {
+            rule.set("path", part);
+            rule.set("deny", EVERYBODY.to_vec());
+            site.push("access", rule);
+        }
+        (_, Some(regex)) => {
+            rule.set("regex", regex);
+            rule.set("to", NOWHERE);
+            // The first that matches counts.
+            site.push_first("rewrites", rule);
+        }
+        (_, None) => context
+            .unguarded(directive, "the expression of its location is not one of ours: keep such files out of the root"),
+    }
+}
+
+/// A location that is passed on. Its files are of no use to clients: they may be programs.
+pub(super) fn passed_on(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    scope: Option<&Scope>,
+    location: &Directive,
+    pass: &Directive,
+) {
+    let remedy =
+        format!("{location} is passed on; Sealion serves files: leave this path with nginx, under a name of its own");
+    context.leave_with(pass, remedy);
+    match scope {
+        Some(Scope::Everything) if settings.all("location").len() > 1 => context.unguarded(
+            location,
+            "what lies beneath the root is sent as it is, programs and settings too: choose a root without them",
+        ),
+        Some(scope) => close(context, site, scope, location),
+        None => {}
+    }
+}
+
+/// `internal`, `allow`, `deny`, `auth_basic` of a block. `false`: nobody gets in, so that nothing else of it counts.
+pub(super) fn of_block(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    scope: &Scope,
+    location: &Directive,
+) -> bool {
+    let last = |name: &str| location.children().iter().rfind(|inner| inner.name == name);
+    if let Some(internal) = last("internal") {
+        close(context, site, scope, internal);
+        return false;
+    }
+    let rules: Vec<_> = location.children().iter().filter(|inner| is_access(inner)).collect();
+    if let (Some(first), Some(of_server)) = (rules.first(), settings.access().first()) {
+        context.leave_with(first, format!("rules add up: those at {} hold here too", of_server.place));
+    }
+    let open = access(context, site, scope, &rules);
+    let (realm, users) = (last("auth_basic"), last("auth_basic_user_file"));
+    if open && (realm.is_some() || users.is_some()) {
+        let of_server = settings.last("auth_basic").filter(|realm| realm.first() != "off");
+        match realm.or(of_server) {
+            Some(off) if off.first() == "off" && of_server.is_none() => {}
+            Some(off) if off.first() == "off" => {
+                context.leave_with(off, "a part of a protected part is protected: name the protected parts one by one");
+            }
+            Some(realm) => {
+                basic_auth(context, site, scope, realm, users.or(settings.last("auth_basic_user_file")));
+            }
+            // It is for nothing.
+            None => {}
+        }
+    }
+    let own = rules.first().copied().or(realm.filter(|realm| realm.first() != "off"));
+    if let (Scope::Everything, Some(own)) = (scope, own)
+        && settings.all("location").len() > 1
+    {
+        context.leave_with(own, "it holds for all of the site here, for its other locations too");
+    }
+    open
+}
+
+/// Whether a directive says who may come by address.
+pub(super) fn is_access(directive: &Directive) -> bool {
+    matches!(directive.name.as_str(), "allow" | "deny")
+}
+
+/// `allow` and `deny`, of which nginx takes the first that matches. `false`: nobody gets in.
+pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rules: &[&Directive]) -> bool {
+    let Some(first) = rules.first() else { return true };
+    let (mut allow, mut deny): (Vec<IpNet>, Vec<IpNet>) = (Vec::new(), Vec::new());
+    let mut ends_with_deny = false;
+    for rule in rules {
+        let allows = rule.name == "allow";
+        match (rule.first(), network(rule.first())) {
+            // What comes after it never counts.
+            ("all", _) => {
+                ends_with_deny = !allows;
+                break;
+            }
+            ("unix:", _) if allows => context.leave_with(rule, "who has no address is in no network"),
+            ("unix:", _) => context.unguarded(rule, "who comes over a Unix socket has no address: see to its mode"),
+            (_, Some(network)) if allows => allow.push(network),
+            // Here `deny` goes before `allow`.
+            (_, Some(network)) => deny.extend(without(network, &allow)),
+            (_, None) if allows => context.leave_with(rule, "write its networks"),
+            (_, None) => {
+                context.leave_with(rule, "it is no network, and nobody gets in now: write the networks");
+                close(context, site, scope, rule);
+                return false;
+            }
+        }
+    }
+    match (ends_with_deny, scope.part()) {
+        (true, _) if allow.is_empty() => {
+            close(context, site, scope, first);
+            return false;
+        }
+        (false, _) if deny.is_empty() => return true,
+        (_, None) => {
+            context.leave_with(first, NO_PART);
+            close(context, site, scope, first);
+            return false;
+        }
+        (_, Some(part)) => {
+            let written =
+                |networks: Vec<IpNet>| networks.into_iter().map(|n| Value::from(short(n))).collect::<Vec<_>>();
+            let mut table = Table::default();
+            table.comment(&first.place);
+            table.set("path", part);
+            // Without `deny all` everybody else is allowed, too.
+            if ends_with_deny {
+                table.set("allow", written(allow));
+            }
+            if !deny.is_empty() {
+                table.set("deny", written(deny));
+            }
+            site.push("access", table);
+        }
+    }
+    beside_the_part(context, scope, first);
+    true
+}
+
+/// A prefix of nginx covers more than a path and what is beneath it.
+fn beside_the_part(context: &mut Context, scope: &Scope, directive: &Directive) {
+    if let (false, Some(part)) = (scope.is_all_of_part(), scope.part()) {
+        let remedy = format!("it holds for {part} and {part}/ here, and not for other paths that begin so: name those");
+        context.unguarded(directive, remedy);
+    }
+}
+
+/// An address or a network; bits beyond its length mean nothing, as in nginx.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().map(|network| network.trunc()).ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+fn short(network: IpNet) -> String {
+    if network.prefix_len() == network.max_prefix_len() { network.addr().to_string() } else { network.to_string() }
+}
+
+/// What is left of a network without others.
+fn without(network: IpNet, others: &[IpNet]) -> Vec<IpNet> {
+    if others.iter().any(|other| other.contains(&network)) {
+        return Vec::new();
+    }
+    if !others.iter().any(|other| network.contains(other)) {
+        return vec![network];
+    }
+    let halves = network.subnets(network.prefix_len() + 1).into_iter().flatten();
+    halves.flat_map(|half| without(half, others)).collect()
+}
+
+/// `auth_basic` with its users.
+pub(super) fn basic_auth(
+    context: &mut Context,
+    site: &mut Table,
+    scope: &Scope,
+    realm: &Directive,
+    users: Option<&Directive>,
+) {
+    let Some(users) = users else {
+        return context.unguarded(realm, "no auth_basic_user_file names users, so that nginx lets everybody in");
+    };
+    let Some(part) = scope.part() else {
+        context.leave_with(realm, NO_PART);
+        return close(context, site, scope, realm);
+    };
+    if users.first().contains('$') {
+        context.leave_with(users, "the file is named in full; nobody gets in until it is");
+        return close(context, site, scope, users);
+    }
+    let file = context.resolve(users.first());
+    if let Ok(text) = std::fs::read_to_string(&file) {
+        let old = text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash)));
+        let old = old.count();
+        if old > 0 {
+            let remedy = format!("{old} passwords are not bcrypt or argon2: htpasswd -B {file} USER sets one anew");
+            context.leave_with(users, remedy);
+        }
+    }
+    let mut table = Table::default();
+    table.comment(&realm.place);
+    table.set("path", part);
+    table.set("realm", realm.first());
+    table.set("users", file);
+    site.push("basic_auth", table);
+    beside_the_part(context, scope, realm);
+}
+
+fn is_known_hash(hash: &str) -> bool {
+    ["$2a$", "$2b$", "$2y$", "$argon2"].iter().any(|start| hash.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_network() {
+        let of = |text: &str| text.parse::<IpNet>().unwrap();
+        let left = |network: &str, others: &[&str]| {
+            let others: Vec<IpNet> = others.iter().map(|other| of(other)).collect();
+            without(of(network), &others).into_iter().map(short).collect::<Vec<_>>()
+        };
+        assert_eq!(left("10.0.0.0/8", &[]), ["10.0.0.0/8"]);
+        assert_eq!(left("10.0.0.0/8", &["192.0.2.0/24", "::/0"]), ["10.0.0.0/8"]);
+        assert!(left("10.0.0.0/8", &["0.0.0.0/0"]).is_empty());
+        assert_eq!(left("192.0.2.0/30", &["192.0.2.1/32"]), ["192.0.2.0", "192.0.2.2/31"]);
+        assert_eq!(left("0.0.0.0/0", &["0.0.0.0/1", "192.0.0.0/2"]), ["128.0.0.0/2"]);
+        // A pair of addresses at most for each bit.
+        assert_eq!(left("::/0", &["2001:db8::7/128"]).len(), 128);
+    }
+
+    #[test]
+    fn networks_are_as_nginx_takes_them() {
+        for (text, taken) in [
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("10.1.2.3", Some("10.1.2.3")),
+            ("2001:db8::1/32", Some("2001:db8::/32")),
+            ("office.example", None),
+            ("$ip", None),
+        ] {
+            assert_eq!(network(text).map(short).as_deref(), taken, "{text}");
+        }
+    }
+}
