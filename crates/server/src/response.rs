@@ -64,8 +64,11 @@ impl Response {
 
     /// The same for a request with this method: HEAD gets no body, which its client would take for the next response; all fields stay
     /// (RFC 9110 §9.3.2).
-    pub fn to(self, method: Method<'_>) -> Self {
-        if method == Method::Head { Response { body: Body::Empty, ..self } } else { self }
+    pub fn to(mut self, method: Method<'_>) -> Self {
+        if method == Method::Head {
+            self.body = Body::Empty;
+        }
+        self
     }
 
     /// The same with what the file system said.

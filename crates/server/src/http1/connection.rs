@@ -21,6 +21,7 @@ use super::head::{self, Framing, Parsed, RequestHead, Version};
 use super::write::{Connection, write_head};
 use crate::access_log::{AccessLog, Entry, Noted, Part};
 use crate::connection::{Phase, Shared};
+use crate::encoding::Coding;
 use crate::errand::Findings;
 use crate::generation::Generation;
 use crate::handler::{self, Client};
@@ -28,7 +29,7 @@ use crate::http_time::HttpTime;
 use crate::limits::Share;
 use crate::metrics::{self, Sent, WorkerMetrics};
 use crate::request::Target;
-use crate::response::{Response, Status};
+use crate::response::{Body, Response, Status};
 use crate::site::Sites;
 use crate::transport::{self, Choice};
 use crate::worker::closing_idle;
@@ -59,8 +60,9 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Sh
         let Some(answer) = exchange.read(stream, peer, shared, &current, last_allowed).await? else {
             return Ok(());
         };
-        exchange.respond(stream, peer, shared, &current, &answer).await?;
-        if answer.connection == Connection::Close {
+        let connection = answer.connection;
+        exchange.respond(stream, peer, shared, &current, answer).await?;
+        if connection == Connection::Close {
             return Ok(());
         }
     }
@@ -103,19 +105,31 @@ async fn wait_for_request(
     }
 }
 
-/// What a request is answered with.
+/// What a request is answered with: the head as bytes, and of the response only what is needed after that, since a connection has room for it
+/// all its life.
 struct Answer {
-    response: Response,
+    head: Vec<u8>,
+    body: Body,
+    status: Status,
+    encoding: Option<Coding>,
+    user: Option<Box<str>>,
     connection: Connection,
     /// When the request's head, or what stands for it, was complete; `None`: nobody wants to know.
     started: Option<Instant>,
 }
 
 impl Answer {
+    fn new(response: Response, connection: Connection, started: Option<Instant>, now: &HttpTime) -> Self {
+        let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        write_head(&mut head, &response, connection, now);
+        let Response { status, fields, body, user, .. } = response;
+        Self { head, body, status, encoding: fields.content_encoding, user, connection, started }
+    }
+
     fn refusal(status: Status, sites: &Sites) -> Self {
         let mut response = Response::plain(status);
         response.fields.anonymous = sites.are_anonymous();
-        Self { response, connection: Connection::Close, started: Some(Instant::now()) }
+        Self::new(response, Connection::Close, Some(Instant::now()), &HttpTime::now())
     }
 }
 
@@ -150,7 +164,7 @@ impl Exchange {
         // An errand is part of what the client waits for.
         let mut began = None;
         let is_timed = shared.access_log.is_on() || self.counted.is_some();
-        let (started, response, version, framing, wants_close, head_len) = loop {
+        let (started, now, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
                     let started = is_timed.then(|| *began.get_or_insert_with(Instant::now));
@@ -171,7 +185,7 @@ impl Exchange {
                             if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
                                 worker.asked_for(path, response.body.len());
                             }
-                            break (started, response, head.version, head.framing, wants_close, len);
+                            break (started, now, response, head.version, head.framing, wants_close, len);
                         }
                         Err(errand) => Some(errand),
                     }
@@ -208,10 +222,10 @@ impl Exchange {
         let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
         if framing != Framing::None && !wants_close {
             match Box::pin(drain(stream, BodyDrain::new(framing, limits.max_body.0), deadline())).await? {
-                Body::Done => {}
-                Body::TooLong => close = true,
-                Body::Broken(status) => return refused(status),
-                Body::Gone => return Ok(None),
+                RequestBody::Done => {}
+                RequestBody::TooLong => close = true,
+                RequestBody::Broken(status) => return refused(status),
+                RequestBody::Gone => return Ok(None),
             }
         }
         close |= stream.should_close();
@@ -220,7 +234,11 @@ impl Exchange {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        Ok(Some(Answer { response, connection, started }))
+        if let Some(cause) = &response.cause {
+            let target = self.noted.get(Part::Target).unwrap_or_default().escape_ascii();
+            tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
+        }
+        Ok(Some(Answer::new(response, connection, started, &now)))
     }
 
     /// Sends the response and writes its line.
@@ -230,17 +248,11 @@ impl Exchange {
         peer: &SocketAddr,
         shared: &Shared,
         current: &Generation,
-        answer: &Answer,
+        answer: Answer,
     ) -> Result<(), Error> {
-        let Answer { response, connection, started } = answer;
-        if let Some(cause) = &response.cause {
-            let target = self.noted.get(Part::Target).unwrap_or_default().escape_ascii();
-            tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
-        }
-        let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        write_head(&mut head, response, *connection, &HttpTime::now());
+        let Answer { mut head, body, status, encoding, user, started, .. } = answer;
         let before = stream.payload_sent();
-        let sent = transport::send(stream, &head, &response.body, shared, current.ktls(), &mut self.choice).await;
+        let sent = transport::send(stream, &head, &body, shared, current.ktls(), &mut self.choice).await;
         let head_len = head.len() as u64;
         head.clear();
         HEADS.with_borrow_mut(|heads| {
@@ -252,17 +264,17 @@ impl Exchange {
         let (bytes, took) = (stream.payload_sent() - before, started.elapsed());
         if let Some(worker) = self.counted {
             let (why, set_up) = (self.choice.why, self.choice.set_up);
-            worker.sent(Sent { status: response.status.code(), why, bytes, took, set_up });
+            worker.sent(Sent { status: status.code(), why, bytes, took, set_up });
         }
         if shared.access_log.is_on() {
             shared.access_log.write(&Entry {
                 peer: *peer,
                 request: &self.noted,
-                user: response.user.as_deref(),
+                user: user.as_deref(),
                 sni: stream.info().server_name.as_deref(),
-                status: response.status.code(),
+                status: status.code(),
                 body: bytes.saturating_sub(head_len),
-                encoding: response.fields.content_encoding,
+                encoding,
                 duration: took,
                 tls: stream.info(),
                 path: stream.path(),
@@ -309,34 +321,34 @@ thread_local! {
 /// GUESS: as many as responses of one worker are under way in a moment of ordinary load.
 const KEPT_HEADS: usize = 8;
 
-enum Body {
+enum RequestBody {
     Done,
     TooLong,
     Broken(Status),
     Gone,
 }
 
-async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) -> Result<Body, Error> {
+async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) -> Result<RequestBody, Error> {
     loop {
         if body.is_too_long() {
-            return Ok(Body::TooLong);
+            return Ok(RequestBody::TooLong);
         }
         match body.feed(stream.buffered()) {
             Drained::NeedMore => stream.consume(stream.buffered().len()),
             Drained::Done { consumed } => {
                 stream.consume(consumed);
-                return Ok(Body::Done);
+                return Ok(RequestBody::Done);
             }
-            Drained::TooLong => return Ok(Body::TooLong),
-            Drained::Broken(reject) => return Ok(Body::Broken(reject.status)),
+            Drained::TooLong => return Ok(RequestBody::TooLong),
+            Drained::Broken(reject) => return Ok(RequestBody::Broken(reject.status)),
         }
         match timeout_at(deadline, stream.read_more()).await {
-            Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(Body::Gone),
+            Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(RequestBody::Gone),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 timed_out(metrics::worker(), metrics::Deadline::Request);
-                return Ok(Body::Broken(Status::RequestTimeout));
+                return Ok(RequestBody::Broken(Status::RequestTimeout));
             }
         }
     }
