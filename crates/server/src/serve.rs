@@ -204,13 +204,13 @@ pub fn run(args: &ServeArgs) -> Result<(), String> {
             }
         };
         let grace = shared.generations.latest().limits().grace.duration();
-        tracing::info!("{why}: no new connections; responses under way have {} s", grace.as_secs_f32());
         if next == Phase::Draining {
             service_manager::stopping("responses under way are finished");
         }
         // What is still in the queues of a server that stops is refused now, and not at its end.
         service = Arc::default();
         phase.send_replace(next);
+        tracing::info!("{why}: no new connections; responses under way have {} s", grace.as_secs_f32());
         let mut ended = tokio::task::spawn_blocking(|| threads.into_iter().try_for_each(thread::JoinHandle::join));
         let mut phase_now = next;
         loop {

@@ -128,6 +128,7 @@ fn idle_connections_of_the_old_process_get_one_more_answer() {
     let mut idle = site.connect(&service.first);
     http::get(&mut idle, "/f").expect("an answer");
     service.upgrade();
+    wait_for_message(&service.first, "no new connections");
     let last = http::get(&mut idle, "/f").expect("what is asked at the moment of an upgrade is answered");
     assert_eq!((last.body.as_slice(), last.field("connection")), (&b"content"[..], Some("close")));
     idle.read_to_end().expect("then it ends").assert_orderly();

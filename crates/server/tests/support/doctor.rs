@@ -103,13 +103,15 @@ impl Doctor {
         }
     }
 
-    /// Asks about a process or port; each socket of the JSON has its line in the text.
+    /// Asks about a process or port; each socket of the JSON has its line in the text, and so has the process.
     #[track_caller]
     pub(crate) fn of_sockets(arguments: &[&str]) -> Self {
         let doctor = Self::ask(arguments);
         let sockets = doctor.sockets();
-        assert_eq!(doctor.text.lines().count(), 1 + sockets.len(), "{}", doctor.text);
-        for (socket, line) in sockets.iter().zip(doctor.text.lines().skip(1)) {
+        let process = usize::from(doctor.json.get("process").is_some());
+        assert_eq!(doctor.text.lines().count(), process + 1 + sockets.len(), "{}", doctor.text);
+        assert_eq!(doctor.text.starts_with("It runs as "), process == 1, "{}", doctor.text);
+        for (socket, line) in sockets.iter().zip(doctor.text.lines().skip(process + 1)) {
             for name in ["local", "remote", "sending", "receiving"] {
                 assert!(line.contains(socket[name].as_str().expect("a text")), "{socket} and {line}");
             }

@@ -1,0 +1,94 @@
+//! What an authority finds when it validates a name: a certificate by TLS-ALPN-01, a text by HTTP-01.
+
+use std::collections::HashMap;
+
+use arc_swap::ArcSwap;
+use rcgen::CustomExtension;
+use sealion_tls::AlpnChallenges;
+
+use super::self_signed;
+
+/// Answers to HTTP-01 validations (RFC 8555 §8.3).
+#[derive(Debug, Default)]
+pub struct HttpChallenges(ArcSwap<HashMap<String, String>>);
+
+impl HttpChallenges {
+    /// The answer for this token, if a validation is under way.
+    pub fn answer(&self, token: &str) -> Option<String> {
+        self.0.load().get(token).cloned()
+    }
+
+    fn insert(&self, token: &str, answer: &str) {
+        self.0.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.insert(token.to_owned(), answer.to_owned());
+            all
+        });
+    }
+
+    fn remove(&self, token: &str) {
+        self.0.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.remove(token);
+            all
+        });
+    }
+}
+
+/// Answers that are withdrawn when the validation is over.
+pub(super) struct Answers<'a> {
+    alpn: &'a AlpnChallenges,
+    http: &'a HttpChallenges,
+    given: Vec<Given>,
+}
+
+enum Given {
+    Name(String),
+    Token(String),
+}
+
+impl<'a> Answers<'a> {
+    pub(super) fn new(alpn: &'a AlpnChallenges, http: &'a HttpChallenges) -> Self {
+        Answers { alpn, http, given: Vec::new() }
+    }
+
+    /// A certificate with the digest in it (RFC 8737 §3).
+    pub(super) fn over_tls(&mut self, name: &str, digest: &[u8]) -> Result<(), String> {
+        let extension = CustomExtension::new_acme_identifier(digest);
+        let (certificate, key) = self_signed(&[name.to_owned()], Some(extension))?;
+        self.alpn.insert(name, &certificate, &key).map_err(|e| e.to_string())?;
+        self.given.push(Given::Name(name.to_owned()));
+        Ok(())
+    }
+
+    pub(super) fn over_http(&mut self, token: &str, answer: &str) {
+        self.http.insert(token, answer);
+        self.given.push(Given::Token(token.to_owned()));
+    }
+
+    pub(super) fn withdraw(&self) {
+        for given in &self.given {
+            match given {
+                Given::Name(name) => self.alpn.remove(name),
+                Given::Token(token) => self.http.remove(token),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_there_until_they_are_withdrawn() {
+        let (alpn, http) = (AlpnChallenges::default(), HttpChallenges::default());
+        let mut answers = Answers::new(&alpn, &http);
+        answers.over_http("token", "token.thumb");
+        answers.over_tls("a.test", &[7; 32]).unwrap();
+        assert_eq!(http.answer("token").as_deref(), Some("token.thumb"));
+        assert_eq!(http.answer("other"), None);
+        answers.withdraw();
+        assert_eq!(http.answer("token"), None);
+    }
+}

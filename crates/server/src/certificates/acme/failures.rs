@@ -1,0 +1,67 @@
+//! Pauses after failures, kept on disk, so that whoever starts again and again asks no more often.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+/// The first pause after a failure; it doubles with each. SPEC: Let's Encrypt allows five failed validations of a name an hour, and this
+/// makes four.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// GUESS: a mistake that was mended is noticed on the same day.
+const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
+
+/// When nothing is to be asked of the authority, after failures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Failures {
+    count: u32,
+    /// Seconds since 1970.
+    pub(super) wait_until: u64,
+}
+
+impl Failures {
+    pub(super) fn read(file: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(file).ok()?).ok()
+    }
+
+    /// Whether it is too soon. A pause far longer than any was begun by a clock that was wrong.
+    pub(super) fn forbids(self, now: SystemTime) -> bool {
+        seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * LONGEST_PAUSE)
+    }
+
+    pub(super) fn after(before: Option<Self>, now: SystemTime) -> Self {
+        let count = before.map_or(0, |before| before.count);
+        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(16)).min(LONGEST_PAUSE);
+        Self { count: count + 1, wait_until: seconds(now + pause) }
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_followed_by_ever_longer_pauses() {
+        let now = SystemTime::now();
+        let mut failures = None;
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let next = Failures::after(failures, now);
+            pauses.push(next.wait_until - seconds(now));
+            failures = Some(next);
+        }
+        assert_eq!(pauses[..4], [300, 600, 1200, 2400]);
+        assert_eq!(pauses[11], 12 * 3600);
+
+        let last = failures.unwrap();
+        assert!(last.forbids(now) && last.forbids(now + LONGEST_PAUSE - Duration::from_secs(1)));
+        assert!(!last.forbids(now + LONGEST_PAUSE));
+        assert!(!last.forbids(now - 2 * LONGEST_PAUSE), "the clock was wrong when it failed");
+    }
+}

@@ -1,0 +1,238 @@
+//! Certificates from an ACME server (RFC 8555): got, kept, renewed.
+//!
+//! ```text
+//!            ┌─ waits until two thirds of the lifetime, or when the authority says (RFC 9773)
+//!            ▼
+//! due ─► order ─► challenges answered ─► validated ─► key and chain in one file ─► seen by watch.rs
+//!  ▲       └──────────┴──── failed: the certificate before stays; waits 5 min, 10, 20, … up to 12 h
+//!  └──────────────────────────────────────┘
+//! ```
+//!
+//! Whoever starts again and again still asks no more often: when the next order may be made is kept on disk.
+
+mod answers;
+mod failures;
+mod order;
+mod renewal;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+pub use answers::HttpChallenges;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+pub(super) use renewal::run;
+use sealion_tls::Certificate;
+
+use super::config::{AcmeConfig, ChallengeKind};
+use super::pair::{Loaded, PairFiles};
+use super::{names, private_file};
+use crate::config::Problems;
+use crate::site::SiteConfig;
+
+/// `[tls.acme]`, checked.
+#[derive(Debug)]
+pub(super) struct Settings {
+    directory: String,
+    contact: Vec<String>,
+    pub(super) challenge: ChallengeKind,
+    /// Beneath the directory that was named, one for each authority.
+    state: PathBuf,
+    root: Option<PathBuf>,
+    external_account: Option<(String, Vec<u8>)>,
+}
+
+/// A site whose certificate comes from the authority.
+#[derive(Debug, Clone)]
+pub(super) struct AcmeSite {
+    names: Vec<String>,
+    /// Key and chain in one file: it is replaced as a whole.
+    file: PathBuf,
+}
+
+impl Settings {
+    /// `None`: no site wants a certificate, or what is wrong is in `problems`.
+    pub(super) fn new(config: &AcmeConfig, sites: &[SiteConfig], problems: &mut Problems) -> Option<Self> {
+        if !sites.iter().any(|site| site.acme) {
+            return None;
+        }
+        let before = problems.len();
+        if !config.agree_to_terms {
+            let what = "read the authority's terms of service and set `agree_to_terms = true`: without it no certificate is asked for";
+            problems.add(&(0..0), "tls.acme.agree_to_terms", what);
+        }
+        let Some(authority) = config.directory.strip_prefix("https://") else {
+            problems.add(
+                &(0..0),
+                "tls.acme.directory",
+                format_args!("{:?} is not an https:// address", config.directory),
+            );
+            return None;
+        };
+        let root = config.root.as_ref().map(|root| {
+            let path = problems.resolve(root);
+            if let Err(error) = fs::read(&path) {
+                problems.add(&root.span, "tls.acme.root", format_args!("{}: cannot be read: {error}", path.display()));
+            }
+            path
+        });
+        let external_account = config.external_account.as_ref().and_then(|account| {
+            let path = problems.resolve(&account.hmac_key);
+            let key = fs::read_to_string(&path).map_err(|e| e.to_string()).and_then(|text| base64url(text.trim()));
+            key.map_err(|error| {
+                let what = format_args!(
+                    "{}: {error}: the file has to hold the key as the authority gave it, in base64url",
+                    path.display()
+                );
+                problems.add(&account.hmac_key.span, "tls.acme.external_account.hmac_key", what);
+            })
+            .ok()
+            .map(|key| (account.key_id.clone(), key))
+        });
+        let of_authority = authority.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "_");
+        let state = problems.resolve(&config.state).join(of_authority);
+        (problems.len() == before).then(|| Self {
+            directory: config.directory.clone(),
+            contact: config.contact.clone(),
+            challenge: config.challenge,
+            state,
+            root,
+            external_account,
+        })
+    }
+
+    /// The site with the certificate that is kept, or one that stands in until there is one.
+    pub(super) fn site(
+        &self,
+        site: &SiteConfig,
+        notes: &mut Vec<String>,
+        problems: &mut Problems,
+    ) -> Option<(AcmeSite, Loaded)> {
+        let span = site.names.first().map(|name| name.span.clone()).unwrap_or_default();
+        let names = names(site);
+        let wrong = match names.iter().find(|name| !is_public_name(name)) {
+            _ if names.is_empty() => Some("a certificate is for names, and the site has none: add them".to_owned()),
+            Some(name) => Some(format!(
+                "{name}: no certificate can be got for this name; wildcards need DNS-01, which is not known here: give `certificates`, or leave the name to another site"
+            )),
+            None => None,
+        };
+        if let Some(wrong) = wrong {
+            problems.add(&span, "site.acme", wrong);
+            return None;
+        }
+        let acme = AcmeSite { file: self.state.join(format!("{}.pem", names[0])), names };
+        if acme.file.exists() {
+            return match Loaded::from(&acme.files()) {
+                Ok(loaded) => Some((acme, loaded)),
+                Err(error) => {
+                    problems.add(&span, "site.acme", format_args!("{error}. Remove the file to get a new certificate"));
+                    None
+                }
+            };
+        }
+        notes.push(format!(
+            "{}: a self-signed certificate stands in until {} has given one",
+            acme.names[0], self.directory
+        ));
+        match stand_in(&acme.names) {
+            Ok(certificate) => Some((acme, Loaded::instead(certificate))),
+            Err(error) => {
+                problems.add(&span, "site.acme", error);
+                None
+            }
+        }
+    }
+
+    /// What was made.
+    pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
+        let state = self.state.display();
+        private_file::directory(&self.state).map_err(|e| {
+            format!("tls.acme.state: {state}: cannot be made: {e}: name a directory that this user can write")
+        })
+    }
+
+    async fn account(&self) -> Result<Account, String> {
+        self.make_directory()?;
+        let builder = match &self.root {
+            Some(root) => Account::builder_with_root(root),
+            None => Account::builder(),
+        };
+        let builder = builder.map_err(explain)?;
+        let file = self.state.join("account.json");
+        match fs::read(&file) {
+            Ok(kept) => {
+                let credentials: AccountCredentials = serde_json::from_slice(&kept)
+                    .map_err(|e| format!("{}: {e}: remove the file to make a new account", file.display()))?;
+                return builder.from_credentials(credentials).await.map_err(explain);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A new account would take its place.
+            Err(error) => return Err(format!("{}: {error}: let the server's user read it", file.display())),
+        }
+        let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
+        let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let external = self.external_account.as_ref().map(|(id, key)| ExternalAccountKey::new(id.clone(), key));
+        let (account, credentials) =
+            builder.create(&new, self.directory.clone(), external.as_ref()).await.map_err(explain)?;
+        let kept = serde_json::to_vec(&credentials).map_err(|e| e.to_string())?;
+        private_file::write(&file, &kept).map_err(|e| format!("{}: {e}", file.display()))?;
+        tracing::info!("ACME: a new account at {}, kept in {}", self.directory, file.display());
+        Ok(account)
+    }
+}
+
+impl AcmeSite {
+    pub(super) fn files(&self) -> PairFiles {
+        PairFiles { cert: self.file.clone(), key: self.file.clone() }
+    }
+
+    fn kept(&self) -> Option<Certificate> {
+        self.files().load().ok()
+    }
+
+    fn failures_file(&self) -> PathBuf {
+        self.file.with_extension("failed.json")
+    }
+}
+
+fn stand_in(names: &[String]) -> Result<Certificate, String> {
+    let (certificate, key) = self_signed(names, None)?;
+    let made = Path::new("(made here)");
+    Certificate::from_pem(made, certificate.as_bytes(), made, key.as_bytes()).map_err(|e| e.to_string())
+}
+
+/// A certificate and its key, PEM.
+fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(String, String), String> {
+    let failed = |e: rcgen::Error| format!("cannot make a certificate: {e}");
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions.extend(extension);
+    let key = KeyPair::generate().map_err(failed)?;
+    Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
+}
+
+/// A host name of which an authority can know the owner by asking it.
+fn is_public_name(name: &str) -> bool {
+    !name.starts_with("*.") && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
+}
+
+fn base64url(text: &str) -> Result<Vec<u8>, String> {
+    BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("not base64url ({e})"))
+}
+
+/// An error with its causes, which is where the reason is.
+fn explain(error: instant_acme::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        cause = inner.source();
+    }
+    text
+}

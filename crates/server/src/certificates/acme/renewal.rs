@@ -1,0 +1,201 @@
+//! When certificates are asked for, and what becomes of them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Weak;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use instant_acme::CertificateIdentifier;
+use sealion_tls::{Certificate, CertificateFacts};
+use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
+
+use super::answers::Answers;
+use super::failures::{FIRST_PAUSE, Failures};
+use super::order::{PATIENCE, obtain};
+use super::{AcmeSite, Settings, explain};
+use crate::certificates::pair::date;
+use crate::certificates::private_file;
+use crate::connection::Shared;
+use crate::worker::draining;
+
+/// Between looks at what is due.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the authority is asked when to renew, at most, and how long its certificates are kept at least. GUESS: RFC 9773 §4.3.2 lets
+/// it ask for more; an hour is soon enough for one that has to be replaced within a day.
+const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Gets what is due for as long as the server takes connections: validations come by them. An order that is under way then is left to the
+/// process that takes over, or to the next one.
+pub(in crate::certificates) async fn run(shared: Weak<Shared>) {
+    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    tokio::select! {
+        () = draining(&mut phase) => {}
+        () = attend_all(shared) => {}
+    }
+}
+
+async fn attend_all(shared: Weak<Shared>) {
+    let mut advice = Advice::default();
+    loop {
+        let Some((due, alpn, http)) = shared.upgrade().map(|shared| {
+            let acme = shared.generations.latest().certificates.acme.clone();
+            (acme, shared.tls.alpn.clone(), shared.tls.http.clone())
+        }) else {
+            return;
+        };
+        if let Some((settings, sites)) = due {
+            for site in &sites {
+                let answers = Answers::new(&alpn, &http);
+                attend(&settings, site, answers, &mut advice).await;
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// When the authority wants certificates to be renewed (RFC 9773), and when to ask again.
+#[derive(Debug, Default)]
+struct Advice(HashMap<PathBuf, (Option<SystemTime>, SystemTime)>);
+
+impl Advice {
+    async fn on(
+        &mut self,
+        settings: &Settings,
+        site: &AcmeSite,
+        kept: &Certificate,
+        now: SystemTime,
+    ) -> Option<SystemTime> {
+        if let Some((renew, ask)) = self.0.get(&site.file)
+            && now < *ask
+        {
+            return *renew;
+        }
+        let (renew, pause) = match ask(settings, kept).await {
+            Ok(advised) => advised,
+            Err(why) => {
+                tracing::debug!("ACME: no advice when to renew {}: {why}", site.file.display());
+                (None, LEAST_ARI_PAUSE)
+            }
+        };
+        self.0.insert(site.file.clone(), (renew, now + pause.max(LEAST_ARI_PAUSE)));
+        renew
+    }
+}
+
+async fn ask(settings: &Settings, kept: &Certificate) -> Result<(Option<SystemTime>, Duration), String> {
+    let id = identifier(kept)?;
+    let (info, pause) = settings.account().await?.renewal_info(&id).await.map_err(explain)?;
+    let (start, end) = (SystemTime::from(info.suggested_window.start), SystemTime::from(info.suggested_window.end));
+    let window = end.duration_since(start).unwrap_or_default();
+    // Whatever it says, a certificate is kept for an hour: else bad advice would be followed at once, again and again.
+    let earliest = kept.facts().not_before + LEAST_ARI_PAUSE;
+    Ok((Some((start + window.mul_f64(share(kept.facts()))).max(earliest)), pause))
+}
+
+fn identifier(kept: &Certificate) -> Result<CertificateIdentifier<'static>, String> {
+    let der = kept.chain().next().unwrap_or_default();
+    let (_, parsed) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+    let authority = parsed.iter_extensions().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(key) => {
+            key.key_identifier.as_ref().map(|identifier| identifier.0.to_vec())
+        }
+        _ => None,
+    });
+    let authority = authority.ok_or("the certificate does not name its authority's key")?;
+    let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes).into();
+    Ok(CertificateIdentifier { authority_key_identifier: encode(&authority), serial: encode(parsed.raw_serial()) })
+}
+
+/// Gets a certificate for the site if it is time.
+async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, advice: &mut Advice) {
+    let now = SystemTime::now();
+    let failures = Failures::read(&site.failures_file());
+    if failures.is_some_and(|failures| failures.forbids(now)) {
+        return;
+    }
+    let kept = site.kept();
+    if let Some(kept) = kept.as_ref().filter(|kept| site.names.iter().all(|name| kept.facts().covers(name))) {
+        let own = renewal(kept.facts());
+        if now < own && advice.on(settings, site, kept, now).await.is_none_or(|advised| now < advised) {
+            return;
+        }
+    }
+    let replaces = kept.as_ref().and_then(|kept| identifier(kept).ok());
+    let order = obtain(settings, site, replaces, &mut answers);
+    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("it takes too long".to_owned()));
+    answers.withdraw();
+    let got = got.and_then(|pem| keep(site, &pem));
+    advice.0.remove(&site.file);
+    match got {
+        Ok(facts) => {
+            let _ = fs::remove_file(site.failures_file());
+            let (until, next) = (date(facts.not_after), date(renewal(&facts)));
+            tracing::info!(
+                "ACME: a certificate for {}, valid until {until}, to be renewed at {next}",
+                site.names.join(", ")
+            );
+        }
+        Err(why) => {
+            let failures = Failures::after(failures, now);
+            let next = date(SystemTime::UNIX_EPOCH + Duration::from_secs(failures.wait_until));
+            let meanwhile = match &kept {
+                Some(kept) => format!("the one before, valid until {}, stays in use", date(kept.facts().not_after)),
+                None => "a self-signed one stands in".to_owned(),
+            };
+            let text = serde_json::to_vec(&failures).unwrap_or_default();
+            let kept = private_file::write(&site.failures_file(), &text);
+            tracing::error!(
+                "ACME: no certificate for {} from {}: {why}. Next try at {next}; {meanwhile}",
+                site.names.join(", "),
+                settings.directory
+            );
+            if let Err(error) = kept {
+                tracing::error!("{}: {error}", site.failures_file().display());
+                // What cannot be kept is waited for here, so that the authority is spared all the same.
+                tokio::time::sleep(FIRST_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// When to renew without advice: after two thirds of the lifetime (SPEC: Let's Encrypt's integration guide), and up to a thirtieth later, so
+/// that certificates that were got together are not renewed together.
+fn renewal(facts: &CertificateFacts) -> SystemTime {
+    let lifetime = facts.not_after.duration_since(facts.not_before).unwrap_or_default();
+    facts.not_before + lifetime * 2 / 3 + (lifetime / 30).mul_f64(share(facts))
+}
+
+/// A number from 0 to 1 that is a certificate's own.
+fn share(facts: &CertificateFacts) -> f64 {
+    f64::from(facts.fingerprint.0[0]) / 256.0
+}
+
+/// Checks what came and keeps it.
+fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
+    let certificate = Certificate::from_pem(&site.file, pem.as_bytes(), &site.file, pem.as_bytes());
+    let facts = certificate.map_err(|e| format!("what the authority gave cannot be used: {e}"))?.facts().clone();
+    if renewal(&facts) <= SystemTime::now() {
+        return Err(format!("what the authority gave ends at {}: is the clock right?", date(facts.not_after)));
+    }
+    private_file::write(&site.file, pem.as_bytes()).map_err(|e| format!("{}: {e}", site.file.display()))?;
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in;
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_in_its_last_third() {
+        let mut facts = stand_in(&["a.test".to_owned()]).unwrap().facts().clone();
+        facts.not_before = SystemTime::UNIX_EPOCH;
+        facts.not_after = facts.not_before + Duration::from_secs(90 * 24 * 3600);
+        let days = |time: SystemTime| time.duration_since(facts.not_before).unwrap().as_secs_f64() / 86400.0;
+        assert!((60.0..63.0).contains(&days(renewal(&facts))));
+    }
+}
