@@ -262,7 +262,7 @@ pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
 }
 
-/// A thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
+/// Where aws-lc gathers entropy of its own, a thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
 pub(super) fn warm_up() -> Result<()> {
     aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")
 }
