@@ -27,7 +27,7 @@ pub(crate) struct FuzzSmoke {
 }
 
 /// GUESS: long enough for some 10^5 inputs of a parser, short enough to run on every change.
-pub(crate) const SECONDS: u64 = 4;
+pub(crate) const SECONDS: u64 = 2;
 
 /// What fuzz targets need: libFuzzer is C++.
 const FOR_FUZZING: &[tools::Tool] = &[("c++", "g++")];

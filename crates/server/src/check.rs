@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use sealion_ktls::probe;
 
 use crate::certificates::TlsProcess;
-use crate::cli::ServeArgs;
+use crate::cli::{ServeArgs, print};
 use crate::generation::Generation;
 use crate::kernel_offer::KernelOffer;
 
@@ -27,15 +27,14 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, String> {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
         let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();
         let names = if names.is_empty() { "any name".to_owned() } else { names.join(", ") };
-        println!("{root} for {names}");
+        print(&format!("{root} for {names}\n"))?;
     }
     for certificate in generation.certificates.in_use() {
         let until = humantime::format_rfc3339_seconds(certificate.facts.not_after);
-        println!("{} for {}, valid until {until}", certificate.file.display(), certificate.site);
+        print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
     }
     for note in &generation.certificates.notes {
-        println!("worth a look: {note}");
+        print(&format!("worth a look: {note}\n"))?;
     }
-    println!("nothing is wrong");
-    Ok(ExitCode::SUCCESS)
+    print("nothing is wrong\n").map(|()| ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use std::thread;
 
 use clap::Args;
 
+use crate::cli::print;
 use crate::config::{Bounded, Size};
 use crate::encoding::Coding;
 use crate::encoding::config::{TYPES, Types};
@@ -52,8 +53,8 @@ pub fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     let mut files = Vec::new();
     find(&args.root, &types, args.min.0, &mut files)?;
     if files.is_empty() {
-        println!("nothing to compress: no file of {} or more has one of the types", args.min);
-        return Ok(ExitCode::SUCCESS);
+        let text = format!("nothing to compress: no file of {} or more has one of the types\n", args.min);
+        return print(&text).map(|()| ExitCode::SUCCESS);
     }
     let codings: Vec<Coding> = Coding::ALL.into_iter().filter(|coding| args.codings.contains(coding)).collect();
     let threads = match args.jobs {
@@ -89,12 +90,12 @@ pub fn run(args: &CompressArgs) -> Result<ExitCode, String> {
             Outcome::Written { from: more, to: less } => (from + more, to + less),
             _ => (from, to),
         });
-        println!(
-            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller",
+        print(&format!(
+            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller\n",
             count(|outcome| matches!(outcome, Outcome::Written { .. })),
             count(|outcome| matches!(outcome, Outcome::UpToDate)),
             count(|outcome| matches!(outcome, Outcome::NotSmaller)),
-        );
+        ))?;
     }
     let failed = outcomes.iter().any(|(_, outcome)| outcome.is_err());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

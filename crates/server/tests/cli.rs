@@ -318,7 +318,16 @@ fn never_is_said_in_the_banner() {
 /// As `sealion reference | head` does.
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    for arguments in [&["reference"][..], &["completions", "bash"], &["import-nginx", "--table"]] {
+    let site = Site::new();
+    let root = site.root().display().to_string();
+    let commands = [
+        &["reference"][..],
+        &["completions", "bash"],
+        &["import-nginx", "--table"],
+        &["compress", &root],
+        &["ticket-key", &root],
+    ];
+    for arguments in commands {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = Command::new(PROGRAM).args(arguments).stdout(writer).output();

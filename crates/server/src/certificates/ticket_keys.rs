@@ -17,6 +17,7 @@ use sealion_tls::{TicketKeys, TicketSecret};
 
 use super::pair::{Stamp, stamp};
 use super::private_file;
+use crate::cli::print;
 use crate::config::Time;
 
 const EXTENSION: &str = "key";
@@ -190,14 +191,13 @@ pub fn make_ticket_key(args: &TicketKeyArgs) -> Result<ExitCode, String> {
     let begins = humantime::format_rfc3339_seconds(SystemTime::now() + args.after.0).to_string();
     let path = directory.join(format!("{begins}.{EXTENSION}"));
     private_file::write_new(&path, secret.bytes()).map_err(|e| failed(&path, e))?;
-    println!("{}", path.display());
     if let Some(keep) = args.keep {
         let all = names(directory).map_err(|e| failed(directory, e))?;
         for old in &all[..all.len().saturating_sub(keep.into())] {
             fs::remove_file(old).map_err(|e| failed(old, e))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{}\n", path.display())).map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use sealion_ktls::probe;
 use serde::Serialize;
 
-use crate::cli::DoctorArgs;
+use crate::cli::{DoctorArgs, print};
 use crate::costs::Costs;
 
 /// Runs the command. The exit code is 0 only if kernel TLS will be used, or with `--pid` or `--port`, is used.
@@ -32,9 +32,9 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
         (report.to_string(), serde_json::to_string_pretty(&report), report.ktls_will_be_used)
     };
     if args.json {
-        println!("{}", json.map_err(|e| e.to_string())?);
+        print(&(json.map_err(|e| e.to_string())? + "\n"))?;
     } else {
-        print!("{text}");
+        print(&text)?;
     }
     Ok(if yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
