@@ -30,9 +30,10 @@ impl BenchGuard {
     /// Builds, counts and compares; true if all passed.
     pub(crate) fn run(&self) -> Result<bool> {
         // What is counted is the server; the lab is as the tests have built it.
-        for arguments in [&["--release", "--package=sealion"][..], &["--package=sealion-lab"]] {
-            let status = workspace::cargo().args(["build", "--locked"]).args(arguments).status();
-            ensure!(status.context("cannot run cargo")?.success(), "cargo build {} failed", arguments.join(" "));
+        let mut lab = workspace::cargo();
+        lab.args(["build", "--locked", "--package=sealion-lab"]);
+        for mut build in [release_build(), lab] {
+            ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
         }
         let target = binaries::metadata()?.target_directory;
         let mut command = Command::new(target.join("debug/sealion-lab"));
@@ -43,4 +44,11 @@ impl BenchGuard {
         command.args(self.record.then_some("--record"));
         Ok(command.status().context("cannot run sealion-lab")?.success())
     }
+}
+
+/// Builds what is counted.
+pub(crate) fn release_build() -> Command {
+    let mut command = workspace::cargo();
+    command.args(["build", "--locked", "--quiet", "--release", "--package=sealion"]);
+    command
 }

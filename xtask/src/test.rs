@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use sealion_guest::follow::{Followed, Next};
 use sealion_guest::{Machine, Series};
 
-use crate::bench_guard::BenchGuard;
+use crate::bench_guard::{self, BenchGuard};
 use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
@@ -76,6 +76,8 @@ impl Test {
                 built = Selection::default().build()?;
                 Ok(())
             });
+            // Tests wait most of their time, so that the program that is measured later is built meanwhile.
+            let release = wanted(Step::Bench).then(|| bench_guard::release_build().spawn());
             for test in built.tests.iter().filter(|test| !test.runs_in_guest()) {
                 let name = format!("{} {}", test.package, test.target);
                 report.tests(&name, || native(&mut native_command(test)));
@@ -83,6 +85,13 @@ impl Test {
             report.tests("examples in documentation", || {
                 native(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
             });
+            if let Some(release) = release {
+                report.check("release build", || {
+                    let status = release.and_then(|mut build| build.wait()).context("cannot run cargo")?;
+                    ensure!(status.success(), "cargo build --release failed");
+                    Ok(())
+                });
+            }
         }
         if wanted(Step::Guest) {
             let mut built = Built::default();
