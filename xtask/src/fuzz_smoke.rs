@@ -35,7 +35,7 @@ const FOR_FUZZING: &[tools::Tool] = &[("c++", "g++")];
 /// The flags that cargo-fuzz passes for libFuzzer's coverage.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 --cfg fuzzing";
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks --cfg fuzzing";
 
 impl FuzzSmoke {
     /// Runs the targets and returns each with whether it held.
