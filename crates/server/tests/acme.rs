@@ -7,12 +7,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use sealion_testkit::PATIENCE;
 use sealion_testkit::pki::Pki;
 use support::sites::{Sites, free_port};
-use support::{messages, tool, wait_for_message};
+use support::{messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -44,11 +42,7 @@ impl Pebble {
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a copy")).stderr(log);
         let process = command.spawn().expect("Pebble starts");
         let pebble = Self { process, directory: format!("https://127.0.0.1:{port}/dir") };
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < PATIENCE, "Pebble does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("Pebble listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         pebble
     }
 }

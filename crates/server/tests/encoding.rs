@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use sealion_testkit::http::Response;
 use sealion_testkit::server::Server;
-use support::{PROGRAM, Site, curl};
+use support::{PROGRAM, Site, curl, wait_until};
 
 /// A site whose configuration says `keys`.
 struct Coded {
@@ -195,10 +195,7 @@ fn what_is_older_than_its_original_is_not_sent_and_told_once() {
     assert_eq!(told, 1);
     // Compressed again, it is.
     compress(&coded.site.root(), &["--codings", "br"]);
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while coding(&coded.raw("/style.css", "br", &[])).is_none() {
-        assert!(std::time::Instant::now() < deadline, "the new file is not seen");
-    }
+    wait_until("the new file is seen", || coding(&coded.raw("/style.css", "br", &[])).is_some());
     assert!(coded.get("/style.css", &["--compressed", "-H", "Accept-Encoding: br"]).body == original.as_bytes());
 }
 
@@ -231,16 +228,12 @@ fn small_text_is_compressed_once_and_anew_when_it_changes() {
     }
     let second = text(2001);
     coded.site.add("app.js", &second);
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    loop {
+    wait_until("the change is seen", || {
         let got = coded.get("/app.js", &["--compressed", "-H", "Accept-Encoding: zstd"]);
         // At first it is what it was, or, changed within this tick, is sent as it is.
-        if got.body == second.as_bytes() && coding(&got) == Some("zstd") {
-            break;
-        }
         assert!(got.body == first.as_bytes() || got.body == second.as_bytes());
-        assert!(std::time::Instant::now() < deadline, "the change is not seen");
-    }
+        got.body == second.as_bytes() && coding(&got) == Some("zstd")
+    });
 }
 
 /// Sixty clients at once, of a file that nobody asked for before; each gets whole bytes, and other files come meanwhile.

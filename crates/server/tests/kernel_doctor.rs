@@ -6,16 +6,15 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use sealion_ktls::probe;
 use sealion_testkit::ktls::{Counters, guest_series};
 use sealion_testkit::server::Server;
-use sealion_testkit::{Client, PATIENCE, Suite, http};
+use sealion_testkit::{Client, Suite, http};
 use support::doctor::{Doctor, Finding, refusal, refusal_of_nobody};
 use support::module::Unloaded;
 use support::nginx::Nginx;
-use support::{Site, access_line, tool};
+use support::{Site, access_line, tool, wait_until};
 
 /// Above what moves a connection.
 const LEN: u64 = 200_001;
@@ -162,11 +161,7 @@ fn a_moved_connection_is_seen_by_port_and_by_process() {
 
 /// Waits until the port has no connection with kernel TLS.
 fn wait_until_none(port: &str) {
-    let started = Instant::now();
-    while Doctor::of_sockets(&["--port", port]).code == 0 {
-        assert!(started.elapsed() < PATIENCE, "the connection stays");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the connection is gone", || Doctor::of_sockets(&["--port", port]).code != 0);
 }
 
 /// Its sockets are held by the worker, and its pid file names the master.
@@ -224,11 +219,7 @@ fn sleeps_of_self_check(pid: u32) -> Option<u64> {
 #[track_caller]
 fn wait_for_self_checks(server: &Server) {
     let counters = Counters::now();
-    let started = Instant::now();
-    while counters.tx_sw_since() < 2 * ROUND {
-        assert!(started.elapsed() < PATIENCE, "{} canaries", counters.tx_sw_since());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("two rounds of canaries", || counters.tx_sw_since() >= 2 * ROUND);
     assert!(sleeps_of_self_check(server.pid()).is_some());
     assert_eq!(support::messages(server, "self-check"), 0, "nothing was wrong: {:#?}", server.lines());
 }
@@ -252,10 +243,7 @@ fn a_server_that_never_uses_the_kernel_checks_nothing() {
 
     // It wakes, since a reload may have changed that, and sleeps again.
     let sleeps = || sleeps_of_self_check(never.pid()).expect("the thread is there");
-    let (before, started) = (sleeps(), Instant::now());
-    while sleeps() < before + 3 {
-        assert!(started.elapsed() < PATIENCE, "it does not wake");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let before = sleeps();
+    wait_until("it wakes", || sleeps() >= before + 3);
     assert_eq!(counters.tx_sw_since(), probing, "and checks nothing");
 }
