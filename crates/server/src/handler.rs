@@ -45,7 +45,7 @@ pub struct Client<'a> {
     pub refusal: Option<Refusal>,
 }
 
-/// Answers a request. `now` is what Date will say, `findings` what errands for this request brought.
+/// Answers a request. `site`: the one of `sites` that it is for. `now` is what Date will say, `findings` what errands for this request brought.
 ///
 /// Site, method, path, file, preconditions, range: in this order, since preconditions count only where the answer would
 /// otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). What else a site has comes between them, see
@@ -56,11 +56,12 @@ pub struct Client<'a> {
 pub fn handle(
     request: &Request<'_>,
     sites: &Sites,
+    site: Option<&Site>,
     client: Client<'_>,
     now: HttpTime,
     findings: &mut Findings,
 ) -> Result<Response, Errand> {
-    match sites.find(request.authority) {
+    match site {
         None => Ok(misdirected(request, sites)),
         // The connection may have been made for another site, which asked its clients for something else.
         Some(site) if site.client_auth.as_ref().is_some_and(|auth| client.auth != Some(&auth.id())) => {
@@ -71,9 +72,7 @@ pub fn handle(
 }
 
 fn misdirected(request: &Request<'_>, sites: &Sites) -> Response {
-    let mut response = Response::plain(Status::MisdirectedRequest);
-    response.fields.anonymous = sites.are_anonymous();
-    response.to(request.method)
+    sites.plain(Status::MisdirectedRequest).to(request.method)
 }
 
 /// Answers a request for this site.

@@ -30,7 +30,7 @@ use crate::limits::Share;
 use crate::metrics::{self, Sent, WorkerMetrics};
 use crate::request::Target;
 use crate::response::{Body, Response, Status};
-use crate::site::Sites;
+use crate::site::{Site, Sites};
 use crate::transport::{self, Choice};
 use crate::worker::closing_idle;
 
@@ -127,9 +127,7 @@ impl Answer {
     }
 
     fn refusal(status: Status, sites: &Sites) -> Self {
-        let mut response = Response::plain(status);
-        response.fields.anonymous = sites.are_anonymous();
-        Self::new(response, Connection::Close, Some(Instant::now()), &HttpTime::now())
+        Self::new(sites.plain(status), Connection::Close, Some(Instant::now()), &HttpTime::now())
     }
 }
 
@@ -167,20 +165,21 @@ impl Exchange {
         let (started, now, response, version, framing, wants_close, head_len) = loop {
             let errand = match head::parse(stream.buffered(), &current.head_limits) {
                 Ok(Parsed::Head { head, len }) => {
+                    let site = current.sites.find(head.request.authority);
                     let started = is_timed.then(|| *began.get_or_insert_with(Instant::now));
                     if shared.access_log.is_on() {
-                        note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, &current.sites);
+                        note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, site);
                     }
                     let now = HttpTime::now();
                     let wants_close = !head.keep_alive || head.expect_continue;
                     // Clients of a Unix socket have no address.
                     let address = Some(peer.ip()).filter(|address| !address.is_unspecified());
                     let refusal = *admitted.get_or_insert_with(|| {
-                        let limits = current.sites.limits(head.request.authority);
+                        let limits = site.and_then(|site| site.limits.as_ref());
                         self.share.admit(limits, address, stream.socket()).err()
                     });
                     let client = Client { address, auth: stream.info().client_auth.as_ref(), refusal };
-                    match handler::handle(&head.request, &current.sites, client, now, &mut findings) {
+                    match handler::handle(&head.request, &current.sites, site, client, now, &mut findings) {
                         Ok(response) => {
                             if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
                                 worker.asked_for(path, response.body.len());
@@ -289,10 +288,9 @@ impl Exchange {
 }
 
 /// Keeps what the log shows of a request, and no more.
-fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog, sites: &Sites) {
+fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog, site: Option<&Site>) {
     let wanted = |part, value: &'static [u8]| if log.wants(part) { value } else { b"" };
     let field = |part, name| if log.wants(part) { head::find_field(bytes, name).unwrap_or_default() } else { b"" };
-    let site = sites.find(head.request.authority);
     noted.set([
         head.request.method.as_str().as_bytes(),
         head.request.raw_target.as_bytes(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Site, SiteConfig};
 use crate::config::{At, Problems};
-use crate::limits::SiteLimits;
+use crate::response::{Response, Status};
 
 /// All sites, found by name.
 #[derive(Debug)]
@@ -14,19 +14,12 @@ pub struct Sites {
     /// `example.org` for `*.example.org`.
     wildcard: HashMap<Box<str>, usize>,
     default: Option<usize>,
-    has_limits: bool,
 }
 
 impl Sites {
     /// From sites with their configuration.
     pub fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
-        let mut all = Sites {
-            has_limits: sites.iter().any(|(_, site)| site.limits.is_some()),
-            sites: Vec::new(),
-            exact: HashMap::new(),
-            wildcard: HashMap::new(),
-            default: None,
-        };
+        let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
         let only = sites.len() == 1;
         for (config, site) in sites {
             let number = all.sites.len();
@@ -84,15 +77,17 @@ impl Sites {
         number.map(|number| &self.sites[number])
     }
 
-    /// The bounds of the site for an authority, if it has any.
-    pub fn limits(&self, authority: Option<&str>) -> Option<&SiteLimits> {
-        if self.has_limits { self.find(authority)?.limits.as_ref() } else { None }
-    }
-
     /// Whether Server is left out where no site is known: as the default site has it, or the first.
     pub fn are_anonymous(&self) -> bool {
         let site = self.sites.get(self.default.unwrap_or(0));
         site.and_then(|site| site.features.as_ref()).is_some_and(|features| features.anonymous)
+    }
+
+    /// A response of this status, where no site is known.
+    pub fn plain(&self, status: Status) -> Response {
+        let mut response = Response::plain(status);
+        response.fields.anonymous = self.are_anonymous();
+        response
     }
 
     /// In the order of the configuration.
