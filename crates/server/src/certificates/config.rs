@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use sealion_tls::{ClientAuthMode, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{At, overridable};
+use crate::values::{At, overridable};
 
 /// Versions, suites, session tickets and automatic certificates, for all sites.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct TlsConfig {
+pub(crate) struct TlsConfig {
     /// The oldest version of TLS that is spoken.
     #[arg(long = "tls-min-version", id = "tls_min_version", value_enum, value_name = "VERSION",
           env = "SEALION_TLS_MIN_VERSION", default_value_t = MinVersion::Tls12)]
@@ -60,7 +60,7 @@ impl From<MinVersion> for Version {
 /// How clients resume sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct SessionTicketsConfig {
+pub(crate) struct SessionTicketsConfig {
     /// Whether sessions are resumed, for up to twelve hours.
     pub enabled: bool,
     /// A directory with keys for tickets, the same on all servers of a fleet, so that each resumes the others' sessions. `sealion
@@ -77,7 +77,7 @@ impl Default for SessionTicketsConfig {
 /// A certificate with its key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CertificateConfig {
+pub(crate) struct CertificateConfig {
     /// Certificate chain, PEM: the site's own certificate first, after each its issuer's.
     pub cert: At<PathBuf>,
     /// Its private key, PEM.
@@ -87,7 +87,7 @@ pub struct CertificateConfig {
 /// Certificates of clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ClientAuthConfig {
+pub(crate) struct ClientAuthConfig {
     /// Certificates of the authorities whose clients are let in, PEM.
     pub roots: At<PathBuf>,
     /// Whether a client must show a certificate.
@@ -118,7 +118,7 @@ impl From<ClientAuthKind> for ClientAuthMode {
 /// Certificates that are got and renewed by themselves (ACME, RFC 8555), for sites with `acme = true`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct AcmeConfig {
+pub(crate) struct AcmeConfig {
     /// The authority's directory.
     pub directory: String,
     /// Whom the authority may write to, for instance `mailto:admin@example.org`.
@@ -151,7 +151,7 @@ impl Default for AcmeConfig {
 
 /// How an authority sees that a name is ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ChallengeKind {
+pub(crate) enum ChallengeKind {
     /// It shakes hands on port 443 (RFC 8737).
     #[default]
     #[serde(rename = "tls-alpn-01")]
@@ -164,7 +164,7 @@ pub enum ChallengeKind {
 /// An account that an authority knows already (RFC 8555 §7.3.4).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExternalAccountConfig {
+pub(crate) struct ExternalAccountConfig {
     /// Its identifier.
     pub key_id: String,
     /// A file with its key in base64url, as the authority gives it.

@@ -9,30 +9,28 @@
 
 mod acme;
 mod config;
+pub(crate) mod development;
 mod pair;
 pub(crate) mod private_file;
 mod ticket_keys;
 mod watch;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sealion_tls::{
-    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, ServerConfig, SiteCertificates, SiteTls, TicketKeys,
-    TlsOptions,
-};
+use development::DevCertificate;
+use sealion_tls::{AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates, SiteTls, TicketKeys, TlsOptions};
 
-use crate::config::{Config, Problems};
-use crate::dev_certificate::DevCertificate;
-use crate::site::{Site, SiteConfig};
+use crate::values::Problems;
 
-pub use acme::HttpChallenges;
-pub use config::{
-    AcmeConfig, CertificateConfig, ChallengeKind, ClientAuthConfig, ClientAuthKind, ExternalAccountConfig, MinVersion,
+pub(crate) use acme::HttpChallenges;
+pub(crate) use config::{
+    CertificateConfig, ChallengeKind, ClientAuthConfig,
     SessionTicketsConfig, TlsConfig,
 };
-pub use ticket_keys::{TicketKeyArgs, make_ticket_key};
+pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 
 use acme::{AcmeSite, Settings};
@@ -41,7 +39,7 @@ use ticket_keys::TicketDirectory;
 
 /// What outlives every configuration: sessions go on over a reload, and a validation under way finds its answer.
 #[derive(Debug)]
-pub struct TlsProcess {
+pub(crate) struct TlsProcess {
     /// Keys of tickets that change by themselves.
     tickets: Arc<TicketKeys>,
     /// Answers to TLS-ALPN-01 validations.
@@ -55,7 +53,7 @@ impl TlsProcess {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
         Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), http: Arc::default() })
     }
@@ -63,7 +61,7 @@ impl TlsProcess {
 
 /// The certificates of a generation, and what else is read from files that may change.
 #[derive(Debug)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     watched: Vec<Watched>,
     tickets: Option<TicketDirectory>,
     acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
@@ -75,7 +73,7 @@ pub struct Certificates {
 
 /// A certificate in use.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InUse {
+pub(crate) struct InUse {
     /// The site's first name, or `default`.
     pub site: String,
     /// The file of the chain.
@@ -86,7 +84,7 @@ pub struct InUse {
 
 impl Certificates {
     /// All certificates as they are now.
-    pub fn in_use(&self) -> Vec<InUse> {
+    pub(crate) fn in_use(&self) -> Vec<InUse> {
         let of = |watched: &Watched| InUse {
             site: watched.site.clone(),
             file: watched.files.cert.clone(),
@@ -100,7 +98,7 @@ impl Certificates {
     ///
     /// # Errors
     /// A line that names it.
-    pub fn make_directories(&self) -> Result<Vec<PathBuf>, String> {
+    pub(crate) fn make_directories(&self) -> Result<Vec<PathBuf>, String> {
         self.acme.as_ref().map_or(Ok(Vec::new()), |(settings, _)| settings.make_directory())
     }
 
@@ -124,65 +122,87 @@ pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) ->
     }
 }
 
-/// Builds what handshakes need. `None`: what is wrong is in `problems`.
+/// A site as certificates see it.
+#[derive(Debug)]
+pub(crate) struct CertifiedSite<'a> {
+    /// What messages call it.
+    pub(crate) label: String,
+    /// Its host names, in small letters.
+    pub(crate) names: Vec<String>,
+    /// Where its first name stands in the configuration.
+    pub(crate) span: Range<usize>,
+    /// Whether it answers clients that ask for no name.
+    pub(crate) default: bool,
+    /// Its certificates from files.
+    pub(crate) certificates: &'a [CertificateConfig],
+    /// Whether its certificate comes by ACME.
+    pub(crate) acme: bool,
+    /// What it asks of clients.
+    pub(crate) client_auth: Option<ClientAuth>,
+}
+
+/// Builds what handshakes need. `None`: what is wrong is in `problems`. `any_certificate`: whether some site, be it one that cannot be built,
+/// has a certificate. `has_plain_listener`: whether HTTP-01 validations can come in.
 pub(crate) fn build(
-    config: &Config,
-    sites: &[(&SiteConfig, Site)],
+    config: &TlsConfig,
+    sites: &[CertifiedSite<'_>],
+    any_certificate: bool,
+    has_plain_listener: bool,
+    bounds: Limits,
     process: &TlsProcess,
     problems: &mut Problems,
-    kernel_rekeys: bool,
 ) -> Option<(ServerConfig, Certificates)> {
     let mut building = Building {
-        settings: Settings::new(&config.tls.acme, &config.site, problems),
+        settings: Settings::new(&config.acme, sites, problems),
         watched: Vec::new(),
         acme_sites: Vec::new(),
         notes: Vec::new(),
     };
-    let own: Vec<_> = sites.iter().map(|(site, _)| building.site(site, problems)).collect();
+    let own: Vec<_> = sites.iter().map(|site| building.site(site, problems)).collect();
     // Sites without a certificate of their own show that of the default site, or else of the first that has one.
-    let with_own = |(n, _): &(usize, &(&SiteConfig, Site))| own[*n].is_some();
-    let default = sites.iter().position(|(site, _)| site.default).unwrap_or(0);
+    let with_own = |(n, _): &(usize, &CertifiedSite<'_>)| own[*n].is_some();
+    let default = sites.iter().position(|site| site.default).unwrap_or(0);
     let (shared, note) = match own.get(default).cloned().flatten() {
         Some(set) => (set, ""),
         None => match sites.iter().enumerate().find(with_own) {
             Some((n, _)) => (own[n].clone()?, ""),
             // What is wrong with them is in `problems`: no certificate is made for what cannot be served.
             None if sites.is_empty() => return None,
-            None if config.site.iter().any(|site| !site.certificates.is_empty() || site.acme) => return None,
+            None if any_certificate => return None,
             None => building.development(problems)?,
         },
     };
-    let as_tls = |(n, (site, built)): (usize, &(&SiteConfig, Site))| SiteTls {
-        names: names(site),
+    let as_tls = |(n, site): (usize, &CertifiedSite<'_>)| SiteTls {
+        names: site.names.clone(),
         certificates: own[n].clone().unwrap_or_else(|| shared.clone()),
-        client_auth: built.client_auth.clone(),
+        client_auth: site.client_auth.clone(),
     };
     let mut all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
     let first = all.remove(default);
 
-    let tickets = building.tickets(&config.tls.session_tickets, problems)?;
+    let tickets = building.tickets(&config.session_tickets, problems)?;
     let keys = match &tickets {
-        _ if !config.tls.session_tickets.enabled => None,
+        _ if !config.session_tickets.enabled => None,
         Some(directory) => Some(directory.keys.clone()),
         None => Some(process.tickets.clone()),
     };
     let challenge = building.settings.as_ref().map(|settings| settings.challenge);
     let alpn_challenges = challenge == Some(ChallengeKind::TlsAlpn01);
-    if challenge == Some(ChallengeKind::Http01) && config.listen.iter().all(|listen| *listen.tls) {
+    if challenge == Some(ChallengeKind::Http01) && !has_plain_listener {
         let what = "the authority asks over HTTP, and no [[listen]] has `tls = false`: add one for port 80";
         problems.add(&(0..0), "tls.acme.challenge", what);
     }
     let options = TlsOptions {
         alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
-        min_version: config.tls.min_version.into(),
-        suites: config.tls.suites.iter().map(|suite| suite.value.clone()).collect(),
+        min_version: config.min_version.into(),
+        suites: config.suites.iter().map(|suite| suite.value.clone()).collect(),
         tickets: keys,
         challenges: alpn_challenges.then(|| process.alpn.clone()),
     };
-    let built = match ServerConfig::new(&first, &all, &options, config.limits.tls(kernel_rekeys)) {
+    let built = match ServerConfig::new(&first, &all, &options, bounds) {
         Ok(built) => built,
         Err(error) => {
-            let span = config.tls.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
+            let span = config.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
             problems.add(&span, "tls.suites", error);
             return None;
         }
@@ -192,10 +212,6 @@ pub(crate) fn build(
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
     let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
     Some((built, Certificates { watched, tickets, acme, notes, default: (shown?, note) }))
-}
-
-fn names(site: &SiteConfig) -> Vec<String> {
-    site.names.iter().map(|name| name.value.trim_end_matches('.').to_ascii_lowercase()).collect()
 }
 
 /// What gathers while sites are built.
@@ -208,10 +224,10 @@ struct Building {
 
 impl Building {
     /// The certificates of a site; `None`: it has none of its own, or what is wrong is in `problems`.
-    fn site(&mut self, site: &SiteConfig, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
+    fn site(&mut self, site: &CertifiedSite<'_>, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
         let mut pairs = Vec::new();
         let mut complete = true;
-        for pair in &site.certificates {
+        for pair in site.certificates {
             let files = PairFiles { cert: problems.resolve(&pair.cert), key: problems.resolve(&pair.key) };
             match Loaded::from(&files) {
                 Ok(loaded) => pairs.push((files, loaded)),
@@ -234,7 +250,7 @@ impl Building {
         if pairs.is_empty() || !complete {
             return None;
         }
-        Some(self.add(site.label(), names(site), pairs))
+        Some(self.add(site.label.clone(), site.names.clone(), pairs))
     }
 
     fn add(&mut self, label: String, names: Vec<String>, pairs: Vec<(PairFiles, Loaded)>) -> Arc<SiteCertificates> {

@@ -1,8 +1,6 @@
 //! A certificate from files: checked, watched, replaced when the files change.
 
-use std::fmt;
-use std::fs;
-use std::io;
+use std::{fmt, fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

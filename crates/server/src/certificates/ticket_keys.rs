@@ -1,24 +1,19 @@
-//! Keys of session tickets in a directory that a fleet shares, and the command that makes one.
+//! Keys of session tickets in a directory that a fleet shares.
 //!
 //! A key is a file `*.key` of 32 random bytes. Of several the last by name seals, and all open: with names that begin with the
 //! time (`sealion ticket-key` gives such) the newest is the last, on every machine alike. A name that is a time in the future is left
 //! to open only until then, so that a key can be everywhere before the first ticket is sealed with it.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use clap::Args;
 use sealion_tls::{TicketKeys, TicketSecret};
 
 use super::pair::{Stamp, stamp};
 use super::private_file;
-use crate::cli::print;
-use crate::config::Time;
 
 const EXTENSION: &str = "key";
 
@@ -164,51 +159,35 @@ impl Seen {
     }
 }
 
-/// What `sealion ticket-key` can be told.
-#[derive(Debug, Clone, Args)]
-pub struct TicketKeyArgs {
-    /// The directory of the keys; it is made if it is not there
-    pub directory: PathBuf,
-
-    /// When the key begins to seal tickets: long enough that it is on all servers by then
-    #[arg(long, value_name = "TIME", default_value = "0s")]
-    pub after: Time,
-
-    /// Remove the oldest keys but this many; with a new key every TIME, tickets live for up to 12 h
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
-    pub keep: Option<u16>,
-}
-
-/// Makes a key, as a whole or not at all, readable by its owner alone.
+/// Makes a key that begins to seal `after` this time, as a whole or not at all, readable by its owner alone. Of the keys in the directory all
+/// but the newest `keep` are removed.
 ///
 /// # Errors
 /// A line that says what could not be done.
-pub fn make_ticket_key(args: &TicketKeyArgs) -> Result<ExitCode, String> {
-    let directory = &args.directory;
+pub(crate) fn make_ticket_key(directory: &Path, after: Duration, keep: Option<u16>) -> Result<PathBuf, String> {
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     private_file::directory(directory).map_err(|e| failed(directory, e))?;
     let secret = TicketSecret::generate().map_err(|e| e.to_string())?;
-    let begins = humantime::format_rfc3339_seconds(SystemTime::now() + args.after.0).to_string();
+    let begins = humantime::format_rfc3339_seconds(SystemTime::now() + after).to_string();
     let path = directory.join(format!("{begins}.{EXTENSION}"));
     private_file::write_new(&path, secret.bytes()).map_err(|e| failed(&path, e))?;
-    if let Some(keep) = args.keep {
+    if let Some(keep) = keep {
         let all = names(directory).map_err(|e| failed(directory, e))?;
         for old in &all[..all.len().saturating_sub(keep.into())] {
             fs::remove_file(old).map_err(|e| failed(old, e))?;
         }
     }
-    print(&format!("{}\n", path.display())).map(|()| ExitCode::SUCCESS)
+    Ok(path)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     use super::*;
 
     fn make(directory: &Path, after: Duration, keep: Option<u16>) {
-        make_ticket_key(&TicketKeyArgs { directory: directory.to_owned(), after: Time(after), keep }).unwrap();
+        make_ticket_key(directory, after, keep).unwrap();
     }
 
     #[test]

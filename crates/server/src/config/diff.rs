@@ -9,7 +9,7 @@ use super::Config;
 
 /// A key whose value changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// Dotted; a site by its first name: `site[example.org].root`.
     pub key: String,
     /// `None`: it was not there.
@@ -26,7 +26,7 @@ impl fmt::Display for Change {
 }
 
 /// All changes, by key.
-pub fn changes(before: &Config, after: &Config) -> Vec<Change> {
+pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
     let (before, after) = (leaves(before), leaves(after));
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     keys.into_iter()
@@ -36,7 +36,7 @@ pub fn changes(before: &Config, after: &Config) -> Vec<Change> {
 }
 
 /// Whether a process keeps what this key says from its start to its end.
-pub fn needs_new_process(key: &str) -> bool {
+pub(crate) fn needs_new_process(key: &str) -> bool {
     FIXED
         .iter()
         .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))

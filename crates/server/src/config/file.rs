@@ -6,14 +6,15 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, Problems};
+use super::Config;
+use crate::values::Problems;
 
 impl Config {
     /// Reads a file. What is wrong with its form is in the error; what its values say is not looked at yet.
     ///
     /// # Errors
     /// [`Problems`], with the line and the key.
-    pub fn read(path: &Path) -> Result<(Self, Problems), Problems> {
+    pub(crate) fn read(path: &Path) -> Result<(Self, Problems), Problems> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let mut problems = Problems::of_file(path, "");
             problems.add(&(0..0), "", format_args!("cannot be read: {error}: name a file that is there, in UTF-8"));
@@ -26,7 +27,7 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn parse(path: &Path, text: &str) -> Result<(Self, Problems), Problems> {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<(Self, Problems), Problems> {
         let mut problems = Problems::of_file(path, text);
         match toml::from_str(text) {
             Ok(config) => Ok((config, problems)),

@@ -7,37 +7,32 @@
 //!                   └─ diff.rs: what a reload changes, and what it cannot change
 //! ```
 
-mod arguments;
 mod diff;
 mod file;
-mod limits;
-mod problems;
+mod privileges;
 mod process;
-pub mod reference;
-mod values;
+pub(crate) mod reference;
+mod serve_args;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::access_log::AccessLogConfig;
 use crate::certificates::TlsConfig;
-use crate::listener::ListenConfig;
-use crate::metrics::MetricsConfig;
-use crate::privileges::PrivilegesConfig;
+use crate::limits::LimitsConfig;
+use crate::listen::ListenConfig;
+use crate::observe::access_log::AccessLogConfig;
+use crate::observe::metrics::MetricsConfig;
 use crate::site::SiteConfig;
 
-pub use arguments::Given;
-pub(crate) use arguments::overridable;
-pub use diff::{Change, changes, needs_new_process};
-pub use limits::LimitsConfig;
-pub use problems::Problems;
-pub use process::ProcessConfig;
-pub use values::{At, Bounded, Size, Time, Timeout};
+pub(crate) use diff::{changes, needs_new_process};
+pub(crate) use privileges::{PrivilegesConfig, Seccomp};
+pub(crate) use process::ProcessConfig;
+pub(crate) use serve_args::ServeArgs;
 
 /// Everything that the server can be told.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub(crate) struct Config {
     /// The process as a whole.
     pub server: ProcessConfig,
     /// Bounds on what a client can take.

@@ -6,15 +6,15 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bounded, Problems, Time, Timeout, overridable};
-use crate::cli::LogLevel;
-use crate::costs::Costs;
-use crate::send_policy::KtlsMode;
+use crate::observe::messages::LogLevel;
+use crate::path::costs::Costs;
+use crate::path::policy::KtlsMode;
+use crate::values::{Bounded, Problems, Time, Timeout, overridable};
 
 /// The process as a whole.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ProcessConfig {
+pub(crate) struct ProcessConfig {
     /// Worker threads; each has its own runtime and its own listening sockets [default: one per core]
     #[arg(long, value_name = "N", env = "SEALION_WORKERS")]
     pub workers: Option<Bounded<1, 1024>>,
@@ -49,7 +49,7 @@ impl Default for ProcessConfig {
             ktls: KtlsMode::Auto,
             calibration: None,
             self_check_every: None,
-            file_cache_age: Time(crate::file_cache::CacheLimits::default().age),
+            file_cache_age: Time(crate::files::cache::CacheLimits::default().age),
             log: LogLevel::Info,
         }
     }
@@ -59,7 +59,7 @@ overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_
 
 impl ProcessConfig {
     /// What the paths cost. What is wrong with the file is in `problems` then.
-    pub fn costs(&self, problems: &mut Problems) -> Costs {
+    pub(crate) fn costs(&self, problems: &mut Problems) -> Costs {
         let named = self.calibration.as_ref().map(|path| problems.resolve(path));
         Costs::load(named.as_deref()).unwrap_or_else(|error| {
             let remedy = "make it with `sealion calibrate`, or leave `calibration` out";
@@ -69,7 +69,7 @@ impl ProcessConfig {
     }
 
     /// The number of worker threads: as told, or one per core.
-    pub fn worker_count(&self) -> usize {
+    pub(crate) fn worker_count(&self) -> usize {
         match self.workers {
             Some(workers) => workers.usize(),
             None => std::thread::available_parallelism().map_or(1, usize::from),

@@ -9,7 +9,7 @@ use super::Config;
 
 /// A key of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub(crate) struct Key {
     /// The table it stands in as the file writes it: `[limits]`, `[[site]]`.
     pub table: String,
     /// Its name.
@@ -24,7 +24,7 @@ pub struct Key {
 
 /// A table with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     /// As the file writes it.
     pub name: String,
     /// What it is about.
@@ -34,7 +34,7 @@ pub struct Table {
 }
 
 /// All tables.
-pub fn tables() -> Vec<Table> {
+pub(crate) fn tables() -> Vec<Table> {
     let schema = schema_for!(Config);
     let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new() };
     let root = schema.as_value().clone();
@@ -45,7 +45,7 @@ pub fn tables() -> Vec<Table> {
 }
 
 /// The reference as a page.
-pub fn markdown() -> String {
+pub(crate) fn markdown() -> String {
     let mut page = String::from(
         "# Configuration reference\n\n\
          Every key of `sealion.toml` with its default. `sealion check --config sealion.toml` says what is wrong with a file without starting \

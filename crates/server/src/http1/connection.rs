@@ -1,77 +1,65 @@
 //! The requests of one HTTP/1 connection, one after another (RFC 9112).
 //!
 //! ```text
-//!   ┌──────────────────────── persists ───────────────────────────┐
-//!   ▼                                                             │
-//! Idle ─first byte─► Head ─whole─► Body ─drained─► handler ─► Response ─► end of the connection
-//!   │ idle, draining   │ request     │ request       stall timeout
-//!   │ timeout: end     │ timeout: 408│ timeout: end
+//!   ┌────────────────────────────── persists ─────────────────────────────────────┐
+//!   ▼                                                                             │
+//! Idle ─first byte─► Head ─complete─► Answering ─► Body ─drained─► Response ──────┴─► end of the connection
+//!   │ idle timeout,    │ request                     │ request       stall timeout
+//!   │ draining: end    │ timeout: 408                │ timeout: 408
 //! ```
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::time::Instant;
 
-use sealion_tls::{Error, TlsStream};
-use tokio::time::{Instant as Deadline, Sleep, sleep, timeout_at};
+use sealion_http::{Method, Status};
+use sealion_http::http1::body::{BodyDrain, Drained};
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
+use sealion_http::http1::write::Connection;
+use sealion_tls::TlsStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
-use super::body::{BodyDrain, Drained};
-use super::head::{self, Framing, Parsed, RequestHead, Version};
-use super::write::{Connection, write_head};
-use crate::access_log::{AccessLog, Entry, Noted, Part};
-use crate::connection::{Phase, Shared};
-use crate::encoding::Coding;
-use crate::errand::Findings;
-use crate::generation::Generation;
-use crate::handler::{self, Client};
-use crate::http_time::HttpTime;
-use crate::limits::Share;
-use crate::metrics::{self, Sent, WorkerMetrics};
-use crate::request::Target;
-use crate::response::{Body, Response, Status};
-use crate::site::{Site, Sites};
-use crate::transport::{self, Choice};
-use crate::worker::closing_idle;
+use super::buffer::Buffer;
+use super::client_lost;
+use super::respond::{Sent, respond};
+use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, now};
+use crate::limits::Permit;
+use crate::observe::metrics;
+use crate::response::Response;
+use crate::values::{Phase, draining};
 
 /// Serves requests until the connection is to be closed in order; the caller closes it.
 ///
 /// # Errors
 /// What ended the connection instead.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<(), Error> {
-    let mut exchange = Exchange {
-        noted: Noted::default(),
-        choice: Choice::default(),
-        share: Share::default(),
-        counted: metrics::worker(),
-    };
+    let mut connection = Http1 { path: PathChoice::default(), permit: Permit::default(), requests: 0 };
     let mut phase = shared.phase.clone();
     let mut end = pin!(closing_idle(&mut phase, shared));
-    let mut idle = pin!(sleep(shared.generations.current().limits().idle_timeout.duration()));
-    let mut requests = 0;
+    let mut idle = pin!(sleep(shared.generations.current().limits.idle_timeout.duration()));
     loop {
         if !wait_for_request(stream, shared, end.as_mut(), idle.as_mut()).await? {
             return Ok(());
         }
-        let _active = exchange.counted.map(|worker| worker.active.enter());
-        requests += 1;
-        let current = shared.generations.current();
-        let last_allowed = current.limits().max_requests.is_some_and(|most| requests >= most.get());
-        let Some(answer) = exchange.read(stream, peer, shared, &current, last_allowed).await? else {
-            return Ok(());
-        };
-        let connection = answer.connection;
-        exchange.respond(stream, peer, shared, &current, answer).await?;
-        if connection == Connection::Close {
+        // Boxed, so that an idle connection has no room for it.
+        if !Box::pin(connection.exchange(stream, peer, shared)).await? {
             return Ok(());
         }
     }
 }
 
-/// Waits for the first byte of a request. `false`: none will come, or none is wanted any more.
+/// What a connection carries from request to request.
+struct Http1 {
+    path: PathChoice,
+    permit: Permit,
+    requests: u64,
+}
+
+/// Waits for the first byte of a request. `false`: none will come, or none is served any more.
 ///
-/// `idle` is one timer for all waits of a connection: setting it anew for each would cost more than it is worth. One
-/// that fires early, for a wait that is over, is set again.
+/// `idle` is one timer for all waits of a connection: setting it for each would cost more than it is worth. One that fires early, for a wait
+/// that is over, is set again.
 async fn wait_for_request(
     stream: &mut TlsStream,
     shared: &Shared,
@@ -88,15 +76,15 @@ async fn wait_for_request(
             came = stream.read_more() => return match came {
                 Ok(came) => Ok(came > 0),
                 // Between requests nothing can be missing, and many clients just close.
-                Err(Error::Truncated) => Ok(false),
-                Err(error) => Err(error),
+                Err(sealion_tls::Error::Truncated) => Ok(false),
+                Err(error) => Err(error.into()),
             },
             () = end.as_mut() => return Ok(false),
-            () = async { since.get_or_insert_with(Deadline::now); idle.as_mut().await } => {
-                let patience = shared.generations.current().limits().idle_timeout.duration();
-                let deadline = since.unwrap_or_else(Deadline::now) + patience;
-                if deadline <= Deadline::now() {
-                    timed_out(metrics::worker(), metrics::Deadline::Idle);
+            () = async { since.get_or_insert_with(Instant::now); idle.as_mut().await } => {
+                let timeout = shared.generations.current().limits.idle_timeout.duration();
+                let deadline = since.unwrap_or_else(Instant::now) + timeout;
+                if deadline <= Instant::now() {
+                    timed_out(metrics::Deadline::Idle);
                     return Ok(false);
                 }
                 idle.as_mut().reset(deadline);
@@ -105,249 +93,230 @@ async fn wait_for_request(
     }
 }
 
-/// What a request is answered with: the head as bytes, and of the response only what is needed after that, since a connection has room for it
-/// all its life.
-struct Answer {
-    head: Vec<u8>,
-    body: Body,
-    status: Status,
-    encoding: Option<Coding>,
-    user: Option<Box<str>>,
-    connection: Connection,
-    /// When the request's head, or what stands for it, was complete; `None`: nobody wants to know.
-    started: Option<Instant>,
-}
-
-impl Answer {
-    fn new(response: Response, connection: Connection, started: Option<Instant>, now: &HttpTime) -> Self {
-        let mut head = HEADS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        write_head(&mut head, &response, connection, now);
-        let Response { status, fields, body, user, .. } = response;
-        Self { head, body, status, encoding: fields.content_encoding, user, connection, started }
-    }
-
-    fn refusal(status: Status, sites: &Sites) -> Self {
-        Self::new(sites.plain(status), Connection::Close, Some(Instant::now()), &HttpTime::now())
+/// Waits until connections that wait for a request are to be closed.
+///
+/// A client that gets close_notify may have sent a request at the same moment, which is then not answered. Where another process has taken over
+/// there is no hurry: the next answer says `Connection: close`, and a connection on which nothing comes is closed when the grace time is
+/// nearly over.
+async fn closing_idle(phase: &mut watch::Receiver<Phase>, shared: &Shared) {
+    draining(phase).await;
+    if *phase.borrow() == Phase::HandedOver {
+        let grace = shared.generations.current().limits.grace.duration();
+        let last_chance =
+            timeout(grace.mul_f32(IDLE_SHARE_OF_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver));
+        // Every idle connection has room for this future, and needs it once in its life.
+        let _ = Box::pin(last_chance).await;
     }
 }
 
-/// Kept from request to request, so that a steady state allocates little.
-struct Exchange {
-    /// What the log says of the request once its bytes are gone.
-    noted: Noted,
-    choice: Choice,
-    share: Share,
-    counted: Option<&'static WorkerMetrics>,
+/// The part of the grace time after which idle connections are closed. The rest is for requests that cross the close_notify.
+const IDLE_SHARE_OF_GRACE: f32 = 0.75;
+
+/// Why a request is not answered as it was asked.
+enum Unread {
+    /// The client closed the connection.
+    Gone,
+    /// The request gets this status, and the connection is closed.
+    Refused(Status),
 }
 
-impl Exchange {
-    /// Reads a request, head and body, and makes its response. `None`: the client went away.
-    async fn read(
+impl From<Reject> for Unread {
+    fn from(reject: Reject) -> Self {
+        tracing::debug!("refused with {}: {}", reject.status, reject.why);
+        Unread::Refused(reject.status)
+    }
+}
+
+impl Http1 {
+    /// Reads a request, answers it, and sends the response. `false`: the connection is to be closed.
+    async fn exchange(&mut self, stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<bool, Error> {
+        let _active = metrics::worker().map(|worker| worker.active.enter());
+        self.requests += 1;
+        let current = shared.generations.current();
+        let mut deadline = Deadline::new(&current);
+        let mut bytes = Buffer::take();
+        let span = match read_head(stream, &current, &mut deadline).await? {
+            Ok(span) => span,
+            Err(Unread::Gone) => return Ok(false),
+            Err(Unread::Refused(status)) => {
+                let method = if stream.buffered().starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+                return self.refuse(stream, peer, shared, &current, status, method).await;
+            }
+        };
+        // The request owns its head, so that the stream can go on reading.
+        bytes.extend_from_slice(&stream.buffered()[span.start..span.end]);
+        stream.consume(span.end);
+        match RequestHead::parse(&bytes, span.from_start()) {
+            Ok(head) => self.answer(stream, peer, shared, &current, &head, &mut deadline).await,
+            Err(reject) => {
+                let Unread::Refused(status) = reject.into() else { return Ok(false) };
+                let method = if bytes.starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+                self.refuse(stream, peer, shared, &current, status, method).await
+            }
+        }
+    }
+
+    async fn answer(
         &mut self,
         stream: &mut TlsStream,
         peer: &SocketAddr,
         shared: &Shared,
-        current: &Generation,
-        last_allowed: bool,
-    ) -> Result<Option<Answer>, Error> {
-        self.noted.clear();
-        // Set when something of the request is still missing: usually nothing is.
-        let mut deadline = None;
-        let limits = current.limits();
-        let mut deadline = || *deadline.get_or_insert_with(|| Deadline::now() + limits.request_timeout.duration());
-        let refused = |status| Ok(Some(Answer::refusal(status, &current.sites)));
-        let mut findings = Findings::default();
-        // The same request, when it comes back from an errand, is not counted again.
-        let mut admitted = None;
-        // An errand is part of what the client waits for.
-        let mut began = None;
-        let is_timed = shared.access_log.is_on() || self.counted.is_some();
-        let (started, now, response, version, framing, wants_close, head_len) = loop {
-            let errand = match head::parse(stream.buffered(), &current.head_limits) {
-                Ok(Parsed::Head { head, len }) => {
-                    let site = current.sites.find(head.request.authority);
-                    let started = is_timed.then(|| *began.get_or_insert_with(Instant::now));
-                    if shared.access_log.is_on() {
-                        note(&mut self.noted, &head, &stream.buffered()[..len], &shared.access_log, site);
-                    }
-                    let now = HttpTime::now();
-                    let wants_close = !head.keep_alive || head.expect_continue;
-                    // Clients of a Unix socket have no address.
-                    let address = Some(peer.ip()).filter(|address| !address.is_unspecified());
-                    let refusal = *admitted.get_or_insert_with(|| {
-                        let limits = site.and_then(|site| site.limits.as_ref());
-                        self.share.admit(limits, address, stream.socket()).err()
-                    });
-                    let client = Client { address, auth: stream.info().client_auth.as_ref(), refusal };
-                    match handler::handle(&head.request, &current.sites, site, client, now, &mut findings) {
-                        Ok(response) => {
-                            if let (Some(worker), Target::Path { path, .. }) = (self.counted, head.request.target) {
-                                worker.asked_for(path, response.body.len());
-                            }
-                            break (started, now, response, head.version, head.framing, wants_close, len);
-                        }
-                        Err(errand) => Some(errand),
-                    }
-                }
-                Ok(Parsed::Incomplete) => None,
-                Err(reject) => {
-                    tracing::debug!("refused with {}: {}", reject.status.code(), reject.why);
-                    return refused(reject.status);
-                }
-            };
-            // The head is parsed again with what was found: that is rare, and costs an idle connection no room.
-            if let Some(errand) = errand {
-                match Box::pin(errand.run()).await {
-                    Ok(fetched) => findings.take(fetched),
-                    Err(error) => {
-                        tracing::error!("a thread that did something for a request ended: {error}");
-                        return refused(Status::InternalServerError);
-                    }
-                }
-                continue;
-            }
-            match timeout_at(deadline(), stream.read_more()).await {
-                Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(None),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {
-                    timed_out(self.counted, metrics::Deadline::Request);
-                    return refused(Status::RequestTimeout);
-                }
-            }
+        current: &Current,
+        head: &RequestHead<'_>,
+        deadline: &mut Deadline,
+    ) -> Result<bool, Error> {
+        let exchange = Exchange::begin(shared, current, Some(&head.request));
+        let date = now();
+        let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
+        let client = Peer { address: *peer, auth: stream.info().client_auth };
+        let mut response = tokio::select! {
+            biased;
+            response = exchange.answer(&head.request, client, refusal, date) => response,
+            error = client_lost(stream) => return Err(error),
         };
-        stream.consume(head_len);
-
-        let mut close = wants_close || last_allowed || *shared.phase.borrow() != Phase::Serving;
-        if framing != Framing::None && !wants_close {
-            match Box::pin(drain(stream, BodyDrain::new(framing, limits.max_body.0), deadline())).await? {
-                RequestBody::Done => {}
-                RequestBody::TooLong => close = true,
-                RequestBody::Broken(status) => return refused(status),
-                RequestBody::Gone => return Ok(None),
+        let wants_close = !head.keep_alive || head.expect_continue;
+        let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
+        let mut close = wants_close || is_last || *shared.phase.borrow() != Phase::Serving;
+        if head.framing != Framing::None && !wants_close {
+            let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
+            match Box::pin(drain_body(stream, drain, deadline)).await? {
+                Ok(drained) => close |= !drained,
+                Err(Unread::Gone) => return Ok(false),
+                Err(Unread::Refused(status)) => {
+                    response = exchange.refuse(status).await;
+                    close = true;
+                }
             }
         }
         close |= stream.should_close();
-        let connection = match (close, version) {
+        let framing =
+            ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
+        let connection = match (close || framing.needs_close(), head.version) {
             (true, _) => Connection::Close,
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        if let Some(cause) = &response.cause {
-            let target = self.noted.get(Part::Target).unwrap_or_default().escape_ascii();
-            tracing::warn!("{peer}: {target}: answered {}: {cause}", response.status.code());
-        }
-        Ok(Some(Answer::new(response, connection, started, &now)))
+        let sent = respond(stream, &mut self.path, shared, current.ktls, &mut response, framing, connection, &date).await;
+        let protocol = if head.version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
+        self.finish(&exchange, Some((&head.request, protocol)), stream, peer, &response, &sent);
+        sent.result.map(|()| connection != Connection::Close)
     }
 
-    /// Sends the response and writes its line.
-    async fn respond(
+    /// Sends the response to a request that could not be read. `method`: what its first bytes say. `false`: the connection is to be closed.
+    async fn refuse(
         &mut self,
         stream: &mut TlsStream,
         peer: &SocketAddr,
         shared: &Shared,
-        current: &Generation,
-        answer: Answer,
-    ) -> Result<(), Error> {
-        let Answer { mut head, body, status, encoding, user, started, .. } = answer;
-        let before = stream.payload_sent();
-        let sent = transport::send(stream, &head, &body, shared, current.ktls(), &mut self.choice).await;
-        let head_len = head.len() as u64;
-        head.clear();
-        HEADS.with_borrow_mut(|heads| {
-            if heads.len() < KEPT_HEADS {
-                heads.push(head);
+        current: &Current,
+        status: Status,
+        method: Method<'_>,
+    ) -> Result<bool, Error> {
+        let exchange = Exchange::begin(shared, current, None);
+        let mut response = exchange.refuse(status).await;
+        let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
+        let (close, date) = (Connection::Close, now());
+        let sent = respond(stream, &mut self.path, shared, current.ktls, &mut response, framing, close, &date).await;
+        self.finish(&exchange, None, stream, peer, &response, &sent);
+        sent.result.map(|()| false)
+    }
+
+    fn finish(
+        &self,
+        exchange: &Exchange<'_>,
+        request: Option<(&sealion_http::Request<'_>, &'static str)>,
+        stream: &TlsStream,
+        peer: &SocketAddr,
+        response: &Response,
+        sent: &Sent,
+    ) {
+        let outcome = Outcome {
+            status: response.status,
+            encoding: response.fields.content_encoding,
+            user: response.user.as_deref(),
+            body: sent.body,
+            wire: sent.wire,
+            path: stream.path(),
+            reason: self.path.reason,
+            moved_at: self.path.moved_at,
+            set_up: self.path.set_up,
+            aborted: sent.result.as_ref().err().map(|error| error as &dyn std::fmt::Display),
+        };
+        exchange.finish(request, *peer, stream.info(), &outcome);
+    }
+}
+
+/// The request timeout, which begins when something of the request is missing: usually nothing is.
+struct Deadline {
+    timeout: std::time::Duration,
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    fn new(current: &Current) -> Self {
+        Deadline { timeout: current.limits.request_timeout.duration(), at: None }
+    }
+
+    /// Reads more of the request.
+    async fn read_more(&mut self, stream: &mut TlsStream) -> Result<Result<(), Unread>, Error> {
+        let at = *self.at.get_or_insert_with(|| Instant::now() + self.timeout);
+        match timeout_at(at, stream.read_more()).await {
+            Ok(Ok(0)) | Ok(Err(sealion_tls::Error::Truncated)) => Ok(Err(Unread::Gone)),
+            Ok(Ok(_)) => Ok(Ok(())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => {
+                timed_out(metrics::Deadline::Request);
+                Ok(Err(Unread::Refused(Status::REQUEST_TIMEOUT)))
             }
-        });
-        let Some(started) = started else { return sent };
-        let (bytes, took) = (stream.payload_sent() - before, started.elapsed());
-        if let Some(worker) = self.counted {
-            let (why, set_up) = (self.choice.why, self.choice.set_up);
-            worker.sent(Sent { status: status.code(), why, bytes, took, set_up });
         }
-        if shared.access_log.is_on() {
-            shared.access_log.write(&Entry {
-                peer: *peer,
-                request: &self.noted,
-                user: user.as_deref(),
-                sni: stream.info().server_name.as_deref(),
-                status: status.code(),
-                body: bytes.saturating_sub(head_len),
-                encoding,
-                duration: took,
-                tls: stream.info(),
-                path: stream.path(),
-                why: self.choice.why,
-                moved_at: self.choice.moved_at,
-                set_up: self.choice.set_up,
-                aborted: sent.as_ref().err().map(|error| error as &dyn std::fmt::Display),
-            });
+    }
+}
+
+/// Reads until the head is complete.
+async fn read_head(
+    stream: &mut TlsStream,
+    current: &Current,
+    deadline: &mut Deadline,
+) -> Result<Result<HeadSpan, Unread>, Error> {
+    loop {
+        match head::find(stream.buffered(), &current.head_limits) {
+            Ok(Some(span)) => return Ok(Ok(span)),
+            Ok(None) => {}
+            Err(reject) => return Ok(Err(reject.into())),
         }
-        sent
+        if let Err(unread) = Box::pin(deadline.read_more(stream)).await? {
+            return Ok(Err(unread));
+        }
     }
 }
 
-/// Keeps what the log shows of a request, and no more.
-fn note(noted: &mut Noted, head: &RequestHead<'_>, bytes: &[u8], log: &AccessLog, site: Option<&Site>) {
-    let wanted = |part, value: &'static [u8]| if log.wants(part) { value } else { b"" };
-    let field = |part, name| if log.wants(part) { head::find_field(bytes, name).unwrap_or_default() } else { b"" };
-    noted.set([
-        head.request.method.as_str().as_bytes(),
-        head.request.raw_target.as_bytes(),
-        wanted(Part::Protocol, if head.version == Version::Http11 { b"HTTP/1.1" } else { b"HTTP/1.0" }),
-        if log.wants(Part::Host) { head.request.authority.unwrap_or_default().as_bytes() } else { b"" },
-        field(Part::Referer, "referer"),
-        field(Part::UserAgent, "user-agent"),
-        if log.wants(Part::Site) { site.map_or(b"", |site| site.name.as_bytes()) } else { b"" },
-    ]);
-    if site.is_some_and(|site| !site.access_log) {
-        noted.be_silent();
-    }
-}
-
-fn timed_out(counted: Option<&WorkerMetrics>, deadline: metrics::Deadline) {
-    if let Some(worker) = counted {
-        worker.timed_out(deadline);
-    }
-}
-
-thread_local! {
-    /// Buffers for heads of responses; an idle connection holds none.
-    static HEADS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// GUESS: as many as responses of one worker are under way in a moment of ordinary load.
-const KEPT_HEADS: usize = 8;
-
-enum RequestBody {
-    Done,
-    TooLong,
-    Broken(Status),
-    Gone,
-}
-
-async fn drain(stream: &mut TlsStream, mut body: BodyDrain, deadline: Deadline) -> Result<RequestBody, Error> {
+/// Reads and drops the content of a request. `false`: it is longer than what is read to keep a connection.
+async fn drain_body(
+    stream: &mut TlsStream,
+    mut body: BodyDrain,
+    deadline: &mut Deadline,
+) -> Result<Result<bool, Unread>, Error> {
     loop {
         if body.is_too_long() {
-            return Ok(RequestBody::TooLong);
+            return Ok(Ok(false));
         }
         match body.feed(stream.buffered()) {
             Drained::NeedMore => stream.consume(stream.buffered().len()),
             Drained::Done { consumed } => {
                 stream.consume(consumed);
-                return Ok(RequestBody::Done);
+                return Ok(Ok(true));
             }
-            Drained::TooLong => return Ok(RequestBody::TooLong),
-            Drained::Broken(reject) => return Ok(RequestBody::Broken(reject.status)),
+            Drained::TooLong => return Ok(Ok(false)),
+            Drained::Broken(reject) => return Ok(Err(reject.into())),
         }
-        match timeout_at(deadline, stream.read_more()).await {
-            Ok(Ok(0)) | Ok(Err(Error::Truncated)) => return Ok(RequestBody::Gone),
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
-                timed_out(metrics::worker(), metrics::Deadline::Request);
-                return Ok(RequestBody::Broken(Status::RequestTimeout));
-            }
+        if let Err(unread) = deadline.read_more(stream).await? {
+            return Ok(Err(unread));
         }
+    }
+}
+
+fn timed_out(deadline: metrics::Deadline) {
+    if let Some(worker) = metrics::worker() {
+        worker.timed_out(deadline);
     }
 }

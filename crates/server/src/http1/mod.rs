@@ -1,7 +1,21 @@
-//! HTTP/1.1 messages (RFC 9112).
+//! The HTTP/1.1 driver: bytes of one connection to requests, and responses to bytes.
 
-pub mod body;
+mod buffer;
 pub(crate) mod connection;
-pub mod head;
 pub(crate) mod plain;
-pub mod write;
+mod respond;
+
+use std::future::pending;
+
+use sealion_tls::TlsStream;
+
+use crate::exchange::Error;
+
+/// Waits until the connection is lost while something else is waited for. A client that closed its own direction in order may still read: it
+/// is waited for without end.
+async fn client_lost(stream: &mut TlsStream) -> Error {
+    match stream.peer_gone().await {
+        Ok(()) => pending().await,
+        Err(error) => error.into(),
+    }
+}

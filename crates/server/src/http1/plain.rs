@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use sealion_http::{Method, Status};
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::http1::head::{self, RequestHead, Version};
+use sealion_http::http1::write::{Connection, write_head};
 use sealion_tls::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::head::{self, Parsed};
-use super::write::{Connection, write_head};
-use crate::generation::Generation;
-use crate::http_time::HttpTime;
-use crate::response::{Body, Response, Status};
-use crate::site::plain_http;
+use crate::exchange::{Generation, now};
+use crate::site::plain_http::{self, PlainResponse};
 
 /// Serves the connection until it is closed. `https_port`: where HTTPS is. `challenge`: see [`plain_http::answer`].
 ///
@@ -23,31 +23,36 @@ pub(crate) async fn serve(
     https_port: u16,
     challenge: impl Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
-    let limits = current.limits();
+    let limits = &current.limits;
     let deadline = Instant::now() + limits.request_timeout.duration();
     let mut buf = Vec::new();
     let mut response = loop {
-        match head::parse(&buf, &current.head_limits) {
-            Ok(Parsed::Head { head, .. }) => {
-                let request = &head.request;
-                let is_ours = current.sites.find(request.authority).is_some();
-                break plain_http::answer(request, https_port, is_ours, challenge).to(request.method);
-            }
-            Ok(Parsed::Incomplete) => {}
-            Err(reject) => break Response::plain(reject.status),
+        match head::find(&buf, &current.head_limits) {
+            Ok(Some(span)) => match RequestHead::parse(&buf, span) {
+                Ok(head) => {
+                    let is_ours = current.sites.find(head.request.authority).is_some();
+                    break plain_http::answer(&head.request, https_port, is_ours, challenge);
+                }
+                Err(reject) => break PlainResponse::of(reject.status),
+            },
+            Ok(None) => {}
+            Err(reject) => break PlainResponse::of(reject.status),
         }
         match timeout_at(deadline, io.read_buf(&mut buf)).await {
             Ok(Ok(0)) => return Ok(()),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(error.to_string()),
-            Err(_) => break Response::plain(Status::RequestTimeout),
+            Err(_) => break PlainResponse::of(Status::REQUEST_TIMEOUT),
         }
     };
     response.fields.anonymous = current.sites.are_anonymous();
+    let method = if buf.starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+    let length = Some(response.content.len() as u64);
+    let framing = ResponseFraming::of(Version::Http11, method, response.status, length);
     let mut bytes = Vec::new();
-    write_head(&mut bytes, &response, Connection::Close, &HttpTime::now());
-    if let Body::Bytes(body) = &response.body {
-        bytes.extend_from_slice(body);
+    write_head(&mut bytes, response.status, &response.fields, framing, Connection::Close, &now());
+    if framing.has_content() {
+        bytes.extend_from_slice(&response.content);
     }
     let sent = timeout(limits.stall_timeout.duration(), async {
         io.write_all(&bytes).await?;
@@ -73,5 +78,5 @@ async fn wait_for_end(io: &mut Socket, patience: Duration) {
     .await;
 }
 
-/// GUESS: bytes of a request's content, as much as a client sends before it sees that it is not wanted.
+/// Bytes of a request's content that are read and dropped: as much as a client sends before it sees the response.
 const MOST_DROPPED: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// An IPv4 address, or the /64 of an IPv6 address: whoever has one address of such a network has all of them (RFC 6177 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientNetwork(u64, Family);
+pub(crate) struct ClientNetwork(u64, Family);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Family {
@@ -14,7 +14,7 @@ enum Family {
 
 impl ClientNetwork {
     /// The network of an address. An IPv4 address written as IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address.
-    pub fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => ClientNetwork(v4.to_bits().into(), Family::V4),
             IpAddr::V6(v6) => ClientNetwork((v6.to_bits() >> 64) as u64, Family::V6),

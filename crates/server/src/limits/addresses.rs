@@ -8,20 +8,20 @@ use super::ClientNetwork;
 
 /// Counts the connections of each client, for as long as they are open. Memory is bounded by the number of connections.
 #[derive(Debug, Default)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     open: Mutex<HashMap<ClientNetwork, u32>>,
 }
 
 /// A connection that is counted until this is dropped.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     addresses: Arc<Addresses>,
     client: ClientNetwork,
 }
 
 impl Addresses {
     /// Counts a connection; `None` if the client has `most` already.
-    pub fn admit(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<Admitted> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<Admitted> {
         let client = ClientNetwork::of(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(client).or_default();

@@ -7,10 +7,12 @@
 
 mod address;
 mod addresses;
+mod config;
 mod requests;
 mod site;
 
-pub use address::ClientNetwork;
-pub use addresses::{Addresses, Admitted};
-pub use requests::Requests;
-pub use site::{Refusal, Share, SiteLimits, SiteLimitsConfig};
+pub(crate) use address::ClientNetwork;
+pub(crate) use addresses::Addresses;
+pub(crate) use config::LimitsConfig;
+pub(crate) use requests::Requests;
+pub(crate) use site::{Refusal, Permit, SiteLimits, SiteLimitsConfig};

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::clock::{Clock, DefaultClock};
 
 use super::ClientNetwork;
 
 /// A token bucket for each client: a number of requests a second, and some more at once after a pause.
 #[derive(Debug)]
-pub struct Requests {
+pub(crate) struct Requests {
     quota: Quota,
     buckets: ArcSwap<DefaultKeyedRateLimiter<ClientNetwork>>,
     clock: DefaultClock,
@@ -37,7 +37,7 @@ const BOUNDS: Bounds = Bounds { sweep_every: 1 << 16, most: 1 << 20 };
 
 impl Requests {
     /// `rate` requests a second, `burst` of them at once.
-    pub fn new(rate: NonZeroU32, burst: NonZeroU32) -> Self {
+    pub(crate) fn new(rate: NonZeroU32, burst: NonZeroU32) -> Self {
         Self::with_bounds(Quota::per_second(rate).allow_burst(burst), BOUNDS)
     }
 
@@ -50,7 +50,7 @@ impl Requests {
     ///
     /// # Errors
     /// The bucket is empty; in this time there is a token again.
-    pub fn take(&self, address: IpAddr) -> Result<(), Duration> {
+    pub(crate) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         if self.taken.fetch_add(1, Ordering::Relaxed) + 1 == self.bounds.sweep_every {
             self.sweep();
         }

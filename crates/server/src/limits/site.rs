@@ -12,13 +12,12 @@ use sealion_ktls::pacing;
 use serde::{Deserialize, Serialize};
 
 use super::Requests;
-use crate::config::{At, Bounded, Problems, Size};
-use crate::response::{Response, Status};
+use crate::values::{At, Bounded, Problems, Size};
 
 /// Bounds on what clients can take of a site. A reload begins to count anew.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct SiteLimitsConfig {
+pub(crate) struct SiteLimitsConfig {
     /// Requests a second of one client: an IPv4 address or an IPv6 /64. Those above are answered 429 with Retry-After
     /// [default: unlimited]
     pub requests_per_second: Option<Bounded<1, 1_000_000>>,
@@ -36,7 +35,7 @@ const LEAST_BANDWIDTH: u64 = 4096;
 
 /// The bounds of a site, with what they count.
 #[derive(Debug, Default)]
-pub struct SiteLimits {
+pub(crate) struct SiteLimits {
     requests: Option<Requests>,
     connections: Option<Arc<Slots>>,
     /// Bytes a second.
@@ -51,11 +50,11 @@ struct Slots {
 
 /// A connection's place on a site, until this is dropped.
 #[derive(Debug)]
-struct Held(Arc<Slots>);
+struct Quota(Arc<Slots>);
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// 429: too many of this client; come again after this time.
     TooMany(Duration),
     /// 503: the site's connections are all taken.
@@ -64,7 +63,7 @@ pub enum Refusal {
 
 impl SiteLimitsConfig {
     /// Checks and begins to count. `None`: nothing is bounded.
-    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
         if self == &Self::default() {
             return None;
         }
@@ -93,15 +92,15 @@ impl SiteLimits {
     ///
     /// # Errors
     /// The request is to be refused.
-    fn admit(&self, client: Option<IpAddr>, held: &mut Option<Held>) -> Result<(), Refusal> {
+    fn admit(&self, client: Option<IpAddr>, quota: &mut Option<Quota>) -> Result<(), Refusal> {
         // Clients without an address are not one client.
         if let (Some(requests), Some(client)) = (&self.requests, client) {
             requests.take(client).map_err(Refusal::TooMany)?;
         }
         if let Some(slots) = &self.connections
-            && !held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.0, slots))
+            && !quota.as_ref().is_some_and(|quota| Arc::ptr_eq(&quota.0, slots))
         {
-            *held = Some(slots.take().ok_or(Refusal::NoPlace)?);
+            *quota = Some(slots.take().ok_or(Refusal::NoPlace)?);
         }
         Ok(())
     }
@@ -109,25 +108,25 @@ impl SiteLimits {
 
 /// What a connection has of the sites it asked.
 #[derive(Debug, Default)]
-pub struct Share {
-    held: Option<Held>,
+pub(crate) struct Permit {
+    quota: Option<Quota>,
     /// Bytes a second that TCP was told.
     paced: Option<u64>,
 }
 
-impl Share {
+impl Permit {
     /// Counts a request of this client, and paces the connection as its site wants it. `limits`: the bounds of the site, if it has any.
     ///
     /// # Errors
     /// The request is to be refused.
-    pub fn admit(
+    pub(crate) fn admit(
         &mut self,
         limits: Option<&SiteLimits>,
         client: Option<IpAddr>,
         socket: impl AsFd,
     ) -> Result<(), Refusal> {
         if let Some(limits) = limits {
-            limits.admit(client, &mut self.held)?;
+            limits.admit(client, &mut self.quota)?;
         }
         let bandwidth = limits.and_then(|limits| limits.bandwidth);
         if self.paced != bandwidth {
@@ -141,30 +140,15 @@ impl Share {
     }
 }
 
-impl Refusal {
-    /// The answer.
-    pub fn response(self) -> Response {
-        match self {
-            Refusal::TooMany(wait) => {
-                let mut response = Response::plain(Status::TooManyRequests);
-                // A client that comes back within the same second would be refused again.
-                response.fields.retry_after = Some(u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX));
-                response
-            }
-            Refusal::NoPlace => Response::plain(Status::ServiceUnavailable),
-        }
-    }
-}
-
 impl Slots {
-    fn take(self: &Arc<Self>) -> Option<Held> {
+    fn take(self: &Arc<Self>) -> Option<Quota> {
         let more = |taken| (taken < self.most).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Held(Arc::clone(self)))
+        Some(Quota(Arc::clone(self)))
     }
 }
 
-impl Drop for Held {
+impl Drop for Quota {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }

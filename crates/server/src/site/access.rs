@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Prefix;
-use crate::config::{At, Problems};
+use crate::values::{At, Problems};
 
 /// Lets only some networks in; others get 403.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct AccessConfig {
+pub(crate) struct AccessConfig {
     /// The path that it is for, with all beneath it.
     pub path: At<String>,
     /// Networks that may, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not name.
@@ -29,7 +29,7 @@ impl Default for AccessConfig {
 
 /// The rules of a site. Every rule whose path covers a request must let it in.
 #[derive(Debug)]
-pub struct Access(Vec<Rule>);
+pub(crate) struct Access(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
@@ -40,7 +40,7 @@ struct Rule {
 
 impl Access {
     /// Checks every path and network. `None`: there are no rules.
-    pub fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut rules = Vec::new();
         for config in configs {
             let path = Prefix::build(&config.path, &config.path.span, &format!("{key}.path"), problems);
@@ -59,7 +59,7 @@ impl Access {
 
     /// Whether a client may ask for a path (decoded, without slashes at its ends). `None`: a client without an address, on a Unix socket, whom
     /// no network names but those of everybody, `0.0.0.0/0` and `::/0`.
-    pub fn allows(&self, client: Option<IpAddr>, name: &[u8]) -> bool {
+    pub(crate) fn allows(&self, client: Option<IpAddr>, name: &[u8]) -> bool {
         // On a socket for both, IPv4 clients have IPv6 addresses.
         let client = client.map(|address| address.to_canonical());
         let named_by = |network: &IpNet| match client {

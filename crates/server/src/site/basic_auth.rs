@@ -17,18 +17,19 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lru::LruCache;
 use schemars::JsonSchema;
+use sealion_http::Status;
+use sealion_http::extra_fields::is_value;
 use serde::{Deserialize, Serialize};
 
 use super::htpasswd::Htpasswd;
 use super::pattern::Prefix;
-use crate::config::{At, Problems};
-use crate::more_fields::is_value;
-use crate::response::{Response, Status};
+use crate::response::Response;
+use crate::values::{At, Problems};
 
 /// Asks for a name and a password.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct BasicAuthConfig {
+pub(crate) struct BasicAuthConfig {
     /// The path that it is for, with all beneath it.
     pub path: At<String>,
     /// What browsers show when they ask.
@@ -50,7 +51,7 @@ impl Default for BasicAuthConfig {
 
 /// The parts of a site that ask for passwords.
 #[derive(Debug)]
-pub struct BasicAuth(Vec<Part>);
+pub(crate) struct BasicAuth(Vec<Part>);
 
 #[derive(Debug)]
 struct Part {
@@ -61,7 +62,7 @@ struct Part {
 
 /// Users, and what is known of passwords that came.
 #[derive(Debug)]
-pub struct Users {
+pub(super) struct Users {
     htpasswd: Htpasswd,
     key: hmac::Key,
     /// MACs of names and passwords that were right.
@@ -71,7 +72,7 @@ pub struct Users {
 
 /// What to do with a request.
 #[derive(Debug)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Nobody asks for a password here, or it is right.
     Pass(Option<String>),
     /// The answer.
@@ -82,14 +83,14 @@ pub enum Verdict {
 
 /// A password to verify, on a thread that may take its time.
 #[derive(Debug)]
-pub struct Verification {
+pub(crate) struct Verification {
     users: Arc<Users>,
     credentials: Credentials,
 }
 
 /// What a verification found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verified {
+pub(crate) enum Verified {
     /// The password is the user's.
     Right,
     /// It is not, or there is no such user.
@@ -106,7 +107,7 @@ struct Credentials {
 
 impl BasicAuth {
     /// Reads the files of users. `None`: no part asks.
-    pub fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut parts = Vec::new();
         for config in configs {
             let path = Prefix::build(&config.path, &config.path.span, &format!("{key}.path"), problems);
@@ -134,13 +135,13 @@ impl BasicAuth {
 
     /// Whether a request for a path (decoded, without slashes at its ends) may pass. `authorization`: the value of Authorization if
     /// there is one. `verified`: what a verification for this request found.
-    pub fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
+    pub(crate) fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
         let Some(part) = self.0.iter().find(|part| part.path.guards(name)) else { return Verdict::Pass(None) };
         let Some(credentials) = authorization.and_then(Credentials::parse) else { return part.challenge() };
         match verified {
             Some(Verified::Right) => Verdict::Pass(Some(credentials.user)),
             Some(Verified::Wrong) => part.challenge(),
-            Some(Verified::Busy) => Verdict::Refuse(Box::new(Response::plain(Status::ServiceUnavailable))),
+            Some(Verified::Busy) => Verdict::Refuse(Box::new(Response::plain(Status::SERVICE_UNAVAILABLE))),
             None if part.users.knows(&credentials) => Verdict::Pass(Some(credentials.user)),
             None => Verdict::Verify(Verification { users: Arc::clone(&part.users), credentials }),
         }
@@ -149,15 +150,15 @@ impl BasicAuth {
 
 impl Part {
     fn challenge(&self) -> Verdict {
-        let mut response = Response::plain(Status::Unauthorized);
-        response.fields.more.add("WWW-Authenticate", &self.challenge);
+        let mut response = Response::plain(Status::UNAUTHORIZED);
+        response.fields.extra.add("WWW-Authenticate", &self.challenge);
         Verdict::Refuse(Box::new(response))
     }
 }
 
 impl Verification {
     /// Verifies, when it is its turn.
-    pub fn run(self) -> Verified {
+    pub(crate) fn run(self) -> Verified {
         let Verification { users, credentials } = self;
         let Some(_turn) = users.turns.wait() else { return Verified::Busy };
         // A browser that asks for many files at once sends the same password with each.

@@ -26,7 +26,7 @@ fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Opt
     match verdict {
         Verdict::Pass(user) => Ok(user),
         Verdict::Refuse(response) => {
-            let challenge = response.fields.more.iter().next().map(|(name, value)| format!("{name}: {value}"));
+            let challenge = response.fields.extra.iter().next().map(|(name, value)| format!("{name}: {value}"));
             assert_eq!(challenge.as_deref(), Some("WWW-Authenticate: Basic realm=\"this site\", charset=\"UTF-8\""));
             Err(response.status.code())
         }

@@ -1,18 +1,18 @@
 //! Cross-origin requests (the Fetch standard, §3.2): which other sites' scripts may read responses.
 
 use schemars::JsonSchema;
+use sealion_http::{Fields, Method, Request, Status};
+use sealion_http::extra_fields::{ExtraFields, is_name};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::PathPattern;
-use crate::config::{At, Problems, Time};
-use crate::more_fields::{MoreFields, is_name};
-use crate::request::{Asks, Method};
-use crate::response::{Body, Fields, Response, Status};
+use crate::response::{Body, Response};
+use crate::values::{At, Problems, Time};
 
 /// Which other sites' scripts may read responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct CorsConfig {
+pub(crate) struct CorsConfig {
     /// Origins whose scripts may: `https://app.example.org`, or `*` for all. Empty: none.
     pub origins: Vec<At<String>>,
     /// The files it is for, as in `headers`. Empty: all.
@@ -45,19 +45,19 @@ impl Default for CorsConfig {
 
 /// What a site says to requests from other origins.
 #[derive(Debug)]
-pub struct Cors {
+pub(crate) struct Cors {
     /// `None`: any.
     origins: Option<Vec<String>>,
     paths: Vec<PathPattern>,
     /// Of a response to an allowed origin.
-    response: MoreFields,
+    response: ExtraFields,
     /// Of a preflight's, beside that.
-    preflight: MoreFields,
+    preflight: ExtraFields,
 }
 
 impl CorsConfig {
     /// Checks every origin, method and name. `None`: no origin is named.
-    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<Cors> {
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Cors> {
         let Some(first) = self.origins.first() else {
             if *self != CorsConfig::default() {
                 let remedy = "is missing: name them, for instance origins = [\"https://app.example.org\"]";
@@ -98,7 +98,7 @@ impl CorsConfig {
             return None;
         }
         let list = |names: &[At<String>]| names.iter().map(|name| &*name.value).collect::<Vec<_>>().join(", ");
-        let mut response = MoreFields::default();
+        let mut response = ExtraFields::default();
         if self.credentials.value {
             response.add("Access-Control-Allow-Credentials", "true");
         }
@@ -122,35 +122,35 @@ impl Cors {
     /// The answer, if this is a preflight request. An origin that is not allowed gets one without permission.
     ///
     /// Browsers send it without cookies and passwords, so it is answered before these are asked for.
-    pub fn preflight(&self, method: Method<'_>, asks: &Asks<'_>, name: &[u8]) -> Option<Response> {
-        if method != Method::Other("OPTIONS") || !asks.cors_method.is_present() || !self.covers(name) {
+    pub(crate) fn preflight(&self, request: &Request<'_>, name: &[u8]) -> Option<Response> {
+        let asks_for_method = || request.fields.first("access-control-request-method").is_some();
+        if request.method != Method::Other("OPTIONS") || !asks_for_method() || !self.covers(name) {
             return None;
         }
-        let origin = asks.origin.value()?;
-        let mut more = MoreFields::default();
-        if self.allow(origin, &mut more) {
-            more.extend(&self.preflight);
+        let origin = request.fields.singleton("origin").value()?;
+        let mut extra = ExtraFields::default();
+        if self.allow(origin, &mut extra) {
+            extra.extend(&self.preflight);
         }
         if self.origins.is_some() {
-            more.add("Vary", "Origin");
+            extra.add("Vary", "Origin");
         }
-        let fields = Fields { more, ..Fields::default() };
-        Some(Response { content_length: None, ..Response::new(Status::NoContent, fields, Body::Empty) })
+        Some(Response::new(Status::NO_CONTENT, Fields { extra, ..Fields::default() }, Body::Empty))
     }
 
     /// Adds what the origin of a request may know to the response. `name`: the file that is sent.
-    pub fn add(&self, asks: &Asks<'_>, name: &[u8], fields: &mut Fields) {
+    pub(crate) fn add(&self, request: &Request<'_>, name: &[u8], fields: &mut Fields) {
         if !self.covers(name) {
             return;
         }
         // Without an Origin too: a cache may give the response to a script of another origin. It must know that it differs, or find the
         // permission that is the same for all (the Fetch standard, "CORS protocol and HTTP caches").
-        let origin = asks.origin.value().or(self.origins.is_none().then_some(b""));
-        if origin.is_some_and(|origin| self.allow(origin, &mut fields.more)) {
-            fields.more.extend(&self.response);
+        let origin = request.fields.singleton("origin").value().or(self.origins.is_none().then_some(b""));
+        if origin.is_some_and(|origin| self.allow(origin, &mut fields.extra)) {
+            fields.extra.extend(&self.response);
         }
         if self.origins.is_some() {
-            fields.more.add("Vary", "Origin");
+            fields.extra.add("Vary", "Origin");
         }
     }
 
@@ -158,13 +158,13 @@ impl Cors {
         self.paths.is_empty() || self.paths.iter().any(|path| path.matches(name))
     }
 
-    fn allow(&self, origin: &[u8], more: &mut MoreFields) -> bool {
+    fn allow(&self, origin: &[u8], extra: &mut ExtraFields) -> bool {
         let allowed = match &self.origins {
             None => Some("*"),
             Some(origins) => origins.iter().map(|known| &**known).find(|known| known.as_bytes() == origin),
         };
         if let Some(allowed) = allowed {
-            more.add("Access-Control-Allow-Origin", allowed);
+            extra.add("Access-Control-Allow-Origin", allowed);
         }
         allowed.is_some()
     }
@@ -184,8 +184,9 @@ fn is_origin(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sealion_http::request::Singleton;
+
     use super::*;
-    use crate::request::Singleton;
 
     fn build(text: &str) -> (Option<Cors>, Problems) {
         let mut problems = Problems::of_file("f".as_ref(), text);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     fn lines(fields: &Fields) -> String {
-        String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
+        String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
     }
 
     fn asks(origin: Option<&'static str>, method: Option<&'static str>) -> Asks<'static> {
@@ -235,13 +236,13 @@ mod tests {
         let cors = cors.unwrap();
         let answer = |method, origin, wants| cors.preflight(method, &asks(origin, wants), b"x");
         let allowed = answer(options, Some("https://a.example"), Some("PUT")).unwrap();
-        assert_eq!((allowed.status, allowed.content_length), (Status::NoContent, None));
+        assert_eq!((allowed.status, allowed.content_length), (Status::NO_CONTENT, None));
         assert_eq!(
             lines(&allowed.fields),
             "AC-Allow-Origin: https://a.example|AC-Allow-Methods: GET, HEAD|AC-Allow-Headers: X-A, X-B|AC-Max-Age: 600|Vary: Origin|"
         );
         let refused = answer(options, Some("https://b.example"), Some("GET")).unwrap();
-        assert_eq!((refused.status, lines(&refused.fields).as_str()), (Status::NoContent, "Vary: Origin|"));
+        assert_eq!((refused.status, lines(&refused.fields).as_str()), (Status::NO_CONTENT, "Vary: Origin|"));
         assert!(answer(options, None, Some("GET")).is_none());
         assert!(answer(options, Some("https://a.example"), None).is_none());
         assert!(answer(Method::Get, Some("https://a.example"), Some("GET")).is_none());

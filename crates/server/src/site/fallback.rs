@@ -1,13 +1,13 @@
 //! The page of an application that knows its own paths: what is sent where no file is found.
 
-use super::negotiation::{names_html, takes_html};
+use sealion_http::accept::{names_html, takes_html};
 
 /// Whether a request for a path without a file gets the fallback. `name`: decoded.
 ///
 /// Going to a page does, whatever the path looks like: browsers then name HTML in Accept. So does a client that takes anything, as long
 /// as the last segment has no dot: a script or picture that is missing must stay missing, or the browser would run a page for a script,
 /// and caches would keep it.
-pub fn applies(name: &[u8], accept: Option<&[u8]>) -> bool {
+pub(super) fn applies(name: &[u8], accept: Option<&[u8]>) -> bool {
     let last = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
     names_html(accept) || (takes_html(accept) && !last.contains(&b'.'))
 }

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use sealion_http::Fields;
+use sealion_http::extra_fields::{ExtraFields, is_name, is_value};
 use serde::{Deserialize, Serialize};
 
 use super::hsts::HstsConfig;
 use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
-use crate::config::{At, Problems};
-use crate::more_fields::{MoreFields, is_name, is_value};
-use crate::response::Fields;
+use crate::values::{At, Problems};
 
 /// Fields for the responses to some paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct HeadersRule {
+pub(crate) struct HeadersRule {
     /// The files it is for: `*.css` by name, `/assets/**` from the root; the path of the request where no file is sent.
     pub path: At<String>,
     /// Fields to send, by name. They replace those of earlier rules and of the preset.
@@ -33,7 +33,7 @@ impl Default for HeadersRule {
 /// Cache-Control for the responses to some paths.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CacheControlRule {
+pub(crate) struct CacheControlRule {
     /// The files it is for: `*.css` by name, `/assets/**` from the root.
     pub path: At<String>,
     /// What to say, for instance `public, max-age=31536000, immutable` or `no-cache`.
@@ -42,7 +42,7 @@ pub struct CacheControlRule {
 
 /// What the keys of a site say of fields.
 #[derive(Debug, Clone, Copy)]
-pub struct HeadersConfig<'a> {
+pub(super) struct HeadersConfig<'a> {
     /// `headers`.
     pub rules: &'a [HeadersRule],
     /// `cache_control`.
@@ -57,9 +57,9 @@ pub struct HeadersConfig<'a> {
 
 /// The fields of a site's responses.
 #[derive(Debug)]
-pub struct Headers {
+pub(crate) struct Headers {
     /// Of every response, where no rule looks at paths.
-    all: Option<MoreFields>,
+    all: Option<ExtraFields>,
     /// The preset, HSTS, then the rules.
     steps: Vec<Step>,
     cache_control: Vec<(PathPattern, String)>,
@@ -74,7 +74,7 @@ struct Step {
 
 impl HeadersConfig<'_> {
     /// Checks every name, value and pattern. `None`: there is nothing to add to any response.
-    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
+    pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
         let mut steps = Vec::new();
         let mut preset: Vec<_> =
             self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -101,7 +101,7 @@ impl HeadersConfig<'_> {
             return None;
         }
         let all = steps.iter().all(|step| step.path.is_every()).then(|| {
-            let mut fields = MoreFields::default();
+            let mut fields = ExtraFields::default();
             apply(&steps, b"", &mut fields);
             fields
         });
@@ -148,28 +148,28 @@ impl HeadersRule {
 impl Headers {
     /// Adds the site's fields to those of a response. `name`: the file that is sent, or what the request named, decoded and
     /// without a slash at its beginning. What a response says already, it goes on saying.
-    pub fn add(&self, name: &[u8], fields: &mut Fields) {
+    pub(crate) fn add(&self, name: &[u8], fields: &mut Fields) {
         match &self.all {
-            Some(all) if fields.more.is_empty() => fields.more = all.clone(),
+            Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
             Some(all) => {
                 for (field, value) in all.iter() {
-                    add_to(&mut fields.more, field, value);
+                    add_to(&mut fields.extra, field, value);
                 }
             }
-            None => apply(&self.steps, name, &mut fields.more),
+            None => apply(&self.steps, name, &mut fields.extra),
         }
         // A response with a file, or what stands for it, has its tag: an error must not be kept for a year, nor a listing.
         if fields.etag.is_some()
             && let Some((_, value)) = self.cache_control.iter().rev().find(|(path, _)| path.matches(name))
-            && !fields.more.has("cache-control")
+            && !fields.extra.has("cache-control")
         {
-            fields.more.add("Cache-Control", value);
+            fields.extra.add("Cache-Control", value);
         }
     }
 }
 
 /// The last rule that speaks of a field wins.
-fn apply(steps: &[Step], name: &[u8], fields: &mut MoreFields) {
+fn apply(steps: &[Step], name: &[u8], fields: &mut ExtraFields) {
     let mut chosen: Vec<(&str, &str)> = Vec::new();
     for step in steps.iter().filter(|step| step.path.matches(name)) {
         let speaks_of = |field: &str| {
@@ -184,7 +184,7 @@ fn apply(steps: &[Step], name: &[u8], fields: &mut MoreFields) {
 }
 
 /// What a response says already counts, but for Vary, of which each says one more thing to look at.
-fn add_to(fields: &mut MoreFields, field: &str, value: &str) {
+fn add_to(fields: &mut ExtraFields, field: &str, value: &str) {
     if field.eq_ignore_ascii_case("vary") || !fields.has(field) {
         fields.add(field, value);
     }

@@ -1,5 +1,6 @@
+use sealion_http::etag::EntityTag;
+
 use super::*;
-use crate::etag::EntityTag;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -28,7 +29,7 @@ fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
     let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
     let mut fields = Fields { etag, ..Fields::default() };
     headers.add(name.as_bytes(), &mut fields);
-    String::from_utf8(fields.more.lines().to_vec()).unwrap().replace("\r\n", "|")
+    String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{At, Problems, Time};
+use crate::values::{At, Problems, Time};
 
 /// Tells browsers to come back over HTTPS alone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct HstsConfig {
+pub(crate) struct HstsConfig {
     /// How long browsers keep to it. There is no way back sooner: begin with `5m`, and end with a year, `365d`.
     pub max_age: Option<At<Time>>,
     /// Whether it holds for all names beneath this one too.
@@ -20,7 +20,7 @@ pub struct HstsConfig {
 impl HstsConfig {
     /// The value of the field; `None` without `max_age`. `plain`: whether this site is only reached over plain HTTP, where the field must not
     /// be sent (RFC 6797 §7.2).
-    pub fn build(&self, key: &str, plain: bool, problems: &mut Problems) -> Option<String> {
+    pub(crate) fn build(&self, key: &str, plain: bool, problems: &mut Problems) -> Option<String> {
         let Some(max_age) = &self.max_age else {
             if *self != HstsConfig::default() {
                 let key = format!("{key}.max_age");

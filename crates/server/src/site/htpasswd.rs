@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordVerifier};
+use argon2::password_hash::phc::PasswordHash;
 
 /// Users with the hashes of their passwords.
 #[derive(Debug)]
-pub struct Htpasswd {
+pub(super) struct Htpasswd {
     users: HashMap<Box<str>, Hash>,
     /// Verified for users that do not exist, so that how long an answer takes does not tell which do.
     stand_in: Hash,
@@ -25,7 +25,7 @@ impl Htpasswd {
     ///
     /// # Errors
     /// What is wrong, where, and what to do.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| format!("{} cannot be read: {e}: make it with `htpasswd -B -c FILE USER`", path.display()))?;
         Self::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
@@ -51,7 +51,7 @@ impl Htpasswd {
     }
 
     /// Whether this is the user's password. Takes 5 to 500 ms of a processor, as the hash was made to: not for a worker.
-    pub fn verify(&self, user: &str, password: &[u8]) -> bool {
+    pub(super) fn verify(&self, user: &str, password: &[u8]) -> bool {
         match self.users.get(user) {
             Some(hash) => hash.verify(password),
             None => {

@@ -10,13 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Prefix;
-use crate::config::{At, Problems};
-use crate::resolve::{NotOpened, Root, Unresolved};
+use crate::files::resolve::{NotOpened, Root, Unresolved};
+use crate::values::{At, Problems};
 
 /// Shows what is in a directory that has no index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ListingConfig {
+pub(crate) struct ListingConfig {
     /// Whether directories are shown.
     pub enabled: At<bool>,
     /// Paths to show, with all beneath them.
@@ -34,14 +34,14 @@ impl Default for ListingConfig {
 
 /// Which directories are shown.
 #[derive(Debug)]
-pub struct Listing {
+pub(crate) struct Listing {
     paths: Vec<Prefix>,
     max_entries: usize,
 }
 
 /// What is in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entries {
+pub(super) struct Entries {
     /// In no order.
     pub entries: Vec<Entry>,
     /// Whether there are more.
@@ -50,7 +50,7 @@ pub struct Entries {
 
 /// A file or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Its name: any octets but NUL and slash.
     pub name: Vec<u8>,
     /// In bytes; `None` for a directory.
@@ -61,7 +61,7 @@ pub struct Entry {
 
 /// A directory to read, on a thread that may wait for disks.
 #[derive(Debug)]
-pub struct ReadDirectory {
+pub(super) struct ReadDirectory {
     /// Beneath which it lies.
     pub root: Arc<Root>,
     /// Decoded, without slashes at its ends.
@@ -74,7 +74,7 @@ pub struct ReadDirectory {
 
 /// The order of a listing: directories come first in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub(super) struct Order {
     /// What by.
     pub by: Column,
     /// Whether the largest, newest or last of the alphabet comes first.
@@ -83,8 +83,7 @@ pub struct Order {
 
 /// What an order goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named after the columns of the page")]
-pub enum Column {
+pub(super) enum Column {
     Name,
     Size,
     Modified,
@@ -92,7 +91,7 @@ pub enum Column {
 
 impl ListingConfig {
     /// Checks paths and bounds. `None`: nothing is shown.
-    pub fn build(&self, key: &str, problems: &mut Problems) -> Option<Listing> {
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Listing> {
         let path_key = format!("{key}.paths");
         let paths = self.paths.iter().filter_map(|path| Prefix::build(path, &path.span, &path_key, problems)).collect();
         if !(1..=MOST_ENTRIES).contains(&*self.max_entries) {
@@ -105,12 +104,12 @@ impl ListingConfig {
 
 impl Listing {
     /// Whether the directory of a path (decoded, without slashes at its ends) is shown.
-    pub fn covers(&self, name: &[u8]) -> bool {
+    pub(crate) fn covers(&self, name: &[u8]) -> bool {
         self.paths.iter().any(|path| path.covers(name))
     }
 
     /// Entries to show at most.
-    pub fn max_entries(&self) -> usize {
+    pub(crate) fn max_entries(&self) -> usize {
         self.max_entries
     }
 }
@@ -121,7 +120,7 @@ impl ReadDirectory {
     ///
     /// # Errors
     /// As [`Root::resolve`]; a path that is no directory is not found.
-    pub fn run(&self) -> Result<Entries, Unresolved> {
+    pub(super) fn run(&self) -> Result<Entries, Unresolved> {
         let unresolved = |error| match error {
             NotOpened::Unresolved(unresolved) => unresolved,
             NotOpened::Waits => Unresolved::not_found(None),
@@ -171,7 +170,7 @@ pub(super) fn within_reach(seconds: i64) -> SystemTime {
 
 impl Order {
     /// From a query, `sort=size&order=desc`; what is not understood counts for nothing.
-    pub fn from_query(query: Option<&str>) -> Self {
+    pub(super) fn from_query(query: Option<&str>) -> Self {
         let mut order = Order { by: Column::Name, descending: false };
         for pair in query.unwrap_or_default().split('&') {
             match pair {
@@ -187,7 +186,7 @@ impl Order {
     }
 
     /// Sorts.
-    pub fn sort(self, entries: &mut [Entry]) {
+    pub(super) fn sort(self, entries: &mut [Entry]) {
         let folded = |entry: &Entry| String::from_utf8_lossy(&entry.name).to_lowercase();
         entries.sort_by_cached_key(|entry| (folded(entry), entry.name.clone()));
         let compare = |a: &Entry, b: &Entry| match self.by {
@@ -208,10 +207,11 @@ const MOST_ENTRIES: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
+
+    use super::*;
 
     fn read(root: &std::path::Path, name: &str, max_entries: usize, show_dotfiles: bool) -> Result<Entries, u16> {
         let root = Arc::new(Root::open(root).unwrap());

@@ -12,16 +12,17 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use sealion_http::{Fields, Status};
+use sealion_http::content_type::ContentType;
 use serde::Serialize;
 
 use super::listing::{Column, Entries, Entry, Order, ReadDirectory};
-use crate::mime::ContentType;
-use crate::resolve::Unresolved;
-use crate::response::{Body, Fields, Response, Status};
+use crate::files::resolve::Unresolved;
+use crate::response::{Body, Response};
 
 /// A directory to show, on a thread that may wait for disks and sort as many entries as an operator allows.
 #[derive(Debug)]
-pub struct ShowDirectory {
+pub(super) struct ShowDirectory {
     /// What to read.
     pub directory: ReadDirectory,
     /// The path that the client asked for: decoded, without slashes at its ends.
@@ -37,7 +38,7 @@ impl ShowDirectory {
     ///
     /// # Errors
     /// As [`ReadDirectory::run`].
-    pub fn run(self) -> Result<Box<Response>, Unresolved> {
+    pub(super) fn run(self) -> Result<Box<Response>, Unresolved> {
         Ok(Box::new(answer(&self.asked, self.directory.run()?, self.order, self.json)))
     }
 }
@@ -50,13 +51,13 @@ fn answer(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> Respo
         fields.content_type = Some(ContentType::Plain("application/json"));
         json(name, &found)
     } else {
-        fields.content_type = Some(ContentType::Utf8("text/html"));
-        fields.more.add("Content-Security-Policy", &POLICY);
+        fields.content_type = Some(ContentType::Text("text/html"));
+        fields.extra.add("Content-Security-Policy", &POLICY);
         html(name, &found, order)
     };
-    fields.more.add("X-Content-Type-Options", "nosniff");
-    fields.more.add("Vary", "Accept");
-    Response::new(Status::Ok, fields, Body::Bytes(Cow::Owned(text.into_bytes())))
+    fields.extra.add("X-Content-Type-Options", "nosniff");
+    fields.extra.add("Vary", "Accept");
+    Response::new(Status::OK, fields, Body::Bytes(Cow::Owned(text.into_bytes())))
 }
 
 #[derive(Serialize)]

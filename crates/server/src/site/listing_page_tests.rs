@@ -1,7 +1,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::super::listing::within_reach;
 use super::*;
+use super::super::listing::within_reach;
 
 fn entry(name: &[u8], len: Option<u64>) -> Entry {
     Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777) }
@@ -46,7 +46,7 @@ fn the_way_up_is_shown_with_the_same_care() {
     assert!(html.contains("<a href=\"/a%20b/%E2%80%AE%3Cx%3E/\" aria-current=\"page\">"), "{html}");
     assert!(html.contains("<a href=\"../\">") && html.contains("1 directory, 0 files"), "{html}");
     assert!(html.contains("<a href=\"./d/\"><bdi>d</bdi>/</a>"), "{html}");
-    assert!(fields.more.has("content-security-policy"));
+    assert!(fields.extra.has("content-security-policy"));
     assert!(!page("", &[], false).0.contains("../"));
 }
 
@@ -60,7 +60,7 @@ fn json_for_programs() {
          {\"name\":\"a\\\"b\",\"href\":\"./a%22b\",\"type\":\"file\",\"size\":3,\"modified\":\"1994-11-06T08:49:37Z\"}]}\n"
     );
     assert_eq!(fields.content_type, Some(ContentType::Plain("application/json")));
-    assert!(fields.more.iter().any(|field| field == ("Vary", "Accept")));
+    assert!(fields.extra.iter().any(|field| field == ("Vary", "Accept")));
 }
 
 #[test]

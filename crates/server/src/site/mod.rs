@@ -1,43 +1,47 @@
 //! Sites: what is served under which names.
 
-pub mod access;
-pub mod basic_auth;
-pub mod cors;
-pub mod fallback;
-pub mod features;
-pub mod headers;
-pub mod hsts;
-pub mod htpasswd;
-pub mod listing;
-pub(crate) mod listing_page;
-pub mod media_types;
-pub mod mounts;
-pub mod moves;
+mod access;
+mod answer;
+mod basic_auth;
+mod cors;
+mod fallback;
+mod features;
+mod headers;
+mod hsts;
+mod htpasswd;
+mod listing;
+mod listing_page;
+mod mounts;
 mod names;
-pub mod negotiation;
-pub mod pages;
-pub mod pattern;
-pub mod plain_http;
-pub mod security_headers;
+mod pages;
+mod path_rule;
+mod pattern;
+pub(crate) mod plain_http;
+mod redirect;
+mod rewrite;
+mod security_headers;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
+use sealion_http::Coding;
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{self, CertificateConfig, ClientAuthConfig};
-use crate::config::{At, Problems};
-use crate::encoding::config::{CompressConfig, Encoding};
-use crate::encoding::{Coder, Coding};
-use crate::file_cache::{FileCache, Files};
-use crate::handler::HandlerOptions;
+use crate::certificates::{self, CertificateConfig, CertifiedSite, ClientAuthConfig};
+use crate::files::cache::{FileCache, Files};
+use crate::files::coding::Coder;
+use crate::files::coding::config::{CompressConfig, Encoding};
+use crate::files::media_types::MediaTypes;
+use crate::files::resolve::Root;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
-use crate::resolve::Root;
-use std::sync::Arc;
+use crate::values::{At, Problems};
 
-pub use names::Sites;
+pub(crate) use answer::{Client, answer, refuse};
+pub(crate) use headers::is_ours;
+pub(crate) use names::Sites;
 
 use access::AccessConfig;
 use basic_auth::BasicAuthConfig;
@@ -46,15 +50,15 @@ use features::Features;
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use listing::ListingConfig;
-use media_types::MediaTypes;
 use mounts::MountConfig;
-use moves::{RedirectConfig, RewriteConfig};
+use redirect::RedirectConfig;
+use rewrite::RewriteConfig;
 use security_headers::SecurityHeaders;
 
 /// What is served under some names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct SiteConfig {
+pub(crate) struct SiteConfig {
     /// Host names: exact (`example.org`), or with a wildcard for one label or more (`*.example.org`).
     pub names: Vec<At<String>>,
     /// Whether requests for names of no site, or without a name, come here. The only site of a file is the default
@@ -150,31 +154,53 @@ impl Default for SiteConfig {
 
 /// A site as requests see it.
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     /// Its first name, or `default`: for logs and metrics.
     pub name: String,
     /// Whether its responses are in the access log.
     pub access_log: bool,
     /// The files beneath its root.
     pub files: Files,
-    /// How requests are answered.
-    pub options: HandlerOptions,
+    /// How files are sent.
+    pub options: FileOptions,
     /// Bounds on what clients can take.
     pub limits: Option<SiteLimits>,
-    /// What it has besides files; `None`: nothing, and then nothing of it costs anything.
-    pub features: Option<Box<Features>>,
+    /// What it has besides files.
+    pub(crate) features: Features,
     /// What clients are asked for before anything is answered.
     pub client_auth: Option<ClientAuth>,
 }
 
+/// How the files of a site are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileOptions {
+    /// Ranges in one request; a request with more gets the whole file.
+    pub max_ranges: usize,
+    /// Whether names that begin with a dot are served.
+    pub show_dotfiles: bool,
+}
+
 impl SiteConfig {
+    /// The site as certificates see it.
+    pub(crate) fn certified<'a>(&'a self, site: &Site) -> CertifiedSite<'a> {
+        CertifiedSite {
+            label: self.label(),
+            names: self.names.iter().map(|name| name.value.trim_end_matches('.').to_ascii_lowercase()).collect(),
+            span: self.names.first().map(|name| name.span.clone()).unwrap_or_default(),
+            default: self.default,
+            certificates: &self.certificates,
+            acme: self.acme,
+            client_auth: site.client_auth.clone(),
+        }
+    }
+
     /// What messages call it.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         self.names.first().map_or_else(|| "default".to_owned(), |name| name.value.clone())
     }
 
     /// Opens what the site serves. `plain`: whether it is reached without TLS only. `None`: what is wrong is in `problems`.
-    pub fn build(
+    pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
         max_ranges: usize,
@@ -213,7 +239,7 @@ impl SiteConfig {
             name: self.label(),
             access_log: self.access_log,
             files: files(root),
-            options: HandlerOptions { max_ranges, show_dotfiles: self.show_dotfiles },
+            options: FileOptions { max_ranges, show_dotfiles: self.show_dotfiles },
             features,
             limits: self.limits.build("site.limits", problems),
         })

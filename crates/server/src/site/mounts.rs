@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Prefix;
-use crate::config::{At, Problems};
-use crate::file_cache::Files;
-use crate::resolve::Root;
+use crate::files::cache::Files;
+use crate::files::resolve::Root;
+use crate::values::{At, Problems};
 
 /// A directory whose files are served beneath a path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MountConfig {
+pub(crate) struct MountConfig {
     /// The path, for instance `/docs/`. It hides what the root has there.
     pub path: At<String>,
     /// The directory; what its files are called follows the path.
@@ -22,11 +22,11 @@ pub struct MountConfig {
 
 /// The mounts of a site, the longest path first.
 #[derive(Debug)]
-pub struct Mounts(Vec<(Prefix, Files)>);
+pub(crate) struct Mounts(Vec<(Prefix, Files)>);
 
 impl Mounts {
     /// Opens every directory. `None`: there are none. `files`: the files beneath a root.
-    pub fn build(
+    pub(crate) fn build(
         configs: &[MountConfig],
         key: &str,
         problems: &mut Problems,
@@ -57,7 +57,7 @@ impl Mounts {
     }
 
     /// The files that a path (decoded, without slashes at its ends) lies in, and the octets of the mount's own path.
-    pub fn find(&self, name: &[u8]) -> Option<(&Files, usize)> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<(&Files, usize)> {
         let (path, files) = self.0.iter().find(|(path, _)| path.covers(name))?;
         Some((files, path.as_bytes().len()))
     }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use sealion_http::Status;
+
 use super::{Site, SiteConfig};
-use crate::config::{At, Problems};
-use crate::response::{Response, Status};
+use crate::response::Response;
+use crate::values::{At, Problems};
 
 /// All sites, found by name.
 #[derive(Debug)]
-pub struct Sites {
+pub(crate) struct Sites {
     sites: Vec<Site>,
     exact: HashMap<Box<str>, usize>,
     /// `example.org` for `*.example.org`.
@@ -18,7 +20,7 @@ pub struct Sites {
 
 impl Sites {
     /// From sites with their configuration.
-    pub fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
+    pub(crate) fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
         let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
         let only = sites.len() == 1;
         for (config, site) in sites {
@@ -67,7 +69,7 @@ impl Sites {
     /// The site for an authority (`host[:port]`, RFC 9110 §7.2); `None` if no site has that name and there is no default.
     ///
     /// An exact name goes before a wildcard, a longer wildcard before a shorter one, all before the default.
-    pub fn find(&self, authority: Option<&str>) -> Option<&Site> {
+    pub(crate) fn find(&self, authority: Option<&str>) -> Option<&Site> {
         let number = match authority {
             Some(authority) if !self.exact.is_empty() || !self.wildcard.is_empty() => {
                 self.by_name(host(authority)).or(self.default)
@@ -78,21 +80,16 @@ impl Sites {
     }
 
     /// Whether Server is left out where no site is known: as the default site has it, or the first.
-    pub fn are_anonymous(&self) -> bool {
+    pub(crate) fn are_anonymous(&self) -> bool {
         let site = self.sites.get(self.default.unwrap_or(0));
-        site.and_then(|site| site.features.as_ref()).is_some_and(|features| features.anonymous)
+        site.is_some_and(|site| site.features.anonymous)
     }
 
     /// A response of this status, where no site is known.
-    pub fn plain(&self, status: Status) -> Response {
+    pub(crate) fn plain(&self, status: Status) -> Response {
         let mut response = Response::plain(status);
         response.fields.anonymous = self.are_anonymous();
         response
-    }
-
-    /// In the order of the configuration.
-    pub fn iter(&self) -> impl Iterator<Item = &Site> {
-        self.sites.iter()
     }
 
     fn by_name(&self, host: &str) -> Option<usize> {
@@ -147,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::file_cache::{CacheLimits, FileCache};
+    use crate::files::cache::{CacheLimits, FileCache};
 
     fn sites(text: &str) -> (Sites, Problems) {
         let (config, mut problems) = Config::parse(Path::new("/x.toml"), text).unwrap();

@@ -2,22 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{At, Problems};
-use crate::resolve::{Found, NotOpened, Root, Wait};
-use crate::response::Status;
-use crate::target::SitePath;
+use sealion_http::Status;
+use sealion_http::path::SitePath;
+
+use crate::files::resolve::{Found, NotOpened, Root, Wait};
+use crate::values::{At, Problems};
 
 /// A file beneath the root, by its path as in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page(String);
+pub(crate) struct Page(String);
 
 /// Pages by status.
 #[derive(Debug)]
-pub struct ErrorPages(Vec<(u16, Page)>);
+pub(crate) struct ErrorPages(Vec<(u16, Page)>);
 
 impl Page {
     /// Checks that the file is there.
-    pub fn build(path: &At<String>, root: &Root, key: &str, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(path: &At<String>, root: &Root, key: &str, problems: &mut Problems) -> Option<Self> {
         let page = Page(path.value.clone());
         let what = match page.path() {
             None => "write a path beneath the root as in a URL, for instance /404.html".to_owned(),
@@ -37,14 +38,14 @@ impl Page {
     }
 
     /// Where it is.
-    pub fn path(&self) -> Option<SitePath<'_>> {
+    pub(crate) fn path(&self) -> Option<SitePath<'_>> {
         SitePath::parse(&self.0, true).ok()
     }
 }
 
 impl ErrorPages {
     /// Checks statuses and files. `None`: there are none.
-    pub fn build(
+    pub(crate) fn build(
         config: &BTreeMap<String, At<String>>,
         root: &Root,
         key: &str,
@@ -68,23 +69,23 @@ impl ErrorPages {
     }
 
     /// The page for a status.
-    pub fn get(&self, status: Status) -> Option<&Page> {
+    pub(crate) fn get(&self, status: Status) -> Option<&Page> {
         self.0.iter().find(|(code, _)| *code == status.code()).map(|(_, page)| page)
     }
 }
 
 /// Those that are known before a site is have no page of it (RFC 9112 §3: a head that could not be read).
 const STATUSES: [Status; 10] = [
-    Status::BadRequest,
-    Status::Unauthorized,
-    Status::Forbidden,
-    Status::NotFound,
-    Status::MethodNotAllowed,
-    Status::PreconditionFailed,
-    Status::TooManyRequests,
-    Status::InternalServerError,
-    Status::NotImplemented,
-    Status::ServiceUnavailable,
+    Status::BAD_REQUEST,
+    Status::UNAUTHORIZED,
+    Status::FORBIDDEN,
+    Status::NOT_FOUND,
+    Status::METHOD_NOT_ALLOWED,
+    Status::PRECONDITION_FAILED,
+    Status::TOO_MANY_REQUESTS,
+    Status::INTERNAL_SERVER_ERROR,
+    Status::NOT_IMPLEMENTED,
+    Status::SERVICE_UNAVAILABLE,
 ];
 
 #[cfg(test)]

@@ -3,22 +3,22 @@
 use std::ops::Range;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
+use sealion_http::Coding;
 
-use crate::config::Problems;
-use crate::encoding::Coding;
+use crate::values::Problems;
 
 /// A pattern of the paths of files: `*.css` by name, wherever it lies; with a slash, `/assets/**`, from the root.
 ///
 /// `*` and `?` match within a segment, `**` any number of segments; `[ab]` and `{a,b}` are alternatives.
 #[derive(Debug, Clone)]
-pub struct PathPattern {
+pub(super) struct PathPattern {
     /// `None`: every path.
     glob: Option<GlobMatcher>,
 }
 
 impl PathPattern {
     /// Reads a pattern; what is wrong with it is added to `problems`.
-    pub fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
         if text.is_empty() {
             problems.add(span, key, "is empty: write for instance *.css, /assets/** or ** for every path");
             return None;
@@ -44,31 +44,31 @@ impl PathPattern {
     }
 
     /// The one that every path matches.
-    pub fn every() -> Self {
+    pub(super) fn every() -> Self {
         PathPattern { glob: None }
     }
 
     /// Whether it is one that every path matches.
-    pub fn is_every(&self) -> bool {
+    pub(super) fn is_every(&self) -> bool {
         self.glob.is_none()
     }
 
     /// Whether the decoded path, without a slash at its beginning, matches.
-    pub fn matches(&self, name: &[u8]) -> bool {
+    pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.glob.as_ref().is_none_or(|glob| glob.is_match_candidate(&Candidate::from_bytes(name)))
     }
 }
 
 /// A path and all beneath it: `/admin/` covers `/admin`, `/admin/` and `/admin/x`, but not `/administrator`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix {
+pub(super) struct Prefix {
     /// Without slashes at its ends; empty for every path.
     name: Box<[u8]>,
 }
 
 impl Prefix {
     /// Reads a prefix; what is wrong with it is added to `problems`.
-    pub fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
         let segments = || text[1..].trim_end_matches('/').split('/');
         let remedy = if !text.starts_with('/') {
             "begin it with a slash, for instance /admin/"
@@ -84,19 +84,19 @@ impl Prefix {
     }
 
     /// Whether the decoded path, without slashes at its ends, lies at or beneath it.
-    pub fn covers(&self, name: &[u8]) -> bool {
+    pub(super) fn covers(&self, name: &[u8]) -> bool {
         self.rest(name).is_some()
     }
 
     /// Whether what keeps others out of the prefix keeps them out of the path too: it lies there, or is named as what is compressed of something
     /// that does. `/a.html.br` says as much as `/a.html`.
-    pub fn guards(&self, name: &[u8]) -> bool {
+    pub(super) fn guards(&self, name: &[u8]) -> bool {
         let compressed_of = |coding: Coding| name.strip_suffix(coding.suffix().as_bytes());
         self.covers(name) || Coding::ALL.into_iter().filter_map(compressed_of).any(|original| self.covers(original))
     }
 
     /// What of the path comes after the prefix and its slash; `None` if it does not lie there.
-    pub fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         if self.name.is_empty() {
             return Some(name);
         }
@@ -108,7 +108,7 @@ impl Prefix {
     }
 
     /// Decoded, without slashes at its ends.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.name
     }
 }

@@ -1,41 +1,62 @@
-//! What is answered over plain HTTP: the way to HTTPS, and nothing else but challenges of certificate authorities.
+//! What is answered over plain HTTP: the redirect to HTTPS, and challenges of certificate authorities.
 
 use std::borrow::Cow;
 
-use super::names::host;
-use crate::mime::ContentType;
-use crate::request::{Request, Target};
-use crate::response::{Body, Fields, Response, Status};
+use sealion_http::{ContentType, Fields, Request, Status, Target};
 
-/// Answers a request on a listener without TLS. `https_port`: where HTTPS is. `is_ours`: whether a site has the host. `challenge`: what a certificate
-/// authority is to find for a token (RFC 8555 §8.3).
+use super::names::host;
+
+/// A response over plain HTTP, which is never more than a few bytes.
+#[derive(Debug)]
+pub(crate) struct PlainResponse {
+    /// The status.
+    pub(crate) status: Status,
+    /// The fields but for those of the connection, Date and Server.
+    pub(crate) fields: Fields,
+    /// The content.
+    pub(crate) content: Cow<'static, [u8]>,
+}
+
+impl PlainResponse {
+    /// A response that names its status.
+    pub(crate) fn of(status: Status) -> Self {
+        let fields = Fields { content_type: Some(ContentType::Text("text/plain")), ..Fields::default() };
+        PlainResponse { status, fields, content: status.page() }
+    }
+}
+
+/// Answers a request on a listener without TLS. `https_port`: where HTTPS is. `is_ours`: whether a site has the host. `challenge`: what a
+/// certificate authority is to find for a token (RFC 8555 §8.3).
 ///
-/// Strict-Transport-Security is not sent: here it counts for nothing (RFC 6797 §7.2).
-pub fn answer(
+/// Strict-Transport-Security is not sent: browsers ignore it here (RFC 6797 §7.2).
+pub(crate) fn answer(
     request: &Request<'_>,
     https_port: u16,
     is_ours: bool,
     challenge: impl FnOnce(&str) -> Option<String>,
-) -> Response {
-    let Target::Path { path, query } = request.target else { return Response::plain(Status::BadRequest) };
+) -> PlainResponse {
+    let Target::Path { path, query } = request.target else { return PlainResponse::of(Status::BAD_REQUEST) };
     if let Some(token) = path.strip_prefix(CHALLENGES) {
         return match challenge(token) {
             Some(authorization) => {
                 let content_type = Some(ContentType::Plain("application/octet-stream"));
-                let body = Body::Bytes(Cow::Owned(authorization.into_bytes()));
-                Response::new(Status::Ok, Fields { content_type, ..Fields::default() }, body)
+                PlainResponse {
+                    status: Status::OK,
+                    fields: Fields { content_type, ..Fields::default() },
+                    content: Cow::Owned(authorization.into_bytes()),
+                }
             }
-            None => Response::plain(Status::NotFound),
+            None => PlainResponse::of(Status::NOT_FOUND),
         };
     }
-    // HTTP/1.0 without Host: nobody can tell where it was going.
-    let Some(authority) = request.authority else { return Response::plain(Status::BadRequest) };
+    // An HTTP/1.0 request without Host does not say where it was going.
+    let Some(authority) = request.authority else { return PlainResponse::of(Status::BAD_REQUEST) };
     if !is_ours {
-        return Response::plain(Status::MisdirectedRequest);
+        return PlainResponse::of(Status::MISDIRECTED_REQUEST);
     }
     let port = if https_port == 443 { String::new() } else { format!(":{https_port}") };
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
-    let mut response = Response::plain(Status::PermanentRedirect);
+    let mut response = PlainResponse::of(Status::PERMANENT_REDIRECT);
     response.fields.location = Some(format!("https://{}{port}{path}{query}", host(authority)));
     response
 }
@@ -44,21 +65,23 @@ const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::request::{Asks, Conditions, Method};
+    use sealion_http::{FieldSection, Method};
+    use sealion_http::request::Conditions;
 
-    fn ask(target: &'static str, authority: Option<&'static str>, port: u16) -> (u16, Option<String>, u64) {
+    use super::*;
+
+    fn ask(target: &'static str, authority: Option<&'static str>, port: u16) -> (u16, Option<String>, usize) {
         let request = Request {
             method: Method::Get,
             target: Target::from_origin_form(target).unwrap(),
             raw_target: target,
             authority,
             conditions: Conditions::default(),
-            asks: Asks::default(),
+            fields: FieldSection::default(),
         };
         let is_ours = authority != Some("other.example");
         let answer = answer(&request, port, is_ours, |token| (token == "abc").then(|| "abc.key".to_owned()));
-        (answer.status.code(), answer.fields.location, answer.body.len())
+        (answer.status.code(), answer.fields.location, answer.content.len())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A preset of security headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum SecurityHeaders {
+pub(crate) enum SecurityHeaders {
     /// None.
     #[default]
     Off,
@@ -20,7 +20,7 @@ pub enum SecurityHeaders {
 
 impl SecurityHeaders {
     /// Names and values.
-    pub fn fields(self) -> &'static [(&'static str, &'static str)] {
+    pub(crate) fn fields(self) -> &'static [(&'static str, &'static str)] {
         match self {
             SecurityHeaders::Off => &[],
             SecurityHeaders::Basic => BASIC,
@@ -50,8 +50,9 @@ const STRICT: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
+    use sealion_http::extra_fields::{is_name, is_value};
+
     use super::*;
-    use crate::more_fields::{is_name, is_value};
 
     #[test]
     fn presets_are_fields() {

@@ -10,11 +10,11 @@ use super::self_signed;
 
 /// Answers to HTTP-01 validations (RFC 8555 §8.3).
 #[derive(Debug, Default)]
-pub struct HttpChallenges(ArcSwap<HashMap<String, String>>);
+pub(crate) struct HttpChallenges(ArcSwap<HashMap<String, String>>);
 
 impl HttpChallenges {
     /// The answer for this token, if a validation is under way.
-    pub fn answer(&self, token: &str) -> Option<String> {
+    pub(crate) fn answer(&self, token: &str) -> Option<String> {
         self.0.load().get(token).cloned()
     }
 

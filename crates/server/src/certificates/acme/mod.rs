@@ -15,10 +15,10 @@ mod failures;
 mod order;
 mod renewal;
 
-use std::path::{Path, PathBuf};
 use std::{fs, io};
+use std::path::{Path, PathBuf};
 
-pub use answers::HttpChallenges;
+pub(crate) use answers::HttpChallenges;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
@@ -28,9 +28,9 @@ use sealion_tls::Certificate;
 
 use super::config::{AcmeConfig, ChallengeKind};
 use super::pair::{Loaded, PairFiles};
-use super::{names, private_file};
-use crate::config::Problems;
-use crate::site::SiteConfig;
+use super::private_file;
+use crate::certificates::CertifiedSite;
+use crate::values::Problems;
 
 /// `[tls.acme]`, checked.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) struct AcmeSite {
 
 impl Settings {
     /// `None`: no site wants a certificate, or what is wrong is in `problems`.
-    pub(super) fn new(config: &AcmeConfig, sites: &[SiteConfig], problems: &mut Problems) -> Option<Self> {
+    pub(super) fn new(config: &AcmeConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
         if !sites.iter().any(|site| site.acme) {
             return None;
         }
@@ -106,12 +106,12 @@ impl Settings {
     /// The site with the certificate that is kept, or one that stands in until there is one.
     pub(super) fn site(
         &self,
-        site: &SiteConfig,
+        site: &CertifiedSite<'_>,
         notes: &mut Vec<String>,
         problems: &mut Problems,
     ) -> Option<(AcmeSite, Loaded)> {
-        let span = site.names.first().map(|name| name.span.clone()).unwrap_or_default();
-        let names = names(site);
+        let span = site.span.clone();
+        let names = site.names.clone();
         let wrong = match names.iter().find(|name| !is_public_name(name)) {
             _ if names.is_empty() => Some("a certificate is for names, and the site has none: add them".to_owned()),
             Some(name) => Some(format!(

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use instant_acme::{
-    AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
-};
+use instant_acme::{AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
 
-use super::answers::Answers;
 use super::{AcmeSite, ChallengeKind, Settings, explain};
+use super::answers::Answers;
 
 /// How long the authority may take for a validation or a certificate. GUESS: Let's Encrypt takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,23 +3,23 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::CertificateIdentifier;
-use sealion_tls::{Certificate, CertificateFacts};
+use sealion_tls::{AlpnChallenges, Certificate, CertificateFacts};
+use tokio::sync::watch::Receiver;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
+use super::{AcmeSite, Settings, explain};
 use super::answers::Answers;
 use super::failures::{FIRST_PAUSE, Failures};
 use super::order::{PATIENCE, obtain};
-use super::{AcmeSite, Settings, explain};
+use crate::certificates::{Certificates, HttpChallenges, private_file};
 use crate::certificates::pair::date;
-use crate::certificates::private_file;
-use crate::connection::Shared;
-use crate::worker::draining;
+use crate::values::{Phase, draining};
 
 /// Between looks at what is due.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,27 +30,30 @@ const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Gets what is due for as long as the server takes connections: validations come by them. An order that is under way then is left to the
 /// process that takes over, or to the next one.
-pub(in crate::certificates) async fn run(shared: Weak<Shared>) {
-    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+pub(in crate::certificates) async fn run(
+    latest: impl Fn() -> Option<Arc<Certificates>>,
+    alpn: Arc<AlpnChallenges>,
+    http: Arc<HttpChallenges>,
+    mut phase: Receiver<Phase>,
+) {
     tokio::select! {
         () = draining(&mut phase) => {}
-        () = attend_all(shared) => {}
+        () = attend_all(latest, &alpn, &http) => {}
     }
 }
 
-async fn attend_all(shared: Weak<Shared>) {
+async fn attend_all(
+    latest: impl Fn() -> Option<Arc<Certificates>>,
+    alpn: &Arc<AlpnChallenges>,
+    http: &Arc<HttpChallenges>,
+) {
     let mut advice = Advice::default();
-    loop {
-        let Some((due, alpn, http)) = shared.upgrade().map(|shared| {
-            let acme = shared.generations.latest().certificates.acme.clone();
-            (acme, shared.tls.alpn.clone(), shared.tls.http.clone())
-        }) else {
-            return;
-        };
+    while let Some(certificates) = latest() {
+        let due = certificates.acme.clone();
+        drop(certificates);
         if let Some((settings, sites)) = due {
             for site in &sites {
-                let answers = Answers::new(&alpn, &http);
-                attend(&settings, site, answers, &mut advice).await;
+                attend(&settings, site, Answers::new(alpn, http), &mut advice).await;
             }
         }
         tokio::time::sleep(PAUSE).await;
@@ -187,8 +190,8 @@ fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stand_in;
     use super::*;
+    use super::super::stand_in;
 
     #[test]
     fn a_certificate_is_renewed_in_its_last_third() {

@@ -1,0 +1,178 @@
+//! Accept-Encoding (RFC 9110 §12.5.3): which of the codings at hand a client likes best.
+
+use crate::coding::{Coding, Codings};
+use crate::quality::{thousandths, weight};
+use crate::request::FieldLines;
+
+/// The coding among those `at_hand` that the client likes best; `None`: send the file as it is.
+///
+/// The heaviest wins, and among equals the first in the order of [`Coding::ALL`]. The file as it is wins only over what weighs less than
+/// an `identity` that was named: a client that names codings wants one of them. It is also the answer when nothing is acceptable, where RFC 9110
+/// would let us say 406: a client can do more with a file than with an error. A client that sends no such field may take everything by the RFC, but is known to understand nothing.
+///
+/// A member that cannot be read counts as if it were not there; of a coding that is named twice the lower weight counts.
+pub fn negotiate(accept: &FieldLines<'_>, at_hand: Codings) -> Option<Coding> {
+    let mut named = [None; 3];
+    let mut any = None;
+    let mut identity = None;
+    for member in accept.iter().flat_map(|line| line.split(|byte| *byte == b',')) {
+        let Some((name, weight)) = parse(member) else { continue };
+        let slot = match name {
+            Name::Coding(coding) => &mut named[coding as usize],
+            Name::Any => &mut any,
+            Name::Identity => &mut identity,
+            Name::Other => continue,
+        };
+        *slot = Some(slot.map_or(weight, |before: u16| before.min(weight)));
+    }
+    let mut best = None;
+    let mut heaviest = identity.unwrap_or(1).max(1);
+    for coding in at_hand.iter() {
+        let weight = named[coding as usize].or(any).unwrap_or(0);
+        if weight > heaviest || weight == heaviest && best.is_none() {
+            (best, heaviest) = (Some(coding), weight);
+        }
+    }
+    best
+}
+
+enum Name {
+    Coding(Coding),
+    Any,
+    Identity,
+    Other,
+}
+
+/// A member and its weight in thousandths; `None` if it is malformed.
+fn parse(member: &[u8]) -> Option<(Name, u16)> {
+    let mut parts = member.split(|byte| *byte == b';');
+    let name = match parts.next()?.trim_ascii() {
+        b"*" => Name::Any,
+        name if name.eq_ignore_ascii_case(b"br") => Name::Coding(Coding::Brotli),
+        name if name.eq_ignore_ascii_case(b"zstd") => Name::Coding(Coding::Zstd),
+        name if name.eq_ignore_ascii_case(b"gzip") => Name::Coding(Coding::Gzip),
+        // An alias (RFC 9110 §8.4.1.3).
+        name if name.eq_ignore_ascii_case(b"x-gzip") => Name::Coding(Coding::Gzip),
+        name if name.eq_ignore_ascii_case(b"identity") => Name::Identity,
+        _ => Name::Other,
+    };
+    let weight = match parts.next() {
+        None => 1000,
+        Some(parameter) => weight(parameter.trim_ascii()).and_then(thousandths)?,
+    };
+    parts.next().is_none().then_some((name, weight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coding::Coding::{Brotli, Gzip, Zstd};
+
+    fn best(lines: &[&str], at_hand: &[Coding]) -> Option<Coding> {
+        let mut accept = FieldLines::default();
+        lines.iter().for_each(|line| accept.add(line.as_bytes()));
+        negotiate(&accept, at_hand.iter().copied().collect())
+    }
+
+    #[test]
+    fn what_a_client_gets_of_all_three() {
+        for (line, expected) in [
+            // As browsers and others send it.
+            ("gzip, deflate, br, zstd", Some(Brotli)),
+            ("gzip, deflate, br", Some(Brotli)),
+            ("gzip, deflate, zstd", Some(Zstd)),
+            ("gzip, deflate", Some(Gzip)),
+            ("deflate, gzip, br, zstd", Some(Brotli)),
+            ("gzip;q=1.0, deflate;q=0.6, identity;q=0.3", Some(Gzip)),
+            ("deflate", None),
+            ("identity", None),
+            ("", None),
+            // Weights.
+            ("br;q=0.5, gzip", Some(Gzip)),
+            ("br;q=0.5, zstd;q=0.501, gzip;q=0.5", Some(Zstd)),
+            ("gzip;q=0.5, br;q=0.5", Some(Brotli)),
+            ("br;q=0, gzip", Some(Gzip)),
+            ("br;q=0.000, zstd;q=0, gzip;q=0.0", None),
+            ("br ; q=1 , gzip ; q=0.1", Some(Brotli)),
+            ("br;Q=0.1,gzip;Q=0.2", Some(Gzip)),
+            ("gzip;q=0.001", Some(Gzip)),
+            // Everything else.
+            ("*", Some(Brotli)),
+            ("*;q=0", None),
+            ("*;q=0.1, gzip", Some(Gzip)),
+            ("br;q=0, *", Some(Zstd)),
+            ("*, br;q=0.2", Some(Zstd)),
+            ("gzip;q=0.5, *;q=0", Some(Gzip)),
+            // The file as it is.
+            ("identity, gzip", Some(Gzip)),
+            ("identity, gzip;q=0.9", None),
+            ("identity;q=0.5, gzip;q=0.9", Some(Gzip)),
+            ("identity;q=0.5, gzip;q=0.2, br;q=0.5", Some(Brotli)),
+            ("identity;q=0, gzip;q=0.1", Some(Gzip)),
+            // Nothing is acceptable: the file as it is.
+            ("identity;q=0", None),
+            ("identity;q=0, *;q=0", None),
+            ("identity;q=0, deflate", None),
+            // Names.
+            ("GZIP", Some(Gzip)),
+            ("x-gzip", Some(Gzip)),
+            ("gzipped, brotli, br-", None),
+            // Twice.
+            ("br, br;q=0, gzip", Some(Gzip)),
+            ("br;q=0, br", None),
+            // Malformed members are as if they were not there.
+            ("br;q=2, gzip", Some(Gzip)),
+            ("br;q=1.001, gzip", Some(Gzip)),
+            ("br;q=0.1234, gzip;q=0.1", Some(Gzip)),
+            ("br;q=, gzip", Some(Gzip)),
+            ("br;q, gzip", Some(Gzip)),
+            ("br;q=.5, gzip", Some(Gzip)),
+            ("br;q=-1, gzip", Some(Gzip)),
+            ("br;q=1x, gzip", Some(Gzip)),
+            ("br;level=3, gzip", Some(Gzip)),
+            ("br;q=1;q=1, gzip", Some(Gzip)),
+            ("br gzip", None),
+            (",, ,br,", Some(Brotli)),
+            (";q=1,*;", None),
+            ("br;q=0., gzip;q=1.", Some(Gzip)),
+        ] {
+            assert_eq!(best(&[line], &Coding::ALL), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_at_hand() {
+        assert_eq!(best(&["br, gzip;q=0.2"], &[Gzip]), Some(Gzip));
+        assert_eq!(best(&["br, gzip;q=0.2"], &[Zstd]), None);
+        assert_eq!(best(&["*"], &[Gzip]), Some(Gzip));
+        assert_eq!(best(&["br"], &[]), None);
+    }
+
+    #[test]
+    fn lines_are_one_list_and_no_line_means_as_it_is() {
+        assert_eq!(best(&["gzip;q=0.5", "br;q=0.4"], &Coding::ALL), Some(Gzip));
+        assert_eq!(best(&["gzip", "gzip;q=0"], &Coding::ALL), None);
+        assert_eq!(best(&[], &Coding::ALL), None);
+    }
+
+    /// Whatever is sent: no panic, and never a coding that is not at hand.
+    #[test]
+    fn any_bytes() {
+        let alphabet = b"brgzipstd*;,q=01. \txidenty\xff";
+        let mut state = 1u64;
+        let mut line = Vec::new();
+        for round in 0..20_000 {
+            line.clear();
+            for _ in 0..round % 40 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                line.push(alphabet[(state >> 33) as usize % alphabet.len()]);
+            }
+            let mut accept = FieldLines::default();
+            accept.add(&line);
+            let at_hand: Codings = Coding::ALL.into_iter().filter(|coding| round >> *coding as u8 & 1 == 1).collect();
+            if let Some(coding) = negotiate(&accept, at_hand) {
+                assert!(at_hand.contains(coding), "{}", line.escape_ascii());
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Conditional requests (RFC 9110 §13): whether to go on, and whether a range may be sent.
+
+use crate::date::WholeSeconds;
+use crate::etag::{Comparison, EntityTag};
+use crate::request::{Conditions, Singleton};
+
+/// What identifies the state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validators {
+    /// Changes whenever the file does.
+    pub etag: EntityTag,
+    /// In whole seconds and not later than Date (RFC 9110 §8.8.2.1); `None` if no HTTP-date can say it.
+    pub modified: Option<WholeSeconds>,
+    /// Whether there are other representations, which can have the same date (RFC 9110 §8.8.2.2).
+    pub varies: bool,
+}
+
+/// What the preconditions of a GET or HEAD demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Answer as if there were none.
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    PreconditionFailed,
+}
+
+/// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110 §13.2.2.
+pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict {
+    if conditions.if_match.is_present() {
+        if !validators.etag.is_in(&conditions.if_match, Comparison::Strong) {
+            return Verdict::PreconditionFailed;
+        }
+    } else if modified_after(validators, &conditions.if_unmodified_since) == Some(true) {
+        return Verdict::PreconditionFailed;
+    }
+    let unchanged = if conditions.if_none_match.is_present() {
+        validators.etag.is_in(&conditions.if_none_match, Comparison::Weak)
+    } else {
+        modified_after(validators, &conditions.if_modified_since) == Some(false)
+    };
+    if unchanged { Verdict::NotModified } else { Verdict::Proceed }
+}
+
+/// Whether Range may be honoured as far as If-Range is concerned (RFC 9110 §13.1.5). `now` is what Date will say.
+///
+/// A date counts only if it equals Last-Modified and that second is over: a file that changes twice within a second
+/// keeps its date. Of a file that is sent in several codings it never counts, since they may share it: the parts of two of
+/// them do not fit together. More than one If-Range is none that we could trust.
+pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: WholeSeconds) -> bool {
+    match if_range {
+        Singleton::Absent => true,
+        Singleton::Repeated => false,
+        Singleton::Once(value) => {
+            validators.etag.equals_strongly(value)
+                || !validators.varies
+                    && validators.modified.is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
+        }
+    }
+}
+
+/// `None` if the field has to be ignored: absent, repeated, not a date, or the file has no date (RFC 9110 §13.1.3 and §13.1.4).
+fn modified_after(validators: &Validators, field: &Singleton<'_>) -> Option<bool> {
+    Some(validators.modified? > parse_date(field.value()?)?)
+}
+
+fn parse_date(value: &[u8]) -> Option<WholeSeconds> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const OURS: &str = "\"0000000000000000\"";
+    const WEAK: &str = "W/\"0000000000000000\"";
+
+    fn validators() -> Validators {
+        Validators { etag: EntityTag::from_fingerprint([0; 8]), modified: MODIFIED.parse().ok(), varies: false }
+    }
+
+    fn conditions<'a>(fields: &[(&str, &'a str)]) -> Conditions<'a> {
+        let mut conditions = Conditions::default();
+        fields.iter().for_each(|(name, value)| conditions.add(name, value.as_bytes()));
+        conditions
+    }
+
+    #[test]
+    fn order_of_rfc_9110_section_13_2_2() {
+        use Verdict::{NotModified, PreconditionFailed, Proceed};
+        const IM: &str = "If-Match";
+        const INM: &str = "If-None-Match";
+        const IMS: &str = "If-Modified-Since";
+        const IUS: &str = "If-Unmodified-Since";
+        let rows: &[(&[(&str, &str)], Verdict)] = &[
+            (&[], Proceed),
+            (&[(IM, OURS)], Proceed),
+            (&[(IM, "*")], Proceed),
+            (&[(IM, "\"x\"")], PreconditionFailed),
+            (&[(IM, WEAK)], PreconditionFailed),
+            (&[(IM, "")], PreconditionFailed),
+            (&[(IM, "\"x\""), (IM, OURS)], Proceed),
+            (&[(IUS, BEFORE)], PreconditionFailed),
+            (&[(IUS, MODIFIED)], Proceed),
+            (&[(IUS, AFTER)], Proceed),
+            (&[(IUS, "yesterday")], Proceed),
+            (&[(IUS, BEFORE), (IUS, BEFORE)], Proceed),
+            // If-Match silences If-Unmodified-Since.
+            (&[(IM, OURS), (IUS, BEFORE)], Proceed),
+            (&[(IM, "\"x\""), (IUS, AFTER)], PreconditionFailed),
+            (&[(INM, OURS)], NotModified),
+            (&[(INM, WEAK)], NotModified),
+            (&[(INM, "*")], NotModified),
+            (&[(INM, "\"x\"")], Proceed),
+            (&[(INM, "\"x\""), (INM, OURS)], NotModified),
+            (&[(IMS, BEFORE)], Proceed),
+            (&[(IMS, MODIFIED)], NotModified),
+            (&[(IMS, AFTER)], NotModified),
+            (&[(IMS, "Sunday, 06-Nov-94 08:49:37 GMT")], NotModified),
+            (&[(IMS, "Sun Nov  6 08:49:37 1994")], NotModified),
+            (&[(IMS, "0")], Proceed),
+            (&[(IMS, "")], Proceed),
+            (&[(IMS, AFTER), (IMS, AFTER)], Proceed),
+            // If-None-Match silences If-Modified-Since.
+            (&[(INM, "\"x\""), (IMS, AFTER)], Proceed),
+            (&[(INM, OURS), (IMS, BEFORE)], NotModified),
+            // The first two steps come before the second two.
+            (&[(IM, "\"x\""), (INM, OURS)], PreconditionFailed),
+            (&[(IM, OURS), (INM, OURS)], NotModified),
+            (&[(IUS, BEFORE), (IMS, AFTER)], PreconditionFailed),
+            (&[(IUS, AFTER), (IMS, AFTER)], NotModified),
+        ];
+        for (fields, verdict) in rows {
+            assert_eq!(evaluate(&conditions(fields), &validators()), *verdict, "{fields:?}");
+        }
+        let undated = Validators { modified: None, ..validators() };
+        assert_eq!(evaluate(&conditions(&[(IMS, AFTER)]), &undated), Proceed);
+        assert_eq!(evaluate(&conditions(&[(IUS, BEFORE)]), &undated), Proceed);
+    }
+
+    #[test]
+    fn if_range() {
+        let rows: &[(&[&str], &str, bool)] = &[
+            (&[], MODIFIED, true),
+            (&[OURS], MODIFIED, true),
+            (&[WEAK], AFTER, false),
+            (&["\"x\""], AFTER, false),
+            (&["*"], AFTER, false),
+            (&["\"x\", \"0000000000000000\""], AFTER, false),
+            (&[""], AFTER, false),
+            (&[MODIFIED], AFTER, true),
+            (&["Sun Nov  6 08:49:37 1994"], AFTER, true),
+            (&[MODIFIED], MODIFIED, false),
+            (&[BEFORE], AFTER, false),
+            (&[AFTER], AFTER, false),
+            (&[OURS, OURS], AFTER, false),
+        ];
+        for (lines, now, expected) in rows {
+            let mut if_range = Singleton::default();
+            lines.iter().for_each(|line| if_range.add(line.as_bytes()));
+            let now = now.parse().unwrap();
+            assert_eq!(range_applies(&if_range, &validators(), now), *expected, "{lines:?} at {now:?}");
+            let varying = Validators { varies: true, ..validators() };
+            let by_tag = lines.is_empty() || *lines == [OURS];
+            assert_eq!(range_applies(&if_range, &varying, now), by_tag, "{lines:?}, one of several codings");
+        }
+    }
+}

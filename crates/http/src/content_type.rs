@@ -1,0 +1,106 @@
+//! Content-Type by file name extension.
+
+use std::sync::Arc;
+
+use crate::etag::EntityTag;
+
+/// The value of Content-Type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ContentType {
+    /// A media type as it is.
+    Plain(&'static str),
+    /// A text type: `; charset=utf-8` follows.
+    Text(&'static str),
+    /// A media type with its parameters that an operator or an upstream server chose.
+    Custom(Arc<str>),
+    /// `multipart/byteranges` whose boundary is the opaque part of this tag.
+    ByteRanges(EntityTag),
+}
+
+impl ContentType {
+    /// The type of a file of this name, by what follows its last dot in any case; `application/octet-stream` if that
+    /// tells nothing.
+    ///
+    /// Text is declared as UTF-8. So is JavaScript, by the name that RFC 9239 gives it. JSON and XML applications say
+    /// their encoding themselves (RFC 8259 §8.1, RFC 7303 §3).
+    pub fn of_name(name: &[u8]) -> Self {
+        let file_name = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+        let essence = file_name
+            .iter()
+            .rposition(|byte| *byte == b'.')
+            .filter(|dot| *dot > 0)
+            .and_then(|dot| std::str::from_utf8(&file_name[dot + 1..]).ok())
+            .and_then(|extension| mime_guess::from_ext(extension).first_raw());
+        match essence {
+            None => ContentType::Plain("application/octet-stream"),
+            Some("application/javascript") => ContentType::Text("text/javascript"),
+            Some(essence) if essence.starts_with("text/") => ContentType::Text(essence),
+            Some(essence) => ContentType::Plain(essence),
+        }
+    }
+
+    /// The media type without its parameters.
+    pub fn essence(&self) -> &str {
+        match self {
+            ContentType::Plain(essence) | ContentType::Text(essence) => essence,
+            ContentType::Custom(value) => value.split(';').next().unwrap_or(value).trim_end(),
+            ContentType::ByteRanges(_) => "multipart/byteranges",
+        }
+    }
+
+    /// Appends the field value.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            ContentType::Plain(essence) => out.extend_from_slice(essence.as_bytes()),
+            ContentType::Custom(value) => out.extend_from_slice(value.as_bytes()),
+            ContentType::Text(essence) => {
+                out.extend_from_slice(essence.as_bytes());
+                out.extend_from_slice(b"; charset=utf-8");
+            }
+            ContentType::ByteRanges(tag) => {
+                out.extend_from_slice(b"multipart/byteranges; boundary=");
+                out.extend_from_slice(tag.opaque());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_extension() {
+        for (name, expected) in [
+            (&b"index.html"[..], "text/html; charset=utf-8"),
+            (b"INDEX.HTM", "text/html; charset=utf-8"),
+            (b"a/style.css", "text/css; charset=utf-8"),
+            (b"app.js", "text/javascript; charset=utf-8"),
+            (b"app.mjs", "text/javascript; charset=utf-8"),
+            (b"notes.txt", "text/plain; charset=utf-8"),
+            (b"readme.md", "text/markdown; charset=utf-8"),
+            (b"data.json", "application/json"),
+            (b"feed.xml", "text/xml; charset=utf-8"),
+            (b"a.svg", "image/svg+xml"),
+            (b"a.png", "image/png"),
+            (b"a.webp", "image/webp"),
+            (b"a.avif", "image/avif"),
+            (b"a.woff2", "font/woff2"),
+            (b"a.wasm", "application/wasm"),
+            (b"a.pdf", "application/pdf"),
+            (b"a.mp4", "video/mp4"),
+            (b"a.tar.gz", "application/gzip"),
+            (b"a.unheard-of", "application/octet-stream"),
+            (b"README", "application/octet-stream"),
+            (b"a.d/README", "application/octet-stream"),
+            (b".html", "application/octet-stream"),
+            (b"a.", "application/octet-stream"),
+            (b"a.\xff", "application/octet-stream"),
+            (b"\xff.png", "image/png"),
+        ] {
+            let mut value = Vec::new();
+            ContentType::of_name(name).write(&mut value);
+            assert_eq!(String::from_utf8(value).unwrap(), expected, "{}", name.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Numbers as text.
+
+/// Appends `number` without allocating.
+pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal() {
+        for number in [0, 9, 10, 16384, u64::MAX] {
+            let mut out = Vec::new();
+            write_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+}

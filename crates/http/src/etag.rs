@@ -1,0 +1,144 @@
+//! Entity tags: our own, and comparison with those in a request (RFC 9110 §8.8.3).
+
+use crate::request::FieldLines;
+
+/// A strong entity tag of ours: sixteen hexadecimal digits in quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntityTag([u8; 18]);
+
+/// How two entity tags are compared (RFC 9110 §8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal, and neither is weak.
+    Strong,
+    /// Equal but for the `W/`.
+    Weak,
+}
+
+impl EntityTag {
+    /// The tag whose digits spell `fingerprint`.
+    pub fn from_fingerprint(fingerprint: [u8; 8]) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut quoted = [b'"'; 18];
+        for (index, byte) in fingerprint.into_iter().enumerate() {
+            quoted[1 + 2 * index] = DIGITS[usize::from(byte >> 4)];
+            quoted[2 + 2 * index] = DIGITS[usize::from(byte & 15)];
+        }
+        EntityTag(quoted)
+    }
+
+    /// The field value, quotes included.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// What stands between the quotes.
+    pub fn opaque(&self) -> &[u8] {
+        &self.0[1..17]
+    }
+
+    /// Whether `value` is this one entity tag; ours is strong, so a weak one never is.
+    pub fn equals_strongly(&self, value: &[u8]) -> bool {
+        value == self.0
+    }
+
+    /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
+    ///
+    /// A line is read up to its first syntax error. What cannot be read does not match: If-None-Match then sends the
+    /// file and If-Match refuses, and neither does harm.
+    pub fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
+        list.iter().any(|line| line == b"*" || Members(line).any(|tag| tag.matches(self, comparison)))
+    }
+}
+
+struct Member<'a> {
+    weak: bool,
+    quoted: &'a [u8],
+}
+
+impl Member<'_> {
+    fn matches(&self, ours: &EntityTag, comparison: Comparison) -> bool {
+        (comparison == Comparison::Weak || !self.weak) && ours.equals_strongly(self.quoted)
+    }
+}
+
+/// The well-formed members at the beginning of a list of entity tags.
+struct Members<'a>(&'a [u8]);
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        // Empty list elements are to be tolerated (RFC 9110 §5.6.1.2).
+        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+        let member = &self.0[start..];
+        let (weak, quoted) = match member.strip_prefix(b"W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, member),
+        };
+        self.0 = &[];
+        let opaque = quoted.strip_prefix(b"\"")?;
+        // etagc = %x21 / %x23-7E / obs-text
+        let length = opaque.iter().position(|byte| !matches!(byte, 0x21 | 0x23..=0x7e | 0x80..))?;
+        if opaque[length] != b'"' {
+            return None;
+        }
+        let rest = opaque[length + 1..].trim_ascii_start();
+        if !matches!(rest.first(), None | Some(b',')) {
+            return None;
+        }
+        self.0 = rest;
+        Some(Member { weak, quoted: &quoted[..length + 2] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "\"00000000000000ff\"";
+
+    fn lines<'a>(values: &[&'a str]) -> FieldLines<'a> {
+        let mut lines = FieldLines::default();
+        values.iter().for_each(|value| lines.add(value.as_bytes()));
+        lines
+    }
+
+    #[test]
+    fn comparison_as_in_the_table_of_rfc_9110_section_8_8_3_2() {
+        let ours = EntityTag::from_fingerprint([0, 0, 0, 0, 0, 0, 0, 0xff]);
+        assert_eq!(ours.as_bytes(), OURS.as_bytes());
+        assert_eq!(ours.opaque(), b"00000000000000ff");
+        let weak = format!("W/{OURS}");
+        // line, strong, weak
+        for (line, strong, weakly) in [
+            (OURS.to_string(), true, true),
+            (weak.clone(), false, true),
+            ("*".into(), true, true),
+            ("\"x\"".into(), false, false),
+            (format!("\"x\", {OURS}"), true, true),
+            (format!("\"x\",{OURS}"), true, true),
+            (format!(" ,, \"x\"\t,\t{weak} ,"), false, true),
+            (format!("{weak}, {OURS}"), true, true),
+            (format!("\"with,comma\", {OURS}"), true, true),
+            (format!("\"\", {OURS}"), true, true),
+            ("".into(), false, false),
+            (",".into(), false, false),
+            ("00000000000000ff".into(), false, false),
+            ("\"00000000000000ff".into(), false, false),
+            ("\"00000000000000FF\"".into(), false, false),
+            (format!("w/{OURS}"), false, false),
+            (format!("W/ {OURS}"), false, false),
+            // Nothing after a syntax error counts.
+            (format!("unquoted, {OURS}"), false, false),
+            (format!("\"x\" {OURS}"), false, false),
+            (format!("\"a b\", {OURS}"), false, false),
+            (format!("*, {OURS}"), false, false),
+        ] {
+            assert_eq!(ours.is_in(&lines(&[&line]), Comparison::Strong), strong, "strong {line}");
+            assert_eq!(ours.is_in(&lines(&[&line]), Comparison::Weak), weakly, "weak {line}");
+        }
+        assert!(ours.is_in(&lines(&["\"x\"", OURS]), Comparison::Strong), "lines are one list");
+        assert!(!ours.is_in(&lines(&[]), Comparison::Weak));
+    }
+}

@@ -1,0 +1,93 @@
+//! Fields of a response that have no place of their own in [`crate::Fields`].
+
+use std::fmt;
+
+/// Names and values in the order in which they are sent. Empty it allocates nothing.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ExtraFields {
+    /// `name: value CRLF` for each, which is what HTTP/1 sends.
+    lines: Vec<u8>,
+}
+
+impl ExtraFields {
+    /// Adds a field. The name is a token; the value is visible ASCII, blanks and tabs.
+    pub fn add(&mut self, name: &str, value: &str) {
+        debug_assert!(is_name(name) && is_value(value), "{name}: {value:?}");
+        self.lines.reserve(name.len() + value.len() + 4);
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(b": ");
+        self.lines.extend_from_slice(value.as_bytes());
+        self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds all of `others`.
+    pub fn extend(&mut self, others: &ExtraFields) {
+        self.lines.extend_from_slice(&others.lines);
+    }
+
+    /// Whether there is a field of this name, in any case.
+    pub fn has(&self, name: &str) -> bool {
+        self.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = std::str::from_utf8(&self.lines).unwrap_or_default();
+        lines.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
+    }
+
+    /// The lines of an HTTP/1 head (RFC 9112 §5).
+    pub fn lines(&self) -> &[u8] {
+        &self.lines
+    }
+}
+
+impl fmt::Debug for ExtraFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Whether this is a token (RFC 9110 §5.6.2).
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet))
+}
+
+/// Whether this can be a field value as we send it: visible ASCII, blanks and tabs within it (RFC 9110 §5.5).
+pub fn is_value(value: &str) -> bool {
+    value.trim_matches([' ', '\t']) == value
+        && value.bytes().all(|octet| octet.is_ascii_graphic() || octet == b' ' || octet == b'\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_lines_and_can_be_read_back() {
+        let mut fields = ExtraFields::default();
+        assert!(fields.is_empty());
+        fields.add("X-A", "1: 2");
+        let mut others = ExtraFields::default();
+        others.add("X-B", "");
+        fields.extend(&others);
+        assert_eq!(fields.lines(), b"X-A: 1: 2\r\nX-B: \r\n");
+        assert_eq!(fields.iter().collect::<Vec<_>>(), [("X-A", "1: 2"), ("X-B", "")]);
+        assert!(fields.has("x-a") && !fields.has("x"));
+    }
+
+    #[test]
+    fn what_a_name_and_a_value_can_be() {
+        for (name, good) in [("X-A", true), ("", false), ("a b", false), ("a:", false), ("é", false)] {
+            assert_eq!(is_name(name), good, "{name}");
+        }
+        for (value, good) in [("", true), ("a b\tc", true), (" a", false), ("a\r\nb: c", false), ("é", false)] {
+            assert_eq!(is_value(value), good, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Reading past the content of a request (RFC 9112 §6, §7): we never need it, only what follows it.
+
+use super::head::{Framing, Reject, is_token};
+use crate::status::Status;
+
+/// Finds the end of a request's content, however its bytes are split.
+#[derive(Debug, Clone)]
+pub struct BodyDrain {
+    state: State,
+    /// Octets that may still be read, chunk sizes, extensions and trailers included: one bound for all of them.
+    allowance: u64,
+}
+
+/// What became of the bytes given to [`BodyDrain::feed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// All of them belong to the content, and it goes on.
+    NeedMore,
+    /// The content ended; the rest belongs to the next request.
+    Done {
+        /// How many of the bytes belong to the content.
+        consumed: usize,
+    },
+    /// The content is longer than allowed: answer the request, say `Connection: close`, and close.
+    TooLong,
+    /// The framing is broken: nobody knows where the next request begins.
+    Broken(Reject),
+}
+
+impl BodyDrain {
+    /// A drain that reads at most `cap` octets.
+    pub fn new(framing: Framing, cap: u64) -> Self {
+        let state = match framing {
+            Framing::None => State::Done,
+            Framing::Length(length) => State::Content { length },
+            Framing::Chunked => State::SizeStart,
+        };
+        BodyDrain { state, allowance: cap }
+    }
+
+    /// Whether it is known already that the content is too long. Then waiting for it is pointless.
+    pub fn is_too_long(&self) -> bool {
+        match self.state {
+            State::Content { length } => length > self.allowance,
+            // The chunk's data, its line end, the last chunk and the final line end: CRLF 0 CRLF CRLF.
+            State::Data { length } => length.saturating_add(7) > self.allowance,
+            _ => false,
+        }
+    }
+
+    /// Reads on. Once it has returned anything but [`Drained::NeedMore`] it returns the same again, with nothing
+    /// consumed.
+    pub fn feed(&mut self, input: &[u8]) -> Drained {
+        let mut at = 0;
+        loop {
+            match self.state {
+                State::Done => return Drained::Done { consumed: at },
+                State::Broken(why) => return Drained::Broken(Reject { status: Status::BAD_REQUEST, why }),
+                State::Content { length: 0 } => {
+                    self.state = State::Done;
+                    continue;
+                }
+                State::Data { length: 0 } => {
+                    self.state = State::DataCr;
+                    continue;
+                }
+                _ if self.is_too_long() => return Drained::TooLong,
+                _ => {}
+            }
+            let Some(&octet) = input.get(at) else { return Drained::NeedMore };
+            if self.allowance == 0 {
+                return Drained::TooLong;
+            }
+            let taken = match &mut self.state {
+                State::Content { length } | State::Data { length } => {
+                    let taken = (*length).min((input.len() - at) as u64);
+                    *length -= taken;
+                    taken
+                }
+                state => {
+                    *state = state.step(octet);
+                    1
+                }
+            };
+            self.allowance -= taken;
+            at += taken as usize;
+        }
+    }
+}
+
+/// Where in the grammar of RFC 9112 §7.1 we are:
+///
+/// ```text
+/// SizeStart ─► Size ─► [BeforeExtension ─►] [Extension ─►] SizeLf
+///   size > 0:  SizeLf ─► Data ─► DataCr ─► DataLf ─► SizeStart
+///   size 0:    SizeLf ─► TrailerStart ─► TrailerName ─► TrailerValue ─► TrailerLf ─► TrailerStart
+///                        TrailerStart ─► EndLf ─► Done
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Content {
+        length: u64,
+    },
+    SizeStart,
+    Size {
+        length: u64,
+    },
+    /// Whitespace after the size, which only an extension may follow.
+    BeforeExtension {
+        length: u64,
+    },
+    Extension {
+        length: u64,
+    },
+    SizeLf {
+        length: u64,
+    },
+    Data {
+        length: u64,
+    },
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+    Broken(&'static str),
+}
+
+impl State {
+    fn step(self, octet: u8) -> State {
+        match self {
+            State::SizeStart => match hex(octet) {
+                Some(digit) => State::Size { length: digit },
+                None => State::Broken("a chunk has no size"),
+            },
+            State::Size { length } => match (octet, hex(octet)) {
+                (_, Some(digit)) => match length.checked_mul(16) {
+                    Some(length) => State::Size { length: length | digit },
+                    None => State::Broken("a chunk's size exceeds 64 bits"),
+                },
+                (b'\r', _) => State::SizeLf { length },
+                (b';', _) => State::Extension { length },
+                (b' ' | b'\t', _) => State::BeforeExtension { length },
+                _ => State::Broken("a chunk's size is not hexadecimal"),
+            },
+            State::BeforeExtension { length } => match octet {
+                b' ' | b'\t' => self,
+                b';' => State::Extension { length },
+                _ => State::Broken("whitespace after a chunk's size"),
+            },
+            State::Extension { length } => match octet {
+                b'\r' => State::SizeLf { length },
+                _ if is_field_content(octet) => self,
+                _ => State::Broken("a control character in a chunk extension"),
+            },
+            State::SizeLf { length } => match (octet, length) {
+                (b'\n', 0) => State::TrailerStart,
+                (b'\n', _) => State::Data { length },
+                _ => State::Broken("a CR without LF after a chunk's size"),
+            },
+            State::DataCr if octet == b'\r' => State::DataLf,
+            State::DataLf if octet == b'\n' => State::SizeStart,
+            State::DataCr | State::DataLf => State::Broken("a chunk does not end where its size says"),
+            State::TrailerStart => match octet {
+                b'\r' => State::EndLf,
+                _ if is_token(octet) => State::TrailerName,
+                _ => State::Broken("a trailer line does not begin with a field name"),
+            },
+            State::TrailerName => match octet {
+                b':' => State::TrailerValue,
+                _ if is_token(octet) => self,
+                _ => State::Broken("a trailer field name is not a token"),
+            },
+            State::TrailerValue => match octet {
+                b'\r' => State::TrailerLf,
+                _ if is_field_content(octet) => self,
+                _ => State::Broken("a control character in a trailer"),
+            },
+            State::TrailerLf if octet == b'\n' => State::TrailerStart,
+            State::EndLf if octet == b'\n' => State::Done,
+            State::TrailerLf | State::EndLf => State::Broken("a CR without LF in the trailers"),
+            State::Content { .. } | State::Data { .. } | State::Done | State::Broken(_) => self,
+        }
+    }
+}
+
+fn hex(octet: u8) -> Option<u64> {
+    char::from(octet).to_digit(16).map(u64::from)
+}
+
+/// HTAB, SP, VCHAR and obs-text (RFC 9110 §5.5).
+fn is_field_content(octet: u8) -> bool {
+    matches!(octet, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAP: u64 = 100;
+
+    /// Feeds `input` in pieces of `step` octets and says how many belong to the content, or what ended it.
+    fn drain(framing: Framing, input: &[u8], step: usize) -> Result<usize, Drained> {
+        let mut drain = BodyDrain::new(framing, CAP);
+        let mut before = 0;
+        for piece in input.chunks(step) {
+            match drain.feed(piece) {
+                Drained::NeedMore => before += piece.len(),
+                Drained::Done { consumed } => return Ok(before + consumed),
+                ended => return Err(ended),
+            }
+        }
+        Err(drain.feed(b""))
+    }
+
+    fn check(framing: Framing, input: &[u8], expected: Result<usize, Drained>) {
+        for step in 1..=input.len().max(1) {
+            let found = drain(framing, input, step);
+            // Without any byte to feed, the end may come with the first empty read.
+            let found = if found == Err(Drained::Done { consumed: 0 }) { Ok(input.len()) } else { found };
+            assert_eq!(found, expected, "{} in pieces of {step}", input.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn length() {
+        check(Framing::None, b"", Ok(0));
+        check(Framing::None, b"GET", Ok(0));
+        check(Framing::Length(0), b"GET", Ok(0));
+        check(Framing::Length(3), b"abcGET", Ok(3));
+        check(Framing::Length(3), b"ab", Err(Drained::NeedMore));
+        check(Framing::Length(CAP), &[b'x'; 101], Ok(100));
+        check(Framing::Length(CAP + 1), b"", Err(Drained::TooLong));
+        check(Framing::Length(u64::MAX), b"x", Err(Drained::TooLong));
+    }
+
+    #[test]
+    fn chunked_content_ends_where_rfc_9112_section_7_1_says() {
+        for content in [
+            "0\r\n\r\n",
+            "000\r\n\r\n",
+            "5\r\nabcde\r\n0\r\n\r\n",
+            "A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n",
+            "0000000000000000000001\r\nx\r\n0\r\n\r\n",
+            "2\r\n\r\n\r\n0\r\n\r\n",
+            "1;a=b\r\nx\r\n0;c\r\n\r\n",
+            "1 \t; a=\"b;c\"\r\nx\r\n0\r\n\r\n",
+            "1;\r\nx\r\n0\r\n\r\n",
+            "0\r\nA: b\r\nC:\r\n\r\n",
+            "0\r\nContent-Length: 5\r\n\r\n",
+        ] {
+            check(Framing::Chunked, format!("{content}GET / HTTP/1.1\r\n").as_bytes(), Ok(content.len()));
+            check(Framing::Chunked, &content.as_bytes()[..content.len() - 1], Err(Drained::NeedMore));
+        }
+    }
+
+    #[test]
+    fn broken_chunks() {
+        for (content, why) in [
+            ("\r\n", "a chunk has no size"),
+            (";a\r\n", "a chunk has no size"),
+            ("-1\r\n", "a chunk has no size"),
+            ("+1\r\n", "a chunk has no size"),
+            (" 1\r\n", "a chunk has no size"),
+            ("g\r\n", "a chunk has no size"),
+            ("0x1\r\n", "a chunk's size is not hexadecimal"),
+            ("1_0\r\n", "a chunk's size is not hexadecimal"),
+            ("1\n", "a chunk's size is not hexadecimal"),
+            ("1,1\r\n", "a chunk's size is not hexadecimal"),
+            ("1 \r\n", "whitespace after a chunk's size"),
+            ("1 1\r\n", "whitespace after a chunk's size"),
+            ("10000000000000000\r\n", "a chunk's size exceeds 64 bits"),
+            ("1;a\nx\r\n", "a control character in a chunk extension"),
+            ("1;\0\r\n", "a control character in a chunk extension"),
+            ("1\rx", "a CR without LF after a chunk's size"),
+            ("1;a\rb\r\n", "a CR without LF after a chunk's size"),
+            ("1\r\nxy\r\n", "a chunk does not end where its size says"),
+            ("1\r\nx\n0\r\n", "a chunk does not end where its size says"),
+            ("1\r\nx\rx", "a chunk does not end where its size says"),
+            ("1\r\nx0\r\n", "a chunk does not end where its size says"),
+            ("0\r\n\n", "a trailer line does not begin with a field name"),
+            ("0\r\n A: b\r\n", "a trailer line does not begin with a field name"),
+            ("0\r\n: b\r\n", "a trailer line does not begin with a field name"),
+            ("0\r\nA : b\r\n", "a trailer field name is not a token"),
+            ("0\r\nA\r\n", "a trailer field name is not a token"),
+            ("0\r\nGET / HTTP/1.1\r\n", "a trailer field name is not a token"),
+            ("0\r\nA: b\nC: d\r\n", "a control character in a trailer"),
+            ("0\r\nA: b\rC: d\r\n", "a CR without LF in the trailers"),
+            ("0\r\n\r\r\n", "a CR without LF in the trailers"),
+        ] {
+            check(
+                Framing::Chunked,
+                content.as_bytes(),
+                Err(Drained::Broken(Reject { status: Status::BAD_REQUEST, why })),
+            );
+        }
+    }
+
+    #[test]
+    fn every_octet_counts_against_the_cap() {
+        let exactly = |length: usize| format!("{length:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(length));
+        // 100 octets: size line 4, data, CRLF, last chunk 5.
+        check(Framing::Chunked, exactly(89).as_bytes(), Ok(100));
+        check(Framing::Chunked, exactly(90).as_bytes(), Err(Drained::TooLong));
+        check(Framing::Chunked, b"59\r\n", Err(Drained::NeedMore));
+        check(Framing::Chunked, b"5a\r\n", Err(Drained::TooLong));
+        check(Framing::Chunked, b"ffffffffffffffff\r\n", Err(Drained::TooLong));
+        check(Framing::Chunked, format!("1;{}", "e".repeat(99)).as_bytes(), Err(Drained::TooLong));
+        check(Framing::Chunked, format!("0\r\nA:{}", "t".repeat(96)).as_bytes(), Err(Drained::TooLong));
+        check(Framing::Chunked, format!("{}1\r\n", "0".repeat(100)).as_bytes(), Err(Drained::TooLong));
+        check(Framing::Chunked, "1\r\nx\r\n".repeat(17).as_bytes(), Err(Drained::TooLong));
+    }
+
+    #[test]
+    fn what_ended_stays_ended() {
+        for (framing, input, ended) in [
+            (Framing::Length(1), &b"x"[..], Drained::Done { consumed: 0 }),
+            (Framing::Length(CAP + 1), b"x", Drained::TooLong),
+        ] {
+            let mut drain = BodyDrain::new(framing, CAP);
+            drain.feed(input);
+            assert_eq!(drain.feed(b"0\r\n\r\n"), ended);
+        }
+        let mut drain = BodyDrain::new(Framing::Chunked, CAP);
+        let broken = drain.feed(b"z");
+        assert!(matches!(broken, Drained::Broken(_)));
+        assert_eq!(drain.feed(b"0\r\n\r\n"), broken);
+    }
+}

@@ -1,0 +1,37 @@
+//! HTTP semantics and HTTP/1.1 syntax, pure: no socket, no file, no clock.
+//!
+//! ```text
+//! bytes ─► http1/head ─► request ─► conditional, range, accept, accept_encoding, path ─► status, fields ─► http1/write ─► bytes
+//!          http1/body: the content of a request, framed by Content-Length or chunked
+//! ```
+//!
+//! [`request::Request`] is the same value for every protocol version.
+
+pub mod accept;
+pub mod accept_encoding;
+pub mod coding;
+pub mod conditional;
+pub mod content_type;
+pub mod date;
+mod decimal;
+pub mod etag;
+pub mod extra_fields;
+mod field_section;
+pub mod fields;
+pub mod http1;
+pub mod path;
+mod quality;
+pub mod range;
+pub mod request;
+pub mod status;
+
+pub use coding::{Coding, Codings};
+pub use content_type::ContentType;
+pub use date::HttpTime;
+pub use decimal::write_decimal;
+pub use etag::EntityTag;
+pub use extra_fields::ExtraFields;
+pub use field_section::FieldSection;
+pub use fields::{ContentRange, Fields};
+pub use request::{Method, Request, Target};
+pub use status::Status;

@@ -1,0 +1,255 @@
+//! From the path of a request to a path beneath the root.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// A path relative to the root: decoded octets, no empty, `.` or `..` segment, no NUL, no slash that was encoded.
+///
+/// File names are octets on Linux, so they need not be UTF-8. A backslash is a character like any other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SitePath<'a> {
+    path: Cow<'a, [u8]>,
+    names_directory: bool,
+}
+
+/// Why a path names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unnameable {
+    /// 400: no client writes this by accident, and the reason is for the log.
+    Malformed(&'static str),
+    /// 404: well-formed, but no file that we would show can have this name.
+    NotFound,
+}
+
+impl<'a> SitePath<'a> {
+    /// Decodes and checks `path`, which begins with `/` (see [`crate::request::Target::Path`]).
+    ///
+    /// - Repeated slashes count as one, as nginx has it by default.
+    /// - `.` and `..`, encoded or not, are refused: clients resolve them (RFC 3986 §5.2.4), so whoever sends them is
+    ///   probing.
+    /// - An encoded slash is data within a segment (RFC 3986 §2.2), which no file name can contain.
+    /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always seen.
+    pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
+        let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
+        let names_directory = relative.is_empty() || relative.ends_with('/');
+        // Usually nothing changes but the slashes at the ends, and then the request's own bytes will do.
+        let verbatim = relative.trim_matches('/');
+        let is_verbatim = !verbatim.contains('%') && !verbatim.contains("//");
+        let mut decoded = Vec::new();
+        for segment in verbatim.split('/').filter(|segment| !segment.is_empty()) {
+            if is_verbatim {
+                check_segment(segment.as_bytes(), show_dotfiles)?;
+                continue;
+            }
+            if !decoded.is_empty() {
+                decoded.push(b'/');
+            }
+            let start = decoded.len();
+            decode(segment.as_bytes(), &mut decoded)?;
+            check_segment(&decoded[start..], show_dotfiles)?;
+        }
+        let path = if is_verbatim { Cow::Borrowed(verbatim.as_bytes()) } else { Cow::Owned(decoded) };
+        Ok(SitePath { path, names_directory })
+    }
+
+    /// The path without slashes at its ends; empty for the root itself.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Whether the path ended with a slash, so that it can only name a directory.
+    pub fn names_directory(&self) -> bool {
+        self.names_directory
+    }
+
+    /// The part of it that follows its first `octets` and the slash after them.
+    pub fn beneath(&self, octets: usize) -> SitePath<'_> {
+        let rest = &self.path[octets..];
+        let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| octets > 0).unwrap_or(rest));
+        SitePath { path, names_directory: self.names_directory }
+    }
+
+    /// A name in the directory that it names.
+    pub fn child(&self, name: &str) -> SitePath<'static> {
+        let slash = if self.path.is_empty() { "" } else { "/" };
+        let path = Cow::Owned([&*self.path, slash.as_bytes(), name.as_bytes()].concat());
+        SitePath { path, names_directory: false }
+    }
+
+    /// The path with the slashes at its ends, each of which is one.
+    pub fn full(&self) -> Vec<u8> {
+        let mut full = Vec::with_capacity(self.path.len() + 2);
+        full.push(b'/');
+        full.extend_from_slice(&self.path);
+        if self.names_directory && !self.path.is_empty() {
+            full.push(b'/');
+        }
+        full
+    }
+
+    /// Where this path is found with a slash added: a reference for Location (RFC 9110 §10.2.2).
+    ///
+    /// It is encoded anew from the checked segments, so it begins with exactly one slash and can name no other host,
+    /// whatever the client sent (`//host`, `/\host`).
+    pub fn with_slash(&self, query: Option<&str>) -> String {
+        let mut location = String::with_capacity(self.path.len() + 2);
+        location.push('/');
+        if !self.path.is_empty() {
+            location.extend(percent_encode(&self.path, OUTSIDE_PCHAR));
+            location.push('/');
+        }
+        if let Some(query) = query {
+            location.push('?');
+            location.push_str(query);
+        }
+        location
+    }
+}
+
+fn check_segment(segment: &[u8], show_dotfiles: bool) -> Result<(), Unnameable> {
+    match segment {
+        b"." | b".." => Err(Unnameable::Malformed("the path has a dot segment")),
+        [b'.', ..] if !show_dotfiles && segment != b".well-known" => Err(Unnameable::NotFound),
+        _ => Ok(()),
+    }
+}
+
+fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Unnameable> {
+    let mut octets = segment.iter();
+    while let Some(&octet) = octets.next() {
+        let decoded = if octet == b'%' {
+            match (octets.next().and_then(hex), octets.next().and_then(hex)) {
+                (Some(high), Some(low)) => high << 4 | low,
+                _ => {
+                    return Err(Unnameable::Malformed("the path has a percent sign without two hexadecimal digits"));
+                }
+            }
+        } else {
+            octet
+        };
+        match decoded {
+            0 => return Err(Unnameable::Malformed("the path has a NUL")),
+            b'/' => return Err(Unnameable::NotFound),
+            _ => out.push(decoded),
+        }
+    }
+    Ok(())
+}
+
+fn hex(digit: &u8) -> Option<u8> {
+    char::from(*digit).to_digit(16).map(|value| value as u8)
+}
+
+/// All but the slash and pchar of RFC 3986 §3.3.
+pub const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_name_something() {
+        // raw, path, directory, Location with a slash
+        for (raw, path, directory, location) in [
+            ("/", &b""[..], true, "/"),
+            ("/a", b"a", false, "/a/"),
+            ("/a/", b"a", true, "/a/"),
+            ("/a/b.html", b"a/b.html", false, "/a/b.html/"),
+            ("/a%20b", b"a b", false, "/a%20b/"),
+            ("/%61", b"a", false, "/a/"),
+            ("/%c3%A9", b"\xc3\xa9", false, "/%C3%A9/"),
+            ("/%ff", b"\xff", false, "/%FF/"),
+            ("/100%25", b"100%", false, "/100%25/"),
+            ("/%252e%252e/x", b"%2e%2e/x", false, "/%252e%252e/x/"),
+            ("/a+b", b"a+b", false, "/a+b/"),
+            ("/a:b@c;d=e,f!g$h&i'j(k)l*m~n", b"a:b@c;d=e,f!g$h&i'j(k)l*m~n", false, "/a:b@c;d=e,f!g$h&i'j(k)l*m~n/"),
+            ("/a|b\"<>^`{}", b"a|b\"<>^`{}", false, "/a%7Cb%22%3C%3E%5E%60%7B%7D/"),
+            ("/%0d%0aX:1", b"\r\nX:1", false, "/%0D%0AX:1/"),
+            ("/a..b/c.../x.", b"a..b/c.../x.", false, "/a..b/c.../x./"),
+            ("/.well-known/acme", b".well-known/acme", false, "/.well-known/acme/"),
+            ("/%2ewell-known/x", b".well-known/x", false, "/.well-known/x/"),
+            ("/a//b///c", b"a/b/c", false, "/a/b/c/"),
+            ("/a//", b"a", true, "/a/"),
+            // No reference of ours names another host.
+            ("//evil.example", b"evil.example", false, "/evil.example/"),
+            ("///evil.example//", b"evil.example", true, "/evil.example/"),
+            ("/\\evil.example", b"\\evil.example", false, "/%5Cevil.example/"),
+            ("/%5cevil.example", b"\\evil.example", false, "/%5Cevil.example/"),
+            ("/%09/evil.example", b"\t/evil.example", false, "/%09/evil.example/"),
+            ("/https://evil.example", b"https:/evil.example", false, "/https:/evil.example/"),
+        ] {
+            let site_path = SitePath::parse(raw, false).unwrap_or_else(|error| panic!("{raw}: {error:?}"));
+            assert_eq!(site_path.as_bytes(), path, "{raw}");
+            assert_eq!(site_path.names_directory(), directory, "{raw}");
+            assert_eq!(site_path.with_slash(None), location, "{raw}");
+            assert_eq!(site_path.with_slash(Some("q=/?\\")), format!("{location}?q=/?\\"), "{raw}");
+        }
+    }
+
+    #[test]
+    fn paths_that_name_nothing() {
+        use Unnameable::{Malformed, NotFound};
+        const DOT: Unnameable = Malformed("the path has a dot segment");
+        const NUL: Unnameable = Malformed("the path has a NUL");
+        const PERCENT: Unnameable = Malformed("the path has a percent sign without two hexadecimal digits");
+        for (raw, expected) in [
+            ("", Malformed("the path does not begin with a slash")),
+            ("a", Malformed("the path does not begin with a slash")),
+            ("/.", DOT),
+            ("/..", DOT),
+            ("/../etc/passwd", DOT),
+            ("/a/../b", DOT),
+            ("/a/./b", DOT),
+            ("/a/..", DOT),
+            ("/a/../", DOT),
+            ("/%2e%2E/x", DOT),
+            ("/.%2e", DOT),
+            ("/%2e", DOT),
+            ("/%00", NUL),
+            ("/a.html%00.png", NUL),
+            ("/%", PERCENT),
+            ("/%4", PERCENT),
+            ("/%4/1", PERCENT),
+            ("/%zz", PERCENT),
+            ("/%+1", PERCENT),
+            ("/%u0041", PERCENT),
+            ("/a%2fb", NotFound),
+            ("/..%2f..%2Fetc", NotFound),
+            ("/%2f", NotFound),
+            ("/.git/config", NotFound),
+            ("/a/.env", NotFound),
+            ("/%2egit/", NotFound),
+            ("/...", NotFound),
+            ("/.well-known2", NotFound),
+            ("/.well-known/.git", NotFound),
+        ] {
+            assert_eq!(SitePath::parse(raw, false), Err(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn dotfiles_can_be_shown_but_never_dot_segments() {
+        assert_eq!(SitePath::parse("/.git/config", true).unwrap().as_bytes(), b".git/config");
+        assert!(SitePath::parse("/%2e%2e/x", true).is_err());
+        assert!(SitePath::parse("/a/../x", true).is_err());
+    }
+}

@@ -1,0 +1,257 @@
+//! A request, whichever protocol version carried it, borrowed from the bytes it arrived in.
+
+use memchr::memchr;
+
+use crate::field_section::FieldSection;
+
+/// What the handler needs to know of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method token.
+    pub method: Method<'a>,
+    /// What is asked for.
+    pub target: Target<'a>,
+    /// The request-target as it arrived, for the log: visible ASCII only.
+    pub raw_target: &'a str,
+    /// `uri-host [":" port]`: from the absolute-form if there is one, else from Host (RFC 9112 §3.2.2). `None` only in HTTP/1.0.
+    pub authority: Option<&'a str>,
+    /// The fields that select or condition the response.
+    pub conditions: Conditions<'a>,
+    /// All fields.
+    pub fields: FieldSection<'a>,
+}
+
+/// A method token (RFC 9110 §9, RFC 5789); case matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method<'a> {
+    /// GET.
+    Get,
+    /// HEAD: as GET, without the content.
+    Head,
+    /// A registered method that no file supports: 405.
+    Other(&'static str),
+    /// A token that we do not know: 501.
+    Unknown(&'a str),
+}
+
+impl<'a> Method<'a> {
+    /// Recognises a method token.
+    pub fn from_token(token: &'a str) -> Self {
+        const OTHER: [&str; 7] = ["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+        match token {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => match OTHER.iter().find(|known| **known == token) {
+                Some(known) => Method::Other(known),
+                None => Method::Unknown(token),
+            },
+        }
+    }
+
+    /// The token as it stood in the request.
+    pub fn as_str(&self) -> &'a str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Other(token) => token,
+            Method::Unknown(token) => token,
+        }
+    }
+}
+
+/// What a request-target names once its form is taken off (RFC 9112 §3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A path on this server, still percent-encoded.
+    Path {
+        /// Begins with `/`; visible ASCII, no `?`, no `#`.
+        path: &'a str,
+        /// What follows the first `?`, without it.
+        query: Option<&'a str>,
+    },
+    /// `*`: the server as a whole (OPTIONS only).
+    Asterisk,
+}
+
+impl<'a> Target<'a> {
+    /// Reads an origin-form (RFC 9112 §3.2.1): HTTP/1.1's usual target and HTTP/2's `:path`.
+    ///
+    /// Stricter than needed in one way (no octet above 0x7e) and laxer in another: browsers send `|`, `[`, `^`, `"`
+    /// and others unencoded, so every visible character passes but `#`, which would begin a fragment and is never
+    /// sent to a server.
+    pub fn from_origin_form(raw: &'a str) -> Option<Self> {
+        if !raw.starts_with('/') || !is_visible_without_fragment(raw) {
+            return None;
+        }
+        Some(match memchr(b'?', raw.as_bytes()) {
+            Some(at) => Target::Path { path: &raw[..at], query: Some(&raw[at + 1..]) },
+            None => Target::Path { path: raw, query: None },
+        })
+    }
+}
+
+pub(crate) fn is_visible_without_fragment(raw: &str) -> bool {
+    raw.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+/// The fields of RFC 9110 §12.5.3, §13.1 and §14.2, unparsed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conditions<'a> {
+    /// If-Match.
+    pub if_match: FieldLines<'a>,
+    /// If-None-Match.
+    pub if_none_match: FieldLines<'a>,
+    /// If-Modified-Since.
+    pub if_modified_since: Singleton<'a>,
+    /// If-Unmodified-Since.
+    pub if_unmodified_since: Singleton<'a>,
+    /// Range.
+    pub range: Singleton<'a>,
+    /// If-Range.
+    pub if_range: Singleton<'a>,
+    /// Accept-Encoding (RFC 9110 §12.5.3).
+    pub accept_encoding: FieldLines<'a>,
+}
+
+impl<'a> Conditions<'a> {
+    /// Takes a field line if it is one of ours and ignores it if not. `name` in any case, `value` without surrounding
+    /// whitespace.
+    pub fn add(&mut self, name: &str, value: &'a [u8]) {
+        match name.len() {
+            5 if name.eq_ignore_ascii_case("range") => self.range.add(value),
+            8 if name.eq_ignore_ascii_case("if-match") => self.if_match.add(value),
+            8 if name.eq_ignore_ascii_case("if-range") => self.if_range.add(value),
+            13 if name.eq_ignore_ascii_case("if-none-match") => self.if_none_match.add(value),
+            15 if name.eq_ignore_ascii_case("accept-encoding") => self.accept_encoding.add(value),
+            17 if name.eq_ignore_ascii_case("if-modified-since") => self.if_modified_since.add(value),
+            19 if name.eq_ignore_ascii_case("if-unmodified-since") => self.if_unmodified_since.add(value),
+            _ => {}
+        }
+    }
+}
+
+/// A list-valued field: its lines are one list, in order (RFC 9110 §5.3). One line needs no allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldLines<'a> {
+    first: Option<&'a [u8]>,
+    rest: Vec<&'a [u8]>,
+}
+
+impl<'a> FieldLines<'a> {
+    /// Appends a field line.
+    pub fn add(&mut self, value: &'a [u8]) {
+        match self.first {
+            None => self.first = Some(value),
+            Some(_) => self.rest.push(value),
+        }
+    }
+
+    /// Whether the field is present, be it empty.
+    pub fn is_present(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// The lines in the order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.first.iter().chain(&self.rest).copied()
+    }
+}
+
+/// A field that has one value (RFC 9110 §5.5). Sent twice it has no value we could trust, so each reader says what
+/// that means to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Singleton<'a> {
+    /// Not sent.
+    #[default]
+    Absent,
+    /// Sent once.
+    Once(&'a [u8]),
+    /// Sent more than once.
+    Repeated,
+}
+
+impl<'a> Singleton<'a> {
+    /// Adds a field line.
+    pub fn add(&mut self, value: &'a [u8]) {
+        *self = match self {
+            Singleton::Absent => Singleton::Once(value),
+            _ => Singleton::Repeated,
+        };
+    }
+
+    /// Whether it was sent, be it more than once.
+    pub fn is_present(&self) -> bool {
+        !matches!(self, Singleton::Absent)
+    }
+
+    /// The value, if there is exactly one.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        match self {
+            Singleton::Once(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origin_form() {
+        let path = |path, query| Some(Target::Path { path, query });
+        for (raw, expected) in [
+            ("/", path("/", None)),
+            ("/a/b?", path("/a/b", Some(""))),
+            ("/a?b?c", path("/a", Some("b?c"))),
+            ("//evil", path("//evil", None)),
+            ("/a|[b]^\"", path("/a|[b]^\"", None)),
+            ("", None),
+            ("a", None),
+            ("*", None),
+            ("?q", None),
+            ("/a#b", None),
+            ("/a?b#c", None),
+            ("/a b", None),
+            ("/a\tb", None),
+            ("/a\u{7f}", None),
+            ("/é", None),
+        ] {
+            assert_eq!(Target::from_origin_form(raw), expected, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn methods_are_case_sensitive() {
+        for (token, expected) in [
+            ("GET", Method::Get),
+            ("HEAD", Method::Head),
+            ("PATCH", Method::Other("PATCH")),
+            ("get", Method::Unknown("get")),
+            ("GETX", Method::Unknown("GETX")),
+        ] {
+            assert_eq!(Method::from_token(token), expected);
+            assert_eq!(Method::from_token(token).as_str(), token);
+        }
+    }
+
+    #[test]
+    fn repeated_lines_make_a_list_or_void_a_singleton() {
+        let mut conditions = Conditions::default();
+        conditions.add("If-None-Match", b"\"a\"");
+        conditions.add("if-none-match", b"\"b\"");
+        conditions.add("RANGE", b"bytes=0-1");
+        conditions.add("If-Range", b"\"a\"");
+        conditions.add("If-Range", b"\"a\"");
+        conditions.add("Accept", b"*/*");
+        conditions.add("Accept-Language", b"en");
+        conditions.add("Accept-Encoding", b"gzip, br");
+        assert_eq!(conditions.if_none_match.iter().collect::<Vec<_>>(), [b"\"a\"", b"\"b\""]);
+        assert!(!conditions.if_match.is_present());
+        assert_eq!(conditions.range.value(), Some(&b"bytes=0-1"[..]));
+        assert_eq!(conditions.if_range, Singleton::Repeated);
+        assert_eq!(conditions.if_range.value(), None);
+        assert_eq!(conditions.if_modified_since, Singleton::Absent);
+        assert_eq!(conditions.accept_encoding.iter().collect::<Vec<_>>(), [b"gzip, br"]);
+    }
+}

@@ -1,0 +1,188 @@
+//! `sealion compress`: makes the files that `site.precompressed` sends.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use sealion_http::Coding;
+use sealion_http::content_type::ContentType;
+
+use crate::commands::print;
+use crate::files::coding::config::{TYPES, Types};
+use crate::files::coding::encoder::{Effort, Encoder};
+use crate::values::{Bounded, Size};
+
+/// What `sealion compress` can be told.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CompressArgs {
+    /// The directory: each file beneath it that is worth it gets compressed ones beside it. Symbolic links are not followed, and
+    /// names that begin with a dot are left out
+    pub root: PathBuf,
+
+    /// Codings to make
+    #[arg(long, value_parser = coding(), value_name = "CODING", value_delimiter = ',', default_values_t = Coding::ALL)]
+    pub codings: Vec<Coding>,
+
+    /// The smallest file to compress
+    #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 10))]
+    pub min: Size,
+
+    /// Media types to compress: `application/json`, or `text/*` for all of a kind
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', default_values = TYPES)]
+    pub types: Vec<String>,
+
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<Bounded<1, 1024>>,
+}
+
+/// Reads a coding by its name in Content-Encoding.
+fn coding() -> impl TypedValueParser<Value = Coding> {
+    let tokens = PossibleValuesParser::new(Coding::ALL.map(Coding::token));
+    tokens.try_map(|token| Coding::from_token(&token).ok_or("not a coding"))
+}
+
+/// Compresses what has no compressed file beside it, or one that is older.
+///
+/// # Errors
+/// A line that says what is wrong with the arguments or the directory. Files that failed are told one by one, and the exit code
+/// tells of them.
+pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
+    let types = Types::new(&args.types).map_err(|wrong| format!("--types: {wrong}"))?;
+    let mut files = Vec::new();
+    find(&args.root, &types, args.min.0, &mut files)?;
+    if files.is_empty() {
+        let text = format!("nothing to compress: no file of {} or more has one of the types\n", args.min);
+        return print(&text).map(|()| ExitCode::SUCCESS);
+    }
+    let codings: Vec<Coding> = Coding::ALL.into_iter().filter(|coding| args.codings.contains(coding)).collect();
+    let threads = match args.jobs {
+        Some(jobs) => jobs.usize(),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    // Large files first, so that no thread begins one when the others are done.
+    files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
+    let tasks = Mutex::new(files.iter().flat_map(|(path, _)| codings.iter().map(move |coding| (path, *coding))));
+    let next = || tasks.lock().ok()?.next();
+    let outcomes: Vec<Vec<_>> = thread::scope(|scope| {
+        let work = || {
+            let mut outcomes = Vec::new();
+            while let Some((path, coding)) = next() {
+                let outcome = compress(path, coding);
+                if let Err(error) = &outcome {
+                    eprintln!("sealion: {} is not compressed with {coding}: {error}", path.display());
+                }
+                outcomes.push((coding, outcome));
+            }
+            outcomes
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join()).collect::<Result<_, _>>()
+    })
+    .map_err(|_| "a thread panicked; the message above says where".to_owned())?;
+    let outcomes: Vec<(Coding, io::Result<Outcome>)> = outcomes.into_iter().flatten().collect();
+    for coding in codings {
+        let of_coding =
+            || outcomes.iter().filter(|(of, _)| *of == coding).filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let count = |wanted: fn(&Outcome) -> bool| of_coding().filter(|outcome| wanted(outcome)).count();
+        let (from, to) = of_coding().fold((0, 0), |(from, to), outcome| match outcome {
+            Outcome::Written { from: more, to: less } => (from + more, to + less),
+            _ => (from, to),
+        });
+        print(&format!(
+            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller\n",
+            count(|outcome| matches!(outcome, Outcome::Written { .. })),
+            count(|outcome| matches!(outcome, Outcome::UpToDate)),
+            count(|outcome| matches!(outcome, Outcome::NotSmaller)),
+        ))?;
+    }
+    let failed = outcomes.iter().any(|(_, outcome)| outcome.is_err());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Written {
+        /// Bytes of the original.
+        from: u64,
+        /// Bytes of what is beside it now.
+        to: u64,
+    },
+    UpToDate,
+    NotSmaller,
+}
+
+/// Files worth compressing, with their lengths.
+fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64)>) -> Result<(), String> {
+    let fail = |error| format!("cannot read {}: {error}: name a directory that you may read", directory.display());
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b".") {
+            continue;
+        }
+        let kind = entry.file_type().map_err(fail)?;
+        if kind.is_dir() {
+            find(&entry.path(), types, min, files)?;
+        } else if kind.is_file() && types.contain(ContentType::of_name(name.as_bytes()).essence()) {
+            // One that is gone by now is no error.
+            let len = entry.metadata().map_or(0, |metadata| metadata.len());
+            if len >= min && len > 0 {
+                files.push((entry.path(), len));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the compressed file beside `path`, with its time, mode and owner: whole, or not at all.
+fn compress(path: &Path, coding: Coding) -> io::Result<Outcome> {
+    let sibling = sibling(path, coding);
+    let source = File::open(path)?;
+    let before = source.metadata()?;
+    if fs::metadata(&sibling).is_ok_and(|sibling| sibling.len() > 0 && time(&sibling) >= time(&before)) {
+        return Ok(Outcome::UpToDate);
+    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    // A name that is not served.
+    let written = tempfile::Builder::new().prefix(".sealion-").tempfile_in(directory)?;
+    let mut encoder = Encoder::new(coding, Effort::Beforehand, before.len(), BufWriter::new(written.as_file()))?;
+    let read = io::copy(&mut source.take(before.len()), &mut encoder)?;
+    encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let after = fs::metadata(path)?;
+    if read != before.len() || (after.len(), after.ino(), time(&after)) != (before.len(), before.ino(), time(&before)) {
+        return Err(io::Error::other("it changed meanwhile: do it again when nobody writes to it"));
+    }
+    let to = written.as_file().metadata()?.len();
+    if to >= before.len() {
+        return Ok(Outcome::NotSmaller);
+    }
+    let file = written.as_file();
+    // Who is not root can only keep its own files.
+    let _ = fchown(file, Some(before.uid()), Some(before.gid()));
+    file.set_permissions(before.permissions())?;
+    file.set_modified(before.modified()?)?;
+    // A crash must not leave a name without its bytes: nobody could tell it from a whole file.
+    file.sync_all()?;
+    written.persist(&sibling).map_err(|error| error.error)?;
+    Ok(Outcome::Written { from: before.len(), to })
+}
+
+fn sibling(path: &Path, coding: Coding) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(coding.suffix());
+    name.into()
+}
+
+fn time(metadata: &Metadata) -> (i64, i64) {
+    (metadata.mtime(), metadata.mtime_nsec())
+}

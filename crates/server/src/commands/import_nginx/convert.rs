@@ -1,0 +1,283 @@
+//! The whole: the process, then each server of `http`.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::{Conversion, Left, guards, site, tls, values};
+use super::directives::{Fate, fate};
+use super::limits::Zones;
+use super::listeners::Listeners;
+use super::syntax::{self, Directive};
+use super::toml_text::Table;
+
+/// Converts the file that nginx is started with.
+pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
+    let configuration = syntax::read(file)?;
+    let mut context = Context {
+        directory: file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        root: Table::default(),
+        left: Vec::new(),
+        workers: None,
+        names: HashSet::new(),
+        has_default: false,
+        plain: Vec::new(),
+        zones: Zones::default(),
+    };
+    for missing in &configuration.missing {
+        context.left.push(Left {
+            place: missing.place.clone(),
+            directive: "include".to_owned(),
+            remedy: format!("{}: convert where it can", missing.what),
+            unguarded: false,
+        });
+    }
+    let mut http = Vec::new();
+    for directive in &configuration.directives {
+        match directive.name.as_str() {
+            "http" => http.extend(directive.children()),
+            "events" => directive.children().iter().for_each(|inner| context.process(inner)),
+            // A file of conf.d by itself.
+            "server" => http.push(directive),
+            _ => context.process(directive),
+        }
+    }
+    let (servers, shared): (Vec<_>, Vec<_>) = http.into_iter().partition(|directive| directive.name == "server");
+    for directive in &shared {
+        context.shared(directive);
+    }
+    let mut listeners = Listeners::of(&servers);
+    let mut sites = Vec::new();
+    for server in servers {
+        sites.extend(site::convert(&mut context, &mut listeners, server, &shared));
+    }
+    if sites.is_empty() {
+        context.root.comment("No server with `listen … ssl` was found: there is no site.");
+    }
+    if let (false, [first, _, ..]) = (context.has_default, sites.as_mut_slice()) {
+        // As in nginx.
+        first.set("default", true);
+    }
+    context.find_names_without_site();
+    listeners.write(&mut context.root);
+    for site in sites {
+        context.root.push("site", site);
+    }
+    let Context { root, mut left, .. } = context;
+    left.sort_by(|a, b| a.place.cmp(&b.place));
+    left.dedup();
+    Ok(Conversion { root, left })
+}
+
+/// What is being made.
+pub(super) struct Context {
+    /// Where paths of certificates begin.
+    directory: PathBuf,
+    pub(super) root: Table,
+    pub(super) left: Vec<Left>,
+    workers: Option<u64>,
+    names: HashSet<String>,
+    has_default: bool,
+    /// Servers without TLS, with their names.
+    pub(super) plain: Vec<(Directive, Vec<String>)>,
+    pub(super) zones: Zones,
+}
+
+impl Context {
+    /// Names what is not converted, with what is known of its kind, and that it kept somebody out.
+    pub(super) fn leave(&mut self, directive: &Directive) {
+        let remedy = match fate(&directive.name) {
+            Some(Fate::Absent(remedy)) => remedy,
+            Some(Fate::Needless(_)) => return,
+            Some(Fate::Converted(_)) => "not in this form or this place: see docs/migrate-from-nginx.md",
+            None => "it is not known here: look into its documentation for what it does",
+        };
+        self.name(directive, remedy.to_owned(), guards::guards(directive));
+    }
+
+    /// Names what is not converted, and lets nobody in who was kept out.
+    pub(super) fn leave_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.name(directive, remedy.into(), false);
+    }
+
+    /// Names what kept somebody out, and is not converted.
+    pub(super) fn unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.name(directive, remedy.into(), true);
+    }
+
+    fn name(&mut self, directive: &Directive, remedy: String, unguarded: bool) {
+        let (place, directive) = (directive.place.clone(), directive.to_string());
+        self.left.push(Left { place, directive, remedy, unguarded });
+    }
+
+    /// Sets what is one for all servers. The first that says it is right.
+    pub(super) fn process_wide(&mut self, directive: &Directive, table: &str, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        match self.root.table(table).get(key).cloned() {
+            Some(known) if known != value => {
+                self.leave_with(
+                    directive,
+                    format!("[{table}] {key} is one for all servers: an earlier one made it {known}"),
+                );
+            }
+            _ => self.root.table(table).set(key, value),
+        }
+    }
+
+    /// A file's name as nginx takes it beside certificates and lists of users.
+    pub(super) fn resolve(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        std::path::absolute(&path).unwrap_or(path).display().to_string()
+    }
+
+    /// Whether the name is still free; it is taken then.
+    pub(super) fn take_name(&mut self, name: &str) -> bool {
+        self.names.insert(name.to_owned())
+    }
+
+    /// Makes a site the default one, unless there is one.
+    pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) -> bool {
+        if self.has_default {
+            self.leave_with(server, "there is one default site for all addresses, and an earlier server is it");
+            return false;
+        }
+        site.set("default", true);
+        self.has_default = true;
+        true
+    }
+
+    /// Over plain HTTP only names of sites are shown the way.
+    fn find_names_without_site(&mut self) {
+        for (server, names) in std::mem::take(&mut self.plain) {
+            let is_known = |name: &String| {
+                let wildcard = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
+                self.names.contains(name) || wildcard.is_some_and(|wildcard| self.names.contains(&wildcard))
+            };
+            let unknown: Vec<String> = names.into_iter().filter(|name| !is_known(name)).collect();
+            if !unknown.is_empty() {
+                let names = unknown.join(", ");
+                self.leave_with(
+                    &server,
+                    format!("no HTTPS site has the names {names}: give them one, with a certificate"),
+                );
+            }
+        }
+    }
+
+    /// A directive of the process, outside `http`.
+    fn process(&mut self, directive: &Directive) {
+        let number = directive.first().parse::<u64>().ok();
+        match (directive.name.as_str(), directive.first()) {
+            ("worker_processes", "auto") => {}
+            ("worker_processes", _) => match number {
+                Some(workers @ 1..=1024) => {
+                    self.workers = Some(workers);
+                    self.root.table("server").set("workers", workers as i64);
+                }
+                _ => self.leave(directive),
+            },
+            ("worker_connections", _) => match number {
+                Some(connections @ 1..=1_000_000) => {
+                    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+                    let all = connections * self.workers.unwrap_or_else(cores);
+                    self.root.table("limits").set("max_connections", all as i64);
+                }
+                _ => self.leave(directive),
+            },
+            ("worker_shutdown_timeout", _) => self.limit_time(directive, "grace"),
+            ("error_log", _) => self.error_log(directive),
+            _ => self.leave(directive),
+        }
+    }
+
+    /// A directive of `http`, or one of a server that is the process's here.
+    pub(super) fn shared(&mut self, directive: &Directive) {
+        match directive.name.as_str() {
+            "keepalive_timeout" => self.limit_time(directive, "idle_timeout"),
+            "client_header_timeout" | "client_body_timeout" => self.limit_time(directive, "request_timeout"),
+            "send_timeout" => self.limit_time(directive, "stall_timeout"),
+            "lingering_timeout" => self.limit_time(directive, "linger_timeout"),
+            "ssl_handshake_timeout" => self.limit_time(directive, "handshake_timeout"),
+            "keepalive_requests" => match directive.first().parse::<i64>() {
+                Ok(requests @ 1..) => self.process_wide(directive, "limits", "max_requests", requests),
+                _ => self.leave(directive),
+            },
+            "large_client_header_buffers" => self.header_buffers(directive),
+            "open_file_cache_valid" => match values::time(directive.first()) {
+                Some(age) => self.process_wide(directive, "server", "file_cache_age", age.to_string()),
+                None => self.leave(directive),
+            },
+            // With the listeners.
+            "set_real_ip_from" => {}
+            "real_ip_header" if directive.first() == "proxy_protocol" => {}
+            "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
+            "error_log" => self.error_log(directive),
+            "access_log" => self.access_log(directive),
+            "limit_req_zone" | "limit_conn_zone" => {
+                if !self.zones.take(directive) {
+                    self.leave_with(directive, "limits are by the client's address");
+                }
+            }
+            "ssl_session_tickets" if directive.first() == "on" => {}
+            "ssl_session_tickets" => {
+                self.leave_with(
+                    directive,
+                    "tickets are how sessions are resumed here; [tls.session_tickets] enabled = false does without",
+                );
+            }
+            "ssl_protocols" => tls::protocols(self, directive),
+            "ssl_conf_command" => tls::command(self, directive),
+            // Every server takes these from here.
+            name if site::inherits(name) => {}
+            _ => self.leave(directive),
+        }
+    }
+
+    fn limit_time(&mut self, directive: &Directive, key: &str) {
+        match values::time(directive.first()) {
+            Some(time) if !time.0.is_zero() => self.process_wide(directive, "limits", key, time.to_string()),
+            _ => self.leave_with(directive, format!("write a time above 0 to [limits] {key}")),
+        }
+    }
+
+    fn header_buffers(&mut self, directive: &Directive) {
+        let [number, size] = directive.arguments.as_slice() else { return self.leave(directive) };
+        match (number.parse::<u64>(), values::size(size)) {
+            (Ok(number @ 1..), Some(size)) if (256..=1 << 20).contains(&size.0) => {
+                self.root.table("limits").set("max_request_line", size.0 as i64);
+                self.root.table("limits").set("max_head", (number * size.0).min(1 << 20) as i64);
+            }
+            _ => self.leave(directive),
+        }
+    }
+
+    fn error_log(&mut self, directive: &Directive) {
+        let level = match directive.arguments.get(1).map_or("error", String::as_str) {
+            "debug" => "debug",
+            "info" => "info",
+            "notice" | "warn" => "warn",
+            _ => "error",
+        };
+        self.root.table("server").set("log", level);
+    }
+
+    fn access_log(&mut self, directive: &Directive) {
+        let table = self.root.table("access_log");
+        match (directive.first(), table.get("to").is_some()) {
+            ("off", false) => table.set("to", "off"),
+            (to, false) if !to.contains('$') && !to.starts_with("syslog:") => {
+                table.set("to", to);
+                table.set("format", "combined");
+                if let Some(format) = directive.arguments.get(1).filter(|format| *format != "combined") {
+                    self.leave_with(
+                        directive,
+                        format!("lines are written as `combined`: [access_log] fields chooses what `{format}` has"),
+                    );
+                }
+            }
+            (_, true) => self.leave_with(directive, "there is one access log: a field of its lines has the site"),
+            _ => self.leave_with(directive, "write [access_log] to = \"journald\" or \"syslog\", or a file"),
+        }
+    }
+}

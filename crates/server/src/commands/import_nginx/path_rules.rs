@@ -1,0 +1,281 @@
+//! Rules of a site for some of its paths: fields, access, passwords, redirects, rewrites.
+
+use toml::Value;
+
+use super::{guards, values};
+use super::convert::Context;
+use super::location::Scope;
+use super::syntax::Directive;
+use super::toml_text::Table;
+
+/// `add_header` and `expires` of one block. `replaced`: those of the block around it, which nginx forgets where a block has its own.
+pub(super) fn fields(
+    context: &mut Context,
+    site: &mut Table,
+    pattern: &str,
+    add_header: &[&Directive],
+    expires: &[&Directive],
+    replaced: &[&Directive],
+) {
+    let mut cache_control: Vec<String> = Vec::new();
+    if let Some(expires) = expires.last() {
+        match expires_value(expires) {
+            Some(value) => cache_control.extend(value),
+            None => context.leave_with(expires, "say it with cache_control"),
+        }
+    }
+    let has_cache_control =
+        !expires.is_empty() || add_header.iter().any(|d| d.first().eq_ignore_ascii_case("cache-control"));
+    let mut rule = Table::default();
+    let mut set = 0;
+    for directive in add_header {
+        let [name, value, ..] = directive.arguments.as_slice() else {
+            context.leave(directive);
+            continue;
+        };
+        let lower = name.to_ascii_lowercase();
+        match lower.as_str() {
+            _ if value.contains('$') => context.leave_with(directive, "values have no variables"),
+            "cache-control" => cache_control.push(value.clone()),
+            // With Cache-Control they say nothing.
+            "expires" | "pragma" if has_cache_control => {}
+            "expires" | "pragma" => context.leave_with(directive, "say it with cache_control"),
+            "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
+            "access-control-allow-origin" => cors(context, site, pattern, directive, value),
+            _ if lower.starts_with("access-control-") => context.leave_with(directive, "say it with [site.cors]"),
+            _ if crate::site::is_ours(name) => {
+                context.leave_with(directive, "Sealion says it itself, or another key does")
+            }
+            _ => {
+                rule.table("set").set(name, value.as_str());
+                rule.comment(&directive.place);
+                set += 1;
+            }
+        }
+    }
+    if !cache_control.is_empty() {
+        let mut table = Table::default();
+        let place = expires.iter().chain(add_header).next().map(|directive| directive.place.to_string());
+        table.comment(place.unwrap_or_default());
+        table.set("path", pattern);
+        table.set("value", cache_control.join(", "));
+        site.push("cache_control", table);
+    }
+    if !add_header.is_empty() {
+        let gone: Vec<Value> = replaced
+            .iter()
+            .map(|directive| directive.first())
+            .filter(|name| !crate::site::is_ours(name))
+            .filter(|name| !add_header.iter().any(|own| own.first().eq_ignore_ascii_case(name)))
+            .map(Value::from)
+            .collect();
+        if !gone.is_empty() {
+            rule.comment("nginx forgets the server's fields where a location has its own");
+            rule.set("unset", gone);
+            set += 1;
+        }
+    }
+    if set > 0 {
+        rule.set("path", pattern);
+        site.push("headers", rule);
+    }
+}
+
+/// What `expires` says as Cache-Control; `None` inside: nothing. `None`: a form that is not converted.
+fn expires_value(directive: &Directive) -> Option<Option<String>> {
+    let value = match directive.arguments.as_slice() {
+        [value] => value,
+        _ => return None,
+    };
+    match value.as_str() {
+        "off" => Some(None),
+        "epoch" => Some(Some("no-cache".to_owned())),
+        // Ten years, as nginx says it.
+        "max" => Some(Some("max-age=315360000".to_owned())),
+        negative if negative.starts_with('-') => Some(Some("no-cache".to_owned())),
+        time => Some(Some(format!("max-age={}", values::time(time)?.0.as_secs()))),
+    }
+}
+
+fn hsts(context: &mut Context, site: &mut Table, directive: &Directive, value: &str) {
+    let parts: Vec<String> = value.split(';').map(|part| part.trim().to_ascii_lowercase()).collect();
+    let age = parts.iter().find_map(|part| part.strip_prefix("max-age=")?.trim_matches('"').parse::<u64>().ok());
+    let Some(age) = age else { return context.leave(directive) };
+    let has = |word: &str| parts.iter().any(|part| part == word);
+    let table = site.table("hsts");
+    table.set("max_age", if age % 86_400 == 0 && age > 0 { format!("{}d", age / 86_400) } else { format!("{age}s") });
+    if has("includesubdomains") {
+        table.set("include_subdomains", true);
+    }
+    if has("preload") {
+        table.set("preload", true);
+    }
+}
+
+/// The pattern of every path.
+const EVERYTHING: &str = "**";
+
+fn cors(context: &mut Context, site: &mut Table, pattern: &str, directive: &Directive, origin: &str) {
+    let table = site.table("cors");
+    let origins = Value::Array(vec![origin.into()]);
+    let paths = table.get("paths").and_then(Value::as_array).cloned();
+    match (table.get("origins"), paths) {
+        (None, _) => {
+            table.set("origins", origins);
+            if pattern != EVERYTHING {
+                table.set("paths", vec![Value::from(pattern)]);
+            }
+        }
+        (Some(known), Some(mut paths)) if *known == origins && pattern != EVERYTHING => {
+            paths.push(pattern.into());
+            table.set("paths", paths);
+        }
+        (Some(known), None) if *known == origins => {}
+        _ => context
+            .leave_with(directive, "the origins of [site.cors] are the same for all its paths: an earlier one counts"),
+    }
+}
+
+/// `error_page`
+pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Directive) {
+    let Some((page, rest)) = directive.arguments.split_last() else { return context.leave(directive) };
+    let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
+    if !page.starts_with('/') || page.contains('$') {
+        return context.leave_with(directive, "an error page is a file of the site");
+    }
+    match change.first().map(|change| change.as_str()) {
+        None => {}
+        Some("=200") if codes == ["404"] => return site.set("fallback", page.as_str()),
+        Some(change) if codes.iter().any(|code| change == format!("={code}")) => {}
+        Some(_) => return context.leave_with(directive, "the status stays what it is"),
+    }
+    for code in codes {
+        match code.parse::<u16>() {
+            Ok(400 | 401 | 403 | 404 | 405 | 412 | 500 | 501 | 503) => {
+                site.table("error_pages").set(code, page.as_str())
+            }
+            // Never sent: nothing is passed on.
+            Ok(_) => {}
+            Err(_) => context.leave(directive),
+        }
+    }
+}
+
+/// Whether it is a `return` that answers with an error.
+pub(super) fn refuses(directive: &Directive) -> bool {
+    directive.name == "return" && directive.first().parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
+}
+
+/// `return`
+pub(super) fn answer(
+    context: &mut Context,
+    site: &mut Table,
+    scope: &Scope,
+    host: Option<&str>,
+    directive: &Directive,
+) {
+    let (status, target) = match directive.arguments.as_slice() {
+        [url] if url.starts_with("http") => (302, url.as_str()),
+        [status, target] if !refuses(directive) => match status.parse::<u16>() {
+            Ok(status @ (301 | 302 | 303 | 307 | 308)) => (status, target.as_str()),
+            _ => return context.leave_with(directive, "only redirects are answered without a file"),
+        },
+        [status, ..] if refuses(directive) => {
+            guards::close(context, site, scope, directive);
+            if status != "403" {
+                context.leave_with(directive, "nobody gets in, and is told so with 403 or 404");
+            }
+            return;
+        }
+        _ => return context.leave_with(directive, "only redirects are answered without a file"),
+    };
+    let Some((target, keeps_path)) = redirect_target(target, host) else {
+        return context.leave_with(directive, "where it leads has a variable that is not converted");
+    };
+    let to_itself = keeps_path && (target.is_empty() || host.is_some_and(|host| target == format!("https://{host}")));
+    if to_itself {
+        return context.leave_with(directive, "it leads to where it is: every site is HTTPS already");
+    }
+    let mut table = Table::default();
+    table.comment(&directive.place);
+    match (scope, keeps_path) {
+        (Scope::Everything, true) => {
+            table.set("prefix", "/");
+            table.set("to", format!("{target}/"));
+        }
+        (Scope::Prefix(path), true) => {
+            table.set("prefix", path.as_str());
+            table.set("to", format!("{target}{path}"));
+        }
+        (Scope::Exact(path), keeps) => {
+            table.set("path", path.as_str());
+            table.set("to", if keeps { format!("{target}{path}") } else { target });
+        }
+        (Scope::Everything, false) => {
+            table.set("regex", "^/");
+            table.set("to", target.replace('$', "$$"));
+        }
+        (Scope::Prefix(path), false) => {
+            table.set("regex", format!("^{}", values::literally(path)));
+            table.set("to", target.replace('$', "$$"));
+        }
+        (Scope::Regex { .. }, _) => return context.leave_with(directive, "say it with a regex of redirects"),
+    }
+    table.set("status", i64::from(status));
+    site.push("redirects", table);
+}
+
+/// Where a redirect leads, and whether what was asked for is appended. The scheme here is https, and the host a name of the site.
+fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
+    let target = target.replace("${", "$").replace('}', "").replace("$scheme", "https");
+    let target = match host {
+        Some(host) => target.replace("$server_name", host),
+        None => target,
+    };
+    let target = match target.strip_prefix("https://$http_host").or_else(|| target.strip_prefix("https://$host")) {
+        Some(path) => path.to_owned(),
+        None => target,
+    };
+    let (target, keeps_path) =
+        match ["$request_uri", "$uri$is_args$args", "$uri"].iter().find_map(|end| target.strip_suffix(end)) {
+            Some(target) => (target.to_owned(), true),
+            None => (target.trim_end_matches("?$args").trim_end_matches("$is_args$args").to_owned(), false),
+        };
+    (!target.contains('$')).then_some((target, keeps_path))
+}
+
+/// `rewrite`
+pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+    let (regex, to, flag) = match directive.arguments.as_slice() {
+        [regex, to] => (regex, to, ""),
+        [regex, to, flag] => (regex, to, flag.as_str()),
+        _ => return context.leave(directive),
+    };
+    let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
+    if *scope != Scope::Everything && !within {
+        return context.leave_with(
+            directive,
+            "rewrites and redirects hold for all of a site: begin it with ^ and the location's path",
+        );
+    }
+    if let Err(error) = regex::bytes::Regex::new(regex) {
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        return context.leave_with(directive, format!("the expression is not one of ours ({why}): write it without"));
+    }
+    let Some(to) = values::replacement(to.trim_end_matches('?')) else {
+        return context.leave_with(directive, "the replacement has a variable that is not converted");
+    };
+    let mut table = Table::default();
+    table.comment(&directive.place);
+    table.set("regex", regex.as_str());
+    table.set("to", to.as_str());
+    match flag {
+        "permanent" => table.set("status", 301),
+        "redirect" => table.set("status", 302),
+        "" | "last" | "break" if to.starts_with("http") => table.set("status", 302),
+        "" | "last" | "break" => return site.push("rewrites", table),
+        _ => return context.leave(directive),
+    }
+    site.push("redirects", table);
+}

@@ -1,0 +1,331 @@
+//! A `server` of nginx, which becomes a site, or is the plain HTTP side of others.
+
+use toml::Value;
+
+use super::{guards, limits, path_rules, tls, values};
+use super::convert::Context;
+use super::listeners::Listeners;
+use super::location::{self, Scope};
+use super::syntax::Directive;
+use super::toml_text::Table;
+
+/// Directives of `http` that hold in every server without its own.
+const INHERITED: &[&str] = &[
+    "add_header",
+    "allow",
+    "auth_basic",
+    "auth_basic_user_file",
+    "autoindex",
+    "brotli",
+    "brotli_min_length",
+    "brotli_static",
+    "brotli_types",
+    "deny",
+    "error_page",
+    "expires",
+    "gzip",
+    "gzip_min_length",
+    "gzip_static",
+    "gzip_types",
+    "index",
+    "limit_conn",
+    "limit_rate",
+    "limit_req",
+    "root",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "ssl_client_certificate",
+    "ssl_trusted_certificate",
+    "ssl_verify_client",
+    "types",
+    "zstd",
+    "zstd_min_length",
+    "zstd_static",
+    "zstd_types",
+];
+
+/// Whether servers take a directive from `http`.
+pub(super) fn inherits(name: &str) -> bool {
+    INHERITED.contains(&name)
+}
+
+/// What holds in a server: its own directives, and those of `http` that it does not set.
+pub(super) struct Settings<'a>(Vec<&'a Directive>);
+
+impl<'a> Settings<'a> {
+    fn of(server: &'a Directive, shared: &[&'a Directive]) -> Self {
+        let own = server.children();
+        // `allow` and `deny` are one list.
+        let group = |name: &'a str| if name == "deny" { "allow" } else { name };
+        let from_http = shared.iter().copied().filter(|directive| {
+            inherits(&directive.name) && !own.iter().any(|inner| group(&inner.name) == group(&directive.name))
+        });
+        Settings(own.iter().chain(from_http).collect())
+    }
+
+    /// Directives of a name, in their order.
+    pub(super) fn all(&self, name: &str) -> Vec<&'a Directive> {
+        self.0.iter().copied().filter(|directive| directive.name == name).collect()
+    }
+
+    /// The last directive of a name.
+    pub(super) fn last(&self, name: &str) -> Option<&'a Directive> {
+        self.all(name).pop()
+    }
+
+    /// `allow` and `deny`, in their order.
+    pub(super) fn access(&self) -> Vec<&'a Directive> {
+        self.0.iter().copied().filter(|directive| guards::is_access(directive)).collect()
+    }
+
+    /// Whether a switch is on.
+    fn is_on(&self, name: &str) -> bool {
+        self.last(name).is_some_and(|directive| matches!(directive.first(), "on" | "always"))
+    }
+
+    /// The directory of its files.
+    pub(super) fn root(&self) -> Option<&'a str> {
+        // What other locations take from the server is less than what `/` has.
+        let everything = self.0.iter().find(|inner| inner.name == "location" && inner.arguments == ["/"]);
+        let root = everything.and_then(|inner| inner.children().iter().find(|inner| inner.name == "root"));
+        root.or(self.last("root")).map(Directive::first)
+    }
+}
+
+/// Converts a server. `None`: it is no site.
+pub(super) fn convert(
+    context: &mut Context,
+    listeners: &mut Listeners,
+    server: &Directive,
+    shared: &[&Directive],
+) -> Option<Table> {
+    let listens = listeners.take(context, server, shared);
+    if !listens.tls {
+        plain(context, server);
+        return None;
+    }
+    if listens.plain {
+        context.leave_with(server, "over plain HTTP Sealion answers with the way to HTTPS, and with nothing else");
+    }
+    let settings = Settings::of(server, shared);
+    let mut site = Table::default();
+    site.comment(&server.place);
+    let names = names(context, server);
+    if !names.is_empty() {
+        site.set("names", names.clone());
+    }
+    if listens.default || names.is_empty() {
+        let is_default = context.make_default(server, &mut site);
+        if !is_default && names.is_empty() {
+            return None;
+        }
+    }
+    site.set("root", root(context, server, &settings));
+    if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
+        context.leave_with(other, "files come from the root of location /: mount what other locations had from here");
+    }
+    tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
+    let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
+    tls::client_auth(context, &mut site, roots, settings.last("ssl_verify_client"));
+    if let Some(index) = settings.last("index") {
+        location::index(context, &mut site, index);
+    }
+    if let Some(autoindex) = settings.last("autoindex").filter(|autoindex| autoindex.first() == "on") {
+        location::listing(context, &mut site, &Scope::Everything, autoindex);
+    }
+    compression(&mut site, &settings);
+    media_types(&mut site, &settings);
+    for page in settings.all("error_page") {
+        path_rules::error_page(context, &mut site, page);
+    }
+    path_rules::fields(context, &mut site, "**", &settings.all("add_header"), &settings.all("expires"), &[]);
+    guards::access(context, &mut site, &Scope::Everything, &settings.access());
+    if let Some(realm) = settings.last("auth_basic").filter(|realm| realm.first() != "off") {
+        guards::basic_auth(context, &mut site, &Scope::Everything, realm, settings.last("auth_basic_user_file"));
+    }
+    limits::convert(context, &mut site, &settings);
+    let first_name = names.first().cloned();
+    for inner in server.children() {
+        match inner.name.as_str() {
+            "listen" | "server_name" => {}
+            "location" => location::convert(context, &mut site, &settings, first_name.as_deref(), inner),
+            "return" => path_rules::answer(context, &mut site, &Scope::Everything, first_name.as_deref(), inner),
+            "rewrite" => path_rules::rewrite(context, &mut site, &Scope::Everything, inner),
+            "try_files" => location::try_files(context, &mut site, &Scope::Everything, inner),
+            "ssl_reject_handshake" if inner.first() == "on" => {
+                context.leave(inner);
+                guards::close(context, &mut site, &Scope::Everything, inner);
+            }
+            "access_log" if inner.first() == "off" => site.set("access_log", false),
+            name if inherits(name) => {}
+            _ => context.shared(inner),
+        }
+    }
+    guards::look_behind_rewrites(context, &site, server);
+    Some(site)
+}
+
+/// Names that a site can have; the rest is named.
+fn names(context: &mut Context, server: &Directive) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for directive in server.children().iter().filter(|inner| inner.name == "server_name") {
+        for name in &directive.arguments {
+            let name = name.to_ascii_lowercase();
+            let converted = match name.as_str() {
+                "_" | "" => vec![],
+                name if name.starts_with('~') || name.contains('$') => {
+                    context.leave_with(directive, format!("{name}: write the names that it stands for"));
+                    vec![]
+                }
+                name if name.trim_start_matches("*.").contains('*') => {
+                    context.leave_with(directive, format!("{name}: a wildcard stands for the first labels only"));
+                    vec![]
+                }
+                name => match name.strip_prefix('.') {
+                    Some(domain) => vec![domain.to_owned(), format!("*.{domain}")],
+                    None => vec![name.to_owned()],
+                },
+            };
+            for name in converted {
+                if !context.take_name(&name) {
+                    context.leave_with(
+                        directive,
+                        format!("{name} is a name of an earlier server, which gets its requests"),
+                    );
+                } else {
+                    names.push(name);
+                }
+            }
+        }
+    }
+    names
+}
+
+/// nginx' own directory where a server names none.
+const DEFAULT_ROOT: &str = "/usr/share/nginx/html";
+
+fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> String {
+    match settings.root() {
+        Some(root) if root.contains('$') => {
+            context.leave_with(
+                server,
+                format!("root {root}: a site has one directory, named in full; make a site for each"),
+            );
+            DEFAULT_ROOT.to_owned()
+        }
+        Some(root) if root.starts_with('/') => root.to_owned(),
+        Some(root) => {
+            context.leave_with(
+                server,
+                format!("root {root}: it is relative to nginx' prefix (nginx -V); write it in full"),
+            );
+            format!("/usr/share/nginx/{root}")
+        }
+        None => DEFAULT_ROOT.to_owned(),
+    }
+}
+
+fn compression(site: &mut Table, settings: &Settings<'_>) {
+    let mut precompressed = Vec::new();
+    let mut codings = Vec::new();
+    let mut types: Vec<String> = Vec::new();
+    let mut least = None;
+    for (module, coding) in [("brotli", "br"), ("zstd", "zstd"), ("gzip", "gzip")] {
+        if settings.is_on(&format!("{module}_static")) {
+            precompressed.push(Value::from(coding));
+        }
+        if settings.is_on(module) {
+            codings.push(Value::from(coding));
+            let own = settings.last(&format!("{module}_types"));
+            types.extend(own.into_iter().flat_map(|directive| directive.arguments.iter().cloned()));
+            least =
+                least.or(settings.last(&format!("{module}_min_length")).and_then(|size| values::size(size.first())));
+        }
+    }
+    if !precompressed.is_empty() {
+        site.set("precompressed", precompressed);
+    }
+    if !codings.is_empty() {
+        let compress = site.table("compress");
+        compress.set("codings", codings);
+        if let Some(least) = least {
+            compress.set("min", least.to_string());
+        }
+        types.retain(|media_type| media_type != "*");
+        if !types.is_empty() {
+            // nginx compresses it always.
+            types.insert(0, "text/html".to_owned());
+            types.dedup();
+            compress.set("types", types);
+        }
+    }
+}
+
+/// `types`, where they say something else than we do.
+fn media_types(site: &mut Table, settings: &Settings<'_>) {
+    let mut differing = Vec::new();
+    for types in settings.all("types") {
+        for entry in types.children() {
+            for extension in &entry.arguments {
+                let ours = media_type_of(extension);
+                let known = ours.split(';').next().unwrap_or(&ours) == entry.name;
+                // What was never registered, and what means the same.
+                let same = |a: &str| {
+                    a.trim_start_matches("application/").trim_start_matches("text/").trim_start_matches("x-").to_owned()
+                };
+                if !known && same(&entry.name) != same(ours.split(';').next().unwrap_or(&ours)) {
+                    differing.push((extension.clone(), entry.name.clone()));
+                }
+            }
+        }
+    }
+    for (extension, media_type) in differing {
+        site.table("media_types").set(&extension, media_type);
+    }
+}
+
+fn media_type_of(extension: &str) -> String {
+    let mut text = Vec::new();
+    sealion_http::content_type::ContentType::of_name(format!("x.{extension}").as_bytes()).write(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// A server without TLS: the way to HTTPS is converted, all else is named.
+fn plain(context: &mut Context, server: &Directive) {
+    let mut leads_to_https = false;
+    let mut others = Vec::new();
+    walk(server.children(), &mut |inner| match inner.name.as_str() {
+        "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
+            leads_to_https = true
+        }
+        // What certbot writes after its conditions.
+        "return" if inner.first() == "404" => {}
+        "root" | "proxy_pass" | "fastcgi_pass" | "alias" | "uwsgi_pass" => others.push(inner.clone()),
+        _ => {}
+    });
+    if !leads_to_https {
+        return context.leave_with(
+            server,
+            "plain HTTP is answered with the way to HTTPS, and with nothing else: give it a certificate",
+        );
+    }
+    let names =
+        server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
+    let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
+    context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
+    for other in others {
+        let remedy = if other.name == "root" {
+            "no files are sent over plain HTTP; [tls.acme] answers challenges of certificate authorities by itself"
+        } else {
+            "nothing is passed on: leave this with nginx"
+        };
+        context.leave_with(&other, remedy);
+    }
+}
+
+fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a Directive)) {
+    for directive in directives {
+        visit(directive);
+        walk(directive.children(), visit);
+    }
+}

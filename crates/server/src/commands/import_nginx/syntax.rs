@@ -1,0 +1,278 @@
+//! The directives of an nginx configuration, with the files it includes.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use globset::GlobBuilder;
+
+use super::{Place, SyntaxError};
+use super::tokens::{Token, Tokens};
+
+/// `name arguments;` or `name arguments { … }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+    /// What stands between its braces, if it has some.
+    pub(super) block: Option<Vec<Directive>>,
+    pub(super) place: Place,
+}
+
+impl Directive {
+    /// What is between the braces; nothing for a directive without.
+    pub(super) fn children(&self) -> &[Directive] {
+        self.block.as_deref().unwrap_or_default()
+    }
+
+    /// The first argument, empty if there is none.
+    pub(super) fn first(&self) -> &str {
+        self.arguments.first().map_or("", String::as_str)
+    }
+}
+
+impl fmt::Display for Directive {
+    /// As it may have been written, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for argument in &self.arguments {
+            let bare = !argument.is_empty() && !argument.contains([' ', '\t', '\n', ';', '{', '}', '"', '\'']);
+            if bare { write!(f, " {argument}")? } else { write!(f, " {argument:?}")? }
+        }
+        f.write_str(if self.block.is_some() { " { … }" } else { ";" })
+    }
+}
+
+/// The directives of a file and of what it includes, and what could not be included.
+pub(super) struct Configuration {
+    pub(super) directives: Vec<Directive>,
+    pub(super) missing: Vec<Missing>,
+}
+
+/// A file that an `include` names and that cannot be read here.
+pub(super) struct Missing {
+    pub(super) place: Place,
+    pub(super) what: String,
+}
+
+/// Reads `file` with what it includes.
+///
+/// # Errors
+/// A file cannot be read, or its braces and quotes do not match; with the file and line.
+pub(super) fn read(file: &Path) -> Result<Configuration, String> {
+    let text = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let directory = file.parent().unwrap_or(Path::new("")).to_owned();
+    let mut reader = Reader { directory, depth: 0, missing: Vec::new() };
+    let directives = reader.file(file, &String::from_utf8_lossy(&text))?;
+    Ok(Configuration { directives, missing: reader.missing })
+}
+
+struct Reader {
+    /// Relative includes are relative to the first file's directory, as in nginx.
+    directory: PathBuf,
+    depth: usize,
+    missing: Vec<Missing>,
+}
+
+impl Reader {
+    fn file(&mut self, file: &Path, text: &str) -> Result<Vec<Directive>, String> {
+        let name: Rc<Path> = file.into();
+        let mut tokens = Tokens::of(text);
+        let directives =
+            self.block(&mut tokens, &name, None).map_err(|e| format!("{}:{}: {}", file.display(), e.line, e.what))?;
+        Ok(directives)
+    }
+
+    /// Directives up to the `}` of a block that began at line `begun`, or to the end of the file.
+    fn block(
+        &mut self,
+        tokens: &mut Tokens<'_>,
+        file: &Rc<Path>,
+        begun: Option<usize>,
+    ) -> Result<Vec<Directive>, SyntaxError> {
+        let mut directives = Vec::new();
+        loop {
+            let (name, line) = match (tokens.next()?, begun) {
+                (Some((Token::Word(name), line)), _) => (name, line),
+                (Some((Token::Close, _)), Some(_)) | (None, None) => return Ok(directives),
+                (None, Some(begun)) => {
+                    return Err(SyntaxError { line: begun, what: "a { without its }".to_owned() });
+                }
+                (Some((Token::Close, line)), None) => {
+                    return Err(SyntaxError { line, what: "a } without its {".to_owned() });
+                }
+                (Some((Token::Open | Token::End, line)), _) => {
+                    return Err(SyntaxError { line, what: "a { or ; where a directive should begin".to_owned() });
+                }
+            };
+            let mut arguments = Vec::new();
+            let place = Place { file: file.clone(), line };
+            let block = loop {
+                match tokens.next()? {
+                    Some((Token::Word(word), _)) => arguments.push(word),
+                    Some((Token::End, _)) => break None,
+                    Some((Token::Open, _)) if name.ends_with("_by_lua_block") => {
+                        tokens.skip_foreign_block()?;
+                        break Some(Vec::new());
+                    }
+                    Some((Token::Open, line)) if self.depth < DEEPEST => {
+                        self.depth += 1;
+                        let block = self.block(tokens, file, Some(line))?;
+                        self.depth -= 1;
+                        break Some(block);
+                    }
+                    Some((Token::Open, line)) => {
+                        return Err(SyntaxError {
+                            line,
+                            what: format!("more than {DEEPEST} blocks and files inside each other"),
+                        });
+                    }
+                    Some((Token::Close, line)) => {
+                        return Err(SyntaxError { line, what: format!("{name} has no ; before the }}") });
+                    }
+                    None => {
+                        let line = tokens.line();
+                        return Err(SyntaxError { line, what: format!("the file ends inside {name}: a ; is missing") });
+                    }
+                }
+            };
+            match (name.as_str(), arguments.as_slice(), &block) {
+                ("include", [pattern], None) => directives.extend(self.include(pattern, &place)?),
+                _ => directives.push(Directive { name, arguments, block, place }),
+            }
+        }
+    }
+
+    fn include(&mut self, pattern: &str, place: &Place) -> Result<Vec<Directive>, SyntaxError> {
+        let error = |what: String| SyntaxError { line: place.line, what };
+        if self.depth >= DEEPEST {
+            return Err(error(format!(
+                "more than {DEEPEST} blocks and files inside each other: does one include itself?"
+            )));
+        }
+        let path = self.directory.join(pattern);
+        let files = if pattern.contains(['*', '?', '[']) {
+            glob(&path).map_err(|e| error(format!("include {pattern}: {e}")))?
+        } else {
+            vec![path]
+        };
+        let mut directives = Vec::new();
+        for file in files {
+            match std::fs::read(&file) {
+                Ok(text) => {
+                    self.depth += 1;
+                    directives.extend(self.file(&file, &String::from_utf8_lossy(&text)).map_err(error)?);
+                    self.depth -= 1;
+                }
+                Err(e) => self.missing.push(Missing {
+                    place: place.clone(),
+                    what: format!("{} cannot be read here ({e})", file.display()),
+                }),
+            }
+        }
+        Ok(directives)
+    }
+}
+
+/// The files that `pattern` matches, sorted; `*` and `?` do not cross a `/` and do not match a leading dot, as in glob(3).
+fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
+    let mut found = vec![PathBuf::new()];
+    for component in pattern.components() {
+        let name = component.as_os_str().to_string_lossy();
+        if !matches!(component, Component::Normal(_)) || !name.contains(['*', '?', '[']) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        let matcher = GlobBuilder::new(&name).literal_separator(true).build()?.compile_matcher();
+        let mut next = Vec::new();
+        for directory in found {
+            let here = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+            let entries = std::fs::read_dir(here).into_iter().flatten().flatten();
+            let names = entries.map(|entry| entry.file_name()).filter(|name| {
+                let hidden = name.as_encoded_bytes().starts_with(b".");
+                matcher.is_match(name) && !hidden
+            });
+            next.extend(names.map(|name| directory.join(name)));
+        }
+        found = next;
+    }
+    found.retain(|path| path.exists());
+    found.sort();
+    Ok(found)
+}
+
+/// GUESS: nobody nests this deep on purpose.
+const DEEPEST: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<Directive>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nginx.conf");
+        std::fs::write(&file, text).unwrap();
+        let shown = format!("{}/", directory.path().display());
+        read(&file).map(|read| read.directives).map_err(|e| e.replace(&shown, ""))
+    }
+
+    fn shown(directives: &[Directive]) -> Vec<String> {
+        directives.iter().map(|d| format!("{}: {d}", d.place.line)).collect()
+    }
+
+    #[test]
+    fn blocks_nest_and_keep_their_lines() {
+        let directives = read_text("user www;\nhttp {\n  server {\n    listen 443 ssl;\n  }\n}\n").unwrap();
+        assert_eq!(shown(&directives), ["1: user www;", "2: http { … }"]);
+        let server = &directives[1].children()[0];
+        assert_eq!((server.name.as_str(), server.place.line), ("server", 3));
+        assert_eq!(shown(server.children()), ["4: listen 443 ssl;"]);
+    }
+
+    #[test]
+    fn what_does_not_match_is_an_error_with_its_line() {
+        for (text, expected) in [
+            ("http {\n server {\n }\n", "nginx.conf:1: a { without its }"),
+            ("a b;\n}", "nginx.conf:2: a } without its {"),
+            ("http { listen 80 }", "nginx.conf:1: listen has no ; before the }"),
+            ("a;\nlisten 80", "nginx.conf:2: the file ends inside listen: a ; is missing"),
+            (";", "nginx.conf:1: a { or ; where a directive should begin"),
+        ] {
+            assert_eq!(read_text(text).unwrap_err(), expected, "{text}");
+        }
+        assert!(read_text(&"a {".repeat(100)).unwrap_err().contains("inside each other"));
+    }
+
+    #[test]
+    fn lua_is_passed_over() {
+        let directives = read_text("a_by_lua_block { local t = { 'x;}' } -- }\n }\nb c;").unwrap();
+        assert_eq!(shown(&directives), ["1: a_by_lua_block { … }", "3: b c;"]);
+    }
+
+    #[test]
+    fn files_are_included_in_order_and_missing_ones_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("nginx.conf", "a;\ninclude sites/*/*.conf;\ninclude gone.conf;\ninclude none-*.conf;\nb;");
+        write("sites/two/x.conf", "two;");
+        write("sites/one/x.conf", "one;\ninclude snippets/deep.conf;");
+        write("sites/one/.hidden.conf", "hidden;");
+        write("sites/one/x.conf.bak", "old;");
+        write("snippets/deep.conf", "\n\ndeep;");
+        let read = read(&directory.path().join("nginx.conf")).unwrap();
+        assert_eq!(shown(&read.directives), ["1: a;", "1: one;", "3: deep;", "1: two;", "5: b;"]);
+        assert!(read.directives[2].place.file.ends_with("snippets/deep.conf"));
+        let [missing] = &read.missing[..] else { panic!("one file is missing") };
+        assert_eq!(missing.place.line, 3);
+        assert!(missing.what.contains("gone.conf"), "{}", missing.what);
+    }
+
+    #[test]
+    fn a_file_that_includes_itself_is_an_error() {
+        assert!(read_text("include nginx.conf;").unwrap_err().contains("does one include itself"));
+    }
+}

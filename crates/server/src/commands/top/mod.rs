@@ -1,0 +1,58 @@
+//! `sealion top`: what the server does now, in the terminal.
+
+mod fetch;
+mod rates;
+mod screen;
+mod text;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use fetch::Source;
+use rates::Rates;
+
+use crate::commands::print;
+use crate::values::Timeout;
+
+/// What `sealion top` can be told.
+#[derive(Debug, Clone, Args)]
+pub(super) struct TopArgs {
+    /// Where the server listens for whoever asks for its metrics (`--metrics`)
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9443", env = "SEALION_TOP_URL")]
+    pub url: String,
+
+    /// File whose first line is the token that the server asks for (`--metrics-token-file`)
+    #[arg(long, value_name = "FILE", env = "SEALION_METRICS_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub every: Timeout,
+
+    /// Look twice, print what happened in between as text, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Shows it until `q` is pressed.
+///
+/// # Errors
+/// A line that says why the server cannot be asked, or the terminal not used.
+pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
+    let source = Source::new(&args.url, args.token_file.as_deref())?;
+    let every = args.every.duration();
+    let before = source.fetch()?;
+    if args.once || !std::io::stdout().is_terminal() {
+        std::thread::sleep(every);
+        let now = source.fetch()?;
+        print(&text::page(&now, &Rates::between(&before, &now)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    screen::run(&source, before, every.max(SHORTEST))
+}
+
+/// Between two looks. GUESS: nobody reads faster.
+const SHORTEST: Duration = Duration::from_millis(100);

@@ -1,0 +1,102 @@
+//! What `sealion serve` and `sealion check` take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Config, PrivilegesConfig, ProcessConfig};
+use crate::certificates::{CertificateConfig, TlsConfig};
+use crate::limits::LimitsConfig;
+use crate::listen::{Listen, ListenConfig};
+use crate::observe::access_log::AccessLogConfig;
+use crate::observe::metrics::MetricsConfig;
+use crate::site::SiteConfig;
+use crate::values::{Given, Problems};
+
+/// Everything `sealion serve` can be told. What is given here or in the environment goes before the file.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// Configuration file, which says what is served: docs/configuration.md has all its keys
+    #[arg(long, value_name = "FILE", env = "SEALION_CONFIG", conflicts_with_all = ["root", "cert", "key"])]
+    pub config: Option<PathBuf>,
+
+    /// The directory to serve; nothing outside it is reachable
+    #[arg(default_value = ".")]
+    pub root: PathBuf,
+
+    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6
+    /// [default: localhost:8443, without a file]
+    #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
+    pub listen: Vec<Listen>,
+
+    /// Certificate chain, PEM. Without it a development certificate for localhost is made and kept
+    #[arg(long, value_name = "FILE", requires = "key", env = "SEALION_CERT")]
+    pub cert: Option<PathBuf>,
+
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
+    pub key: Option<PathBuf>,
+
+    /// What `[server]` says.
+    #[command(flatten)]
+    pub server: ProcessConfig,
+
+    /// What `[access_log]` says.
+    #[command(flatten)]
+    pub access_log: AccessLogConfig,
+
+    /// What `[metrics]` says.
+    #[command(flatten)]
+    pub metrics: MetricsConfig,
+
+    /// What `[tls]` says.
+    #[command(flatten)]
+    pub tls: TlsConfig,
+    /// What `[limits]` says.
+    #[command(flatten)]
+    pub limits: LimitsConfig,
+
+    /// What `[privileges]` says.
+    #[command(flatten)]
+    pub privileges: PrivilegesConfig,
+
+    /// Which arguments were given, as opposed to their defaults.
+    #[arg(skip)]
+    pub given: Given,
+}
+
+impl ServeArgs {
+    /// The configuration: the file, if one is named, with what was given beside it.
+    ///
+    /// # Errors
+    /// What is wrong with the file's form.
+    pub(crate) fn configuration(&self) -> Result<(Config, Problems), Problems> {
+        let (mut config, problems) = match &self.config {
+            Some(file) => Config::read(file)?,
+            None => (self.without_file(), Problems::of_arguments()),
+        };
+        if !self.listen.is_empty() {
+            config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
+        }
+        config.server.override_by(&self.server, &self.given);
+        config.access_log.override_by(&self.access_log, &self.given);
+        config.metrics.override_by(&self.metrics, &self.given);
+        config.tls.override_by(&self.tls, &self.given);
+        config.limits.override_by(&self.limits, &self.given);
+        config.privileges.override_by(&self.privileges, &self.given);
+        Ok((config, problems))
+    }
+
+    fn without_file(&self) -> Config {
+        let certificates = self.cert.clone().zip(self.key.clone());
+        let site = SiteConfig {
+            root: Some(self.root.clone().into()),
+            certificates: certificates
+                .map(|(cert, key)| CertificateConfig { cert: cert.into(), key: key.into() })
+                .into_iter()
+                .collect(),
+            ..SiteConfig::default()
+        };
+        Config { site: vec![site], listen: vec![ListenConfig::from(Listen::development())], ..Config::default() }
+    }
+}

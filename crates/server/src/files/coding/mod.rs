@@ -1,0 +1,98 @@
+//! Content codings (RFC 9110 §8.4): files that are stored compressed beside the original, and small text that is
+//! compressed once when somebody asks for it.
+//!
+//! ```text
+//!              ┌ a sibling the client takes ───────────────► the sibling
+//! the file ────┤ none, and compressible ── made before? ──yes─► what was made
+//!              │                                └─no─► an errand for another thread ─┘
+//!              └ the client takes none of these ──────────► the file as it is
+//! ```
+//!
+//! What is sent never depends on the request but through Accept-Encoding and the path: no secret of one person is
+//! compressed together with words of another, which is what BREACH needs.
+
+#[cfg(test)]
+mod cache_tests;
+pub(crate) mod config;
+pub(crate) mod encoder;
+pub(crate) mod store;
+mod variants;
+
+pub(crate) use variants::Coder;
+pub(crate) use variants::{Choice, Variants};
+
+use sealion_http::{Coding, ContentType};
+
+/// Whether a file may have siblings in a coding: not if it is one itself, and not if its type is compressed by nature, so that pictures
+/// cost no search for what is never there.
+pub(crate) fn may_have_siblings(name: &[u8], content_type: &ContentType) -> bool {
+    if Coding::ALL.iter().any(|coding| name.ends_with(coding.suffix().as_bytes())) {
+        return false;
+    }
+    let essence = content_type.essence();
+    let (kind, subtype) = essence.split_once('/').unwrap_or((essence, ""));
+    match kind {
+        "audio" | "video" => false,
+        "image" => matches!(subtype, "svg+xml" | "bmp" | "x-icon" | "vnd.microsoft.icon" | "x-ms-bmp" | "tiff"),
+        "font" => !matches!(subtype, "woff" | "woff2"),
+        "application" => !COMPRESSED_APPLICATIONS.contains(&subtype),
+        _ => true,
+    }
+}
+
+/// Subtypes of application/ whose files are compressed already.
+const COMPRESSED_APPLICATIONS: [&str; 16] = [
+    "epub+zip",
+    "font-woff",
+    "font-woff2",
+    "gzip",
+    "java-archive",
+    "vnd.android.package-archive",
+    "vnd.openxmlformats-officedocument.presentationml.presentation",
+    "vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "x-7z-compressed",
+    "x-bzip2",
+    "x-compressed",
+    "x-rar-compressed",
+    "x-xz",
+    "zip",
+    "zstd",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_keeps_the_order_of_preference() {
+        let set: Codings = [Coding::Gzip, Coding::Brotli, Coding::Gzip].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [Coding::Brotli, Coding::Gzip]);
+        assert!(set.contains(Coding::Gzip) && !set.contains(Coding::Zstd) && !set.is_empty());
+        assert!(Codings::default().is_empty());
+    }
+
+    #[test]
+    fn what_is_compressed_has_no_siblings() {
+        for (name, expected) in [
+            ("index.html", true),
+            ("a/app.js", true),
+            ("data.json", true),
+            ("a.svg", true),
+            ("a.wasm", true),
+            ("a.ttf", true),
+            ("README", true),
+            ("app.js.br", false),
+            ("app.js.zst", false),
+            ("app.js.gz", false),
+            ("a.tar.gz", false),
+            ("a.tgz", false),
+            ("a.zip", false),
+            ("a.png", false),
+            ("a.woff2", false),
+            ("a.mp4", false),
+        ] {
+            assert_eq!(may_have_siblings(name.as_bytes(), &ContentType::of_name(name.as_bytes())), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What was compressed for somebody, kept for all workers within a bound of bytes.
+//!
+//! Files are known by their entity tag: one that changes is another one, and what was made of its former state is forgotten in time.
+//! Whoever asks for what is being made waits for it, without a thread: nothing is made twice at a time. Few are made at a time: the workers go on.
+//!
+//! The entity tag of what was made is a digest of its bytes, and so strong without any promise of the encoders: two processes, or two
+//! versions of us, that made different bytes of one file say different tags.
+
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use sealion_http::Coding;
+use sealion_http::content_type::ContentType;
+use sealion_http::etag::EntityTag;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::task::spawn_blocking;
+
+use super::encoder::{Effort, encode};
+use crate::files::resolve::SiteFile;
+
+/// What came of a file and a coding.
+#[derive(Debug, Clone)]
+pub(crate) enum Made {
+    /// Nobody asked for it yet.
+    NotYet,
+    /// It would not be smaller, or is not wanted.
+    Never,
+    /// This, in memory.
+    Here(Arc<SiteFile>),
+}
+
+impl Made {
+    /// What to send: this, if it is here.
+    pub(crate) fn or(self, original: Arc<SiteFile>) -> Arc<SiteFile> {
+        match self {
+            Made::Here(file) => file,
+            Made::NotYet | Made::Never => original,
+        }
+    }
+}
+
+/// What was made of the files of a site.
+#[derive(Debug)]
+pub(crate) struct Store {
+    slots: Mutex<Slots>,
+    limit: u64,
+    turns: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    by_use: LruCache<Key, Slot>,
+    bytes: u64,
+}
+
+/// The content type belongs to the name, of which a file can have several.
+type Key = (EntityTag, ContentType, Coding);
+
+#[derive(Debug)]
+struct Slot {
+    made: Arc<OnceCell<Made>>,
+    bytes: u64,
+}
+
+impl Store {
+    /// One that keeps `limit` bytes at most.
+    pub(crate) fn new(limit: u64) -> Self {
+        let slots = Mutex::new(Slots { by_use: LruCache::unbounded(), bytes: 0 });
+        Store { slots, limit, turns: Arc::clone(&TURNS) }
+    }
+
+    /// What was made of `original`, if that is known already. Does not wait.
+    pub(crate) fn get(&self, original: &SiteFile, coding: Coding) -> Option<Made> {
+        self.lock().by_use.get(&key(original, coding))?.made.get().cloned()
+    }
+
+    /// Makes it, or waits for whoever does.
+    ///
+    /// # Errors
+    /// The file could not be read, or changed meanwhile. Nothing is kept then.
+    pub(crate) async fn make(&self, original: &Arc<SiteFile>, coding: Coding) -> io::Result<Made> {
+        let key = key(original, coding);
+        let slot = self.slot(key.clone());
+        let made = slot
+            .get_or_try_init(|| async {
+                let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)?;
+                let original = Arc::clone(original);
+                // The turn goes with the thread: that ends its work even when nobody waits for it any more.
+                spawn_blocking(move || (compress(&original, coding), turn).0).await.map_err(io::Error::other)?
+            })
+            .await?;
+        self.account(&key, &slot, made);
+        Ok(made.clone())
+    }
+
+    fn slot(&self, key: Key) -> Arc<OnceCell<Made>> {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.by_use.get(&key) {
+            return Arc::clone(&slot.made);
+        }
+        let made = Arc::new(OnceCell::new());
+        slots.bytes += SLOT;
+        slots.by_use.push(key, Slot { made: Arc::clone(&made), bytes: SLOT });
+        slots.shrink_to(self.limit);
+        made
+    }
+
+    /// Counts the bytes of what was made, unless that was done or the slot is gone.
+    fn account(&self, key: &Key, made: &Arc<OnceCell<Made>>, result: &Made) {
+        let Made::Here(file) = result else { return };
+        let mut slots = self.lock();
+        let bytes = match slots.by_use.peek_mut(key) {
+            Some(slot) if slot.bytes == SLOT && Arc::ptr_eq(&slot.made, made) => {
+                slot.bytes += file.len;
+                file.len
+            }
+            _ => return,
+        };
+        slots.bytes += bytes;
+        slots.shrink_to(self.limit);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    fn shrink_to(&mut self, limit: u64) {
+        while self.bytes > limit {
+            match self.by_use.pop_lru() {
+                Some((_, slot)) => self.bytes -= slot.bytes,
+                None => return,
+            }
+        }
+    }
+}
+
+fn key(original: &SiteFile, coding: Coding) -> Key {
+    (original.etag, original.content_type.clone(), coding)
+}
+
+fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
+    let bytes = original.read_as_it_was()?;
+    let encoded = encode(coding, Effort::Now, &bytes)?;
+    Ok(encoded.map_or(Made::Never, |encoded| Made::Here(original.encoded(encoded, coding))))
+}
+
+/// Those who compress, of all sites together. GUESS: workers share what is left of the processors with them.
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Arc::new(Semaphore::new(processors.div_ceil(2)))
+});
+
+/// What a slot itself takes, about, in bytes.
+const SLOT: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::files::coding::encoder::tests::decode;
+    use crate::files::resolve::{Found, Root, Wait};
+
+    fn file(root: &Root, name: &str, keep: u64) -> Arc<SiteFile> {
+        match root.resolve(name.as_bytes(), keep, Wait::Yes) {
+            Ok(Found::File(file)) => file,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    fn here(made: Made) -> Arc<SiteFile> {
+        match made {
+            Made::Here(file) => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn many_who_ask_get_the_same_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let text = "a text of which there is a lot. ".repeat(20_000);
+        fs::write(directory.path().join("a.txt"), &text).unwrap();
+        for keep in [0, u64::MAX] {
+            let original = file(&root, "a.txt", keep);
+            let store = Store::new(1 << 20);
+            let files = runtime().block_on(async {
+                let all = (0..50).map(|_| store.make(&original, Coding::Brotli));
+                let mut files = Vec::new();
+                for made in all.map(Box::pin).collect::<Vec<_>>() {
+                    files.push(here(made.await.unwrap()));
+                }
+                files
+            });
+            assert!(files.iter().all(|file| Arc::ptr_eq(file, &files[0])));
+            assert!(decode(Coding::Brotli, &files[0].read(0..files[0].len)) == text.as_bytes());
+            assert_eq!((files[0].coding, files[0].content_type), (Some(Coding::Brotli), original.content_type));
+            assert_ne!(files[0].etag, original.etag);
+            assert_eq!(store.lock().bytes, SLOT + files[0].len, "counted once");
+            assert!(Arc::ptr_eq(&here(store.get(&original, Coding::Brotli).unwrap()), &files[0]));
+            assert!(store.get(&original, Coding::Gzip).is_none());
+        }
+    }
+
+    /// While one makes it, another worker's runtime waits for the same.
+    #[test]
+    fn two_runtimes_share_what_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let words: String = (0..100_000).map(|n| format!("{} ", n * 7919 % 100_003)).collect();
+        fs::write(directory.path().join("a.txt"), &words).unwrap();
+        let original = file(&root, "a.txt", 0);
+        let store = Store::new(1 << 20);
+        let files: Vec<_> = std::thread::scope(|scope| {
+            let ask = || here(runtime().block_on(store.make(&original, Coding::Zstd)).unwrap());
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(files.iter().all(|file| Arc::ptr_eq(file, &files[0])));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_the_longest_unused_goes_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let mut originals = Vec::new();
+        for n in 0..20 {
+            let name = format!("{n}.txt");
+            let text: String = (0..500).map(|line| format!("{} ", (line * 7919 + n) % 503)).collect();
+            fs::write(directory.path().join(&name), text).unwrap();
+            originals.push(file(&root, &name, u64::MAX));
+        }
+        let store = Store::new(5000);
+        runtime().block_on(async {
+            for original in &originals {
+                store.make(original, Coding::Gzip).await.unwrap();
+                store.make(&originals[0], Coding::Gzip).await.unwrap();
+                let slots = store.lock();
+                assert!(slots.bytes <= 5000);
+                assert_eq!(slots.bytes, slots.by_use.iter().map(|(_, slot)| slot.bytes).sum::<u64>());
+            }
+        });
+        assert!(store.get(&originals[0], Coding::Gzip).is_some(), "used all the time");
+        assert!(store.get(&originals[19], Coding::Gzip).is_some());
+        assert!(store.get(&originals[1], Coding::Gzip).is_none());
+    }
+
+    #[test]
+    fn noise_is_never_made_and_a_file_that_changed_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let mut noise = vec![0; 5000];
+        aws_lc_rs::rand::fill(&mut noise).unwrap();
+        fs::write(directory.path().join("noise.txt"), noise).unwrap();
+        fs::write(directory.path().join("b.txt"), "b".repeat(5000)).unwrap();
+        let (noise, changed) = (file(&root, "noise.txt", 0), file(&root, "b.txt", 0));
+        fs::write(directory.path().join("b.txt"), "c".repeat(5001)).unwrap();
+        let store = Store::new(1 << 20);
+        runtime().block_on(async {
+            assert!(matches!(store.make(&noise, Coding::Gzip).await, Ok(Made::Never)));
+            assert!(matches!(store.get(&noise, Coding::Gzip), Some(Made::Never)));
+            assert!(store.make(&changed, Coding::Gzip).await.is_err());
+            assert!(store.get(&changed, Coding::Gzip).is_none());
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! Content types that an operator sets by extension.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sealion_http::content_type::ContentType;
+use sealion_http::extra_fields::{is_name, is_value};
+
+use crate::values::{At, Problems};
+
+/// Types by extension, in small letters.
+#[derive(Debug, Default)]
+pub(crate) struct MediaTypes(HashMap<String, ContentType>);
+
+impl MediaTypes {
+    /// Checks every extension and type. `None`: there are none.
+    pub(crate) fn build(config: &BTreeMap<String, At<String>>, key: &str, problems: &mut Problems) -> Option<Self> {
+        let mut types = HashMap::new();
+        for (extension, media_type) in config {
+            let key = format!("{key}.{extension}");
+            let plain = extension.strip_prefix('.').unwrap_or(extension);
+            if plain.is_empty() || plain.contains(['.', '/']) {
+                problems.add(
+                    &media_type.span,
+                    &key,
+                    "is no extension: write what follows the last dot, for instance wasm",
+                );
+            } else if !is_media_type(media_type) {
+                let remedy = format!("{:?} is no type: write for instance text/plain; charset=utf-8", media_type.value);
+                problems.add(&media_type.span, &key, remedy);
+            } else {
+                types.insert(plain.to_lowercase(), ContentType::Custom(media_type.as_str().into()));
+            }
+        }
+        (!types.is_empty()).then_some(MediaTypes(types))
+    }
+
+    /// The type of a file of this name, if its extension has one here.
+    pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
+        let file_name = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
+        let dot = file_name.iter().rposition(|octet| *octet == b'.').filter(|dot| *dot > 0)?;
+        let extension = std::str::from_utf8(&file_name[dot + 1..]).ok()?;
+        self.0.get(&*extension.to_lowercase()).cloned()
+    }
+}
+
+fn is_media_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or(text).trim_end();
+    is_value(text) && essence.split_once('/').is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(text: &str) -> (Option<MediaTypes>, Problems) {
+        let config = toml::from_str(text).unwrap();
+        let mut problems = Problems::of_file("f".as_ref(), text);
+        (MediaTypes::build(&config, "site.media_types", &mut problems), problems)
+    }
+
+    #[test]
+    fn by_extension() {
+        let (types, problems) = build("md = 'text/plain; charset=utf-8'\n'.WASM' = 'application/x-own'");
+        assert!(problems.is_empty(), "{problems}");
+        let types = types.unwrap();
+        for (name, expected) in [
+            ("a/b.md", Some("text/plain; charset=utf-8")),
+            ("B.MD", Some("text/plain; charset=utf-8")),
+            ("x.wasm", Some("application/x-own")),
+            ("x.md.txt", None),
+            (".md", None),
+            ("md", None),
+        ] {
+            assert_eq!(types.of_name(name.as_bytes()), expected.map(ContentType::Plain), "{name}");
+        }
+        assert!(std::ptr::eq(interned("a/b"), interned(&["a", "b"].join("/"))));
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        for (text, expected) in [
+            ("md = 'text'", "f:1: site.media_types.md: \"text\" is no type"),
+            ("md = \"text/x\\r\\nA: b\"", "f:1: site.media_types.md: "),
+            ("'tar.gz' = 'a/b'", "f:1: site.media_types.tar.gz: is no extension"),
+        ] {
+            assert!(build(text).1.to_string().starts_with(expected), "{}", build(text).1);
+        }
+        assert!(build("").0.is_none());
+    }
+}

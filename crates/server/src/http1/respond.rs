@@ -1,0 +1,182 @@
+//! Sending a response over HTTP/1.1: path, head, body, in this order.
+
+use std::future::poll_fn;
+use std::ops::Range;
+
+use sealion_http::HttpTime;
+use sealion_http::http1::framing::{LAST_CHUNK, ResponseFraming, write_chunk_size};
+use sealion_http::http1::write::{Connection, write_head};
+use sealion_tls::{Part, TlsStream};
+
+use super::buffer::Buffer;
+use super::client_lost;
+use crate::exchange::{Error, PathChoice, Shared};
+use crate::files::resolve::{Content, SiteFile};
+use crate::path::policy::KtlsMode;
+use crate::response::{Body, BodyStream, Piece, Response};
+
+/// What went out of a response.
+pub(super) struct Sent {
+    /// What cut it short.
+    pub(super) result: Result<(), Error>,
+    /// Bytes of the body.
+    pub(super) body: u64,
+    /// All bytes, head and framing included.
+    pub(super) wire: u64,
+}
+
+/// Sends a response that is framed by `framing`. The path is chosen first, by the length as far as it is known; then the head is written, then
+/// the body follows. `date` is the value of Date.
+#[expect(clippy::too_many_arguments, reason = "each is another thing, and they are given together in two places only")]
+pub(super) async fn respond(
+    stream: &mut TlsStream,
+    path: &mut PathChoice,
+    shared: &Shared,
+    mode: KtlsMode,
+    response: &mut Response,
+    framing: ResponseFraming,
+    connection: Connection,
+    date: &HttpTime,
+) -> Sent {
+    let before = stream.payload_sent();
+    let mut overhead = 0;
+    let result = async {
+        let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
+        path.make(stream, HEAD_ESTIMATE + known, shared, mode).await?;
+        let mut head = Buffer::take();
+        write_head(&mut head, response.status, &response.fields, framing, connection, date);
+        overhead = head.len() as u64;
+        if !framing.has_content() {
+            return Ok(stream.respond(&[Part::Bytes(&head)]).await?);
+        }
+        match &mut response.body {
+            Body::Stream(body) => {
+                let mut sending = Sending { stream, path, shared, mode, framing, overhead: &mut overhead };
+                sending.send(head, body).await
+            }
+            body => Ok(respond_whole(stream, &head, body).await?),
+        }
+    }
+    .await;
+    let wire = stream.payload_sent() - before;
+    Sent { result, body: wire.saturating_sub(overhead), wire }
+}
+
+/// The usual length of a head, for the choice of the path.
+const HEAD_ESTIMATE: u64 = 256;
+
+/// Sends head and body in one go.
+async fn respond_whole(stream: &mut TlsStream, head: &[u8], body: &Body) -> Result<(), sealion_tls::Error> {
+    match body {
+        Body::Empty => stream.respond(&[Part::Bytes(head)]).await,
+        Body::Bytes(bytes) => stream.respond(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
+        Body::File { file, range } => stream.respond(&[Part::Bytes(head), of_file(file, range)]).await,
+        Body::Multipart { file, parts, closing } => {
+            let mut all = Vec::with_capacity(parts.len() * 2 + 2);
+            all.push(Part::Bytes(head));
+            for part in parts {
+                all.push(Part::Bytes(&part.head));
+                all.push(of_file(file, &part.range));
+            }
+            all.push(Part::Bytes(closing));
+            stream.respond(&all).await
+        }
+        Body::Stream(_) => unreachable!("a stream is sent piece by piece"),
+    }
+}
+
+fn of_file<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
+    match &file.content {
+        Content::File(file) => Part::File { file, range: range.clone() },
+        Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
+    }
+}
+
+/// A stream while it is sent.
+struct Sending<'a> {
+    stream: &'a mut TlsStream,
+    path: &'a mut PathChoice,
+    shared: &'a Shared,
+    mode: KtlsMode,
+    framing: ResponseFraming,
+    /// Bytes that are not of the body.
+    overhead: &'a mut u64,
+}
+
+impl Sending<'_> {
+    /// Sends the head, then every piece as it comes. The response is finished only where the source came to its end and gave the announced
+    /// length.
+    async fn send(&mut self, mut head: Buffer, body: &mut BodyStream) -> Result<(), Error> {
+        self.stream.begin().await?;
+        let mut given = 0;
+        loop {
+            // Head and first piece leave together where the piece is there already.
+            let piece = match poll_fn(|cx| std::task::Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
+                std::task::Poll::Ready(piece) => piece,
+                std::task::Poll::Pending => {
+                    self.send_framing(&mut head).await?;
+                    self.wait_for_piece(body).await?
+                }
+            };
+            let Some(piece) = piece.transpose().map_err(Error::Source)? else { break };
+            let len = piece.len();
+            given += len;
+            if let ResponseFraming::Length(announced) = self.framing
+                && given > announced
+            {
+                return Err(Error::SourceLength { announced, given });
+            }
+            if len > 0 {
+                self.send_piece(&mut head, &piece, len).await?;
+            }
+        }
+        match self.framing {
+            ResponseFraming::Length(announced) if given < announced => {
+                return Err(Error::SourceLength { announced, given });
+            }
+            ResponseFraming::Chunked => head.extend_from_slice(LAST_CHUNK),
+            _ => {}
+        }
+        *self.overhead += if self.framing == ResponseFraming::Chunked { LAST_CHUNK.len() as u64 } else { 0 };
+        self.send_framing(&mut head).await?;
+        Ok(self.stream.finish()?)
+    }
+
+    /// Waits for the next piece, and notices a client that is gone meanwhile.
+    async fn wait_for_piece(&mut self, body: &mut BodyStream) -> Result<Option<std::io::Result<Piece>>, Error> {
+        let next = poll_fn(|cx| body.source.as_mut().poll_piece(cx));
+        tokio::select! {
+            biased;
+            piece = next => Ok(piece),
+            error = client_lost(self.stream) => Err(error),
+        }
+    }
+
+    /// Sends what is gathered of head and framing.
+    async fn send_framing(&mut self, bytes: &mut Buffer) -> Result<(), Error> {
+        if !bytes.is_empty() {
+            self.stream.send(&[Part::Bytes(bytes)]).await?;
+            bytes.clear();
+        }
+        Ok(())
+    }
+
+    /// Sends a piece behind what is gathered of head and framing. What a client takes on the user path may make the kernel worth it.
+    async fn send_piece(&mut self, before: &mut Buffer, piece: &Piece, len: u64) -> Result<(), Error> {
+        self.path.weigh(self.stream, len, self.shared, self.mode).await?;
+        let chunked = self.framing == ResponseFraming::Chunked;
+        if chunked {
+            let end = before.len();
+            write_chunk_size(before, len as usize);
+            *self.overhead += (before.len() - end + 2) as u64;
+        }
+        let content = match piece {
+            Piece::Bytes(bytes) => Part::Bytes(bytes),
+            Piece::File { file, range } => of_file(file, range),
+        };
+        let after = Part::Bytes(if chunked { b"\r\n" } else { b"" });
+        self.stream.send(&[Part::Bytes(before), content, after]).await?;
+        before.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a server listens: an address and port, or a path.
+
+use std::{fmt, io};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use socket2::{SockAddr, SockRef};
+
+/// A place to listen at.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Address {
+    /// An IP address and a TCP port; 0 stands for a free one.
+    Tcp(SocketAddr),
+    /// A Unix stream socket (unix(7)), by its path.
+    Unix(PathBuf),
+}
+
+/// How a Unix socket is written in front of its path.
+const UNIX: &str = "unix:";
+
+impl Address {
+    /// The path behind `unix:`, if `name` is so written.
+    ///
+    /// # Errors
+    /// What is wrong with the path.
+    pub(crate) fn parse_unix(name: &str) -> Option<Result<Self, String>> {
+        let path = Path::new(name.strip_prefix(UNIX)?);
+        Some(match path.as_os_str().len() {
+            _ if !path.is_absolute() => Err("write an absolute path, for instance unix:/run/sealion.sock".to_owned()),
+            LONGEST_PATH.. => Err(format!("a path of a socket has at most {} bytes (unix(7))", LONGEST_PATH - 1)),
+            _ => Ok(Self::Unix(path.to_owned())),
+        })
+    }
+
+    /// Where a listening socket is bound.
+    ///
+    /// # Errors
+    /// getsockname(2)'s, and one for a family other than IPv4, IPv6 and Unix.
+    pub(crate) fn of(socket: &impl AsFd) -> io::Result<Self> {
+        let address: SockAddr = SockRef::from(&socket.as_fd()).local_addr()?;
+        address
+            .as_socket()
+            .map(Self::Tcp)
+            .or_else(|| address.as_pathname().map(|path| Self::Unix(path.to_owned())))
+            .ok_or_else(|| io::Error::other("neither IPv4 nor IPv6, nor a Unix socket with a path"))
+    }
+
+    /// Whether any free port will do.
+    pub(super) fn is_free_port(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.port() == 0)
+    }
+
+    /// Whether a socket at `bound`, wanted as `wanted`, is what this address asks for.
+    pub(super) fn is_served_by(&self, bound: &Address, wanted: Option<&Address>) -> bool {
+        match self {
+            // Chosen earlier for the same words.
+            _ if self.is_free_port() => wanted == Some(self),
+            _ => self == bound,
+        }
+    }
+}
+
+/// SPEC: unix(7), `sun_path` with the zero at its end.
+const LONGEST_PATH: usize = 108;
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// Whom a listening socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Purpose {
+    /// Clients of the sites.
+    Clients,
+    /// Whoever watches the server.
+    Metrics,
+}
+
+/// A socket to hand on, and how its address was asked for.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Whom it is for.
+    pub purpose: Purpose,
+    /// What the configuration says.
+    pub wanted: Address,
+    /// The socket, which goes on listening for as long as anybody has it.
+    pub socket: OwnedFd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unix_sockets_are_written_by_their_paths() {
+        let address = Address::parse_unix("unix:/run/sealion.sock").unwrap().unwrap();
+        assert_eq!(address.to_string(), "unix:/run/sealion.sock");
+        assert_eq!(Address::parse_unix("127.0.0.1:80"), None);
+        assert!(Address::parse_unix("unix:run").unwrap().unwrap_err().contains("absolute"));
+        let long = format!("unix:/{}", "x".repeat(107));
+        assert!(Address::parse_unix(&long).unwrap().unwrap_err().contains("107 bytes"));
+        assert!(Address::parse_unix(&long[..long.len() - 1]).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_free_port_is_found_again_by_the_words_that_asked_for_it() {
+        let tcp = |text: &str| Address::Tcp(text.parse().unwrap());
+        let (free, chosen) = (tcp("127.0.0.1:0"), tcp("127.0.0.1:34567"));
+        assert!(free.is_served_by(&chosen, Some(&free)));
+        assert!(!free.is_served_by(&chosen, None));
+        assert!(chosen.is_served_by(&chosen, None));
+        assert!(!tcp("127.0.0.1:443").is_served_by(&chosen, Some(&free)));
+    }
+}

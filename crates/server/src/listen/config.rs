@@ -1,0 +1,283 @@
+//! `[[listen]]`
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Address;
+use crate::values::{At, Problems};
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListenConfig {
+    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means IPv4 and IPv6. Or a Unix socket:
+    /// `unix:/run/sealion/sealion.sock`.
+    #[schemars(with = "String")]
+    pub address: Listen,
+
+    /// Whether connections are HTTPS. Without it every request is answered with 308 and the same address over HTTPS, but for the
+    /// challenges of certificate authorities.
+    #[serde(default = "yes")]
+    pub tls: At<bool>,
+
+    /// The port that a listener without TLS sends clients to [default: that of the first listener with TLS].
+    #[serde(default)]
+    pub https_port: Option<u16>,
+
+    /// Who may connect to a Unix socket: its permissions in octal digits.
+    #[serde(default)]
+    pub mode: Mode,
+
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy in front says who
+    /// the client is. A connection without one is closed.
+    #[serde(default)]
+    pub proxy_protocol: At<bool>,
+
+    /// Networks of the proxies that are believed, for instance `10.0.0.0/8` or `192.0.2.7`; connections from elsewhere are closed.
+    /// Whoever may connect to a Unix socket is believed.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+impl ListenConfig {
+    fn check(&self, problems: &mut Problems) {
+        let tcp = self.address.addresses.iter().any(|address| matches!(address, Address::Tcp(_)));
+        let span = &self.proxy_protocol.span;
+        if *self.proxy_protocol && tcp && self.trusted_proxies.is_empty() {
+            problems.add(
+                span,
+                "listen.proxy_protocol",
+                "anybody could claim to be anybody: name the proxies' networks in trusted_proxies, for instance [\"10.0.0.0/8\"]",
+            );
+        }
+        for network in self.trusted_proxies.iter().filter(|network| network.trunc() != **network) {
+            let (whole, one) = (network.trunc(), network.addr());
+            let what = format_args!("{network} has bits beyond its length: write {whole} or {one}");
+            problems.add(span, "listen.trusted_proxies", what);
+        }
+        if !*self.proxy_protocol && !self.trusted_proxies.is_empty() {
+            problems.add(
+                span,
+                "listen.trusted_proxies",
+                "without proxy_protocol = true nothing is believed of anybody: add it, or take this out",
+            );
+        }
+    }
+
+    /// The first TCP port that it listens on.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.address.addresses.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        })
+    }
+
+    /// Whether a proxy at this address is believed.
+    pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
+        proxy.is_unspecified() || self.trusted_proxies.iter().any(|network| network.contains(&proxy))
+    }
+}
+
+/// Finds what is wrong with each and with all together. `metrics`: where else this process listens.
+pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems: &mut Problems) {
+    let mut taken: Vec<Address> =
+        metrics.into_iter().map(Address::Tcp).filter(|address| !address.is_free_port()).collect();
+    for listen in all {
+        listen.check(problems);
+        for address in listen.address.addresses.iter().filter(|address| !address.is_free_port()) {
+            if taken.contains(address) {
+                let what =
+                    format_args!("{address} is listened on twice: leave one out, be it of [[listen]] or [metrics]");
+                problems.add(&listen.tls.span, "listen.address", what);
+            }
+            taken.push(address.clone());
+        }
+    }
+}
+
+/// Where clients without TLS are sent: the port of the first listener with TLS.
+pub(crate) fn https_port(listen: &[ListenConfig]) -> u16 {
+    listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
+}
+
+impl From<Listen> for ListenConfig {
+    fn from(address: Listen) -> Self {
+        ListenConfig {
+            address,
+            tls: yes(),
+            https_port: None,
+            mode: Mode::default(),
+            proxy_protocol: At::default(),
+            trusted_proxies: Vec::new(),
+        }
+    }
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    let network = |text: String| {
+        let parsed = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        let hint = "write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7";
+        parsed.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no network: {hint}")))
+    };
+    Vec::<String>::deserialize(deserializer)?.into_iter().map(network).collect()
+}
+
+fn yes() -> At<bool> {
+    true.into()
+}
+
+/// Permissions of a file, written in octal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(pub u32);
+
+impl Default for Mode {
+    /// Its owner and group.
+    fn default() -> Self {
+        Mode(0o660)
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:04o}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        match u32::from_str_radix(&text, 8) {
+            Ok(mode @ ..=0o777) => Ok(Mode(mode)),
+            _ => Err(serde::de::Error::custom(format!(
+                "\"{text}\" is no mode: write octal digits, for instance \"0660\" or \"0666\""
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Mode {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "mode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+/// A place to listen at, with the addresses that its name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listen {
+    /// As it was given.
+    pub name: String,
+    /// What it resolves to; several for `localhost`, of which some may not exist here.
+    pub addresses: Vec<Address>,
+}
+
+impl Listen {
+    /// Where a server that was told nothing can be tried: localhost:8443.
+    pub(crate) fn development() -> Self {
+        Listen { name: "localhost:8443".to_owned(), addresses: localhost(8443) }
+    }
+}
+
+fn localhost(port: u16) -> Vec<Address> {
+    let addresses: [SocketAddr; 2] = [([127, 0, 0, 1], port).into(), ([0, 0, 0, 0, 0, 0, 0, 1], port).into()];
+    addresses.map(Address::Tcp).into()
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if let Some(address) = Address::parse_unix(name) {
+            return Ok(Listen { name: name.to_owned(), addresses: vec![address?] });
+        }
+        // Machines whose hosts file lacks the IPv6 line still have the address.
+        if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+            return Ok(Listen { name: name.to_owned(), addresses: localhost(port) });
+        }
+        let hint =
+            "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, or a path: unix:/run/sealion.sock";
+        match name.to_socket_addrs() {
+            Ok(addresses) => Ok(Listen { name: name.to_owned(), addresses: addresses.map(Address::Tcp).collect() }),
+            Err(error) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+                Err(format!("the host is not known here ({error}): {hint}"))
+            }
+            Err(_) => Err(hint.to_owned()),
+        }
+    }
+}
+
+impl Serialize for Listen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Listen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn localhost_is_both_families() {
+        let listen: Listen = "localhost:8443".parse().unwrap();
+        assert_eq!(listen, Listen::development());
+        let addresses: Vec<String> = listen.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["127.0.0.1:8443", "[::1]:8443"]);
+    }
+
+    #[test]
+    fn bad_addresses_say_what_to_write() {
+        for listen in ["8443", "localhost", "localhost:99999", "localhost:", ""] {
+            assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
+        }
+    }
+
+    #[test]
+    fn proxies_are_networks_or_addresses() {
+        let listen = |proxies: &str| {
+            let text = format!("address = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = [{proxies}]");
+            toml::from_str::<ListenConfig>(&text)
+        };
+        let listening = listen("'10.0.0.0/8', '192.0.2.7', '2001:db8::1'").unwrap();
+        for (proxy, trusted) in [
+            ("10.2.3.4", true),
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("2001:db8::1", true),
+            ("2001:db8::2", false),
+        ] {
+            assert_eq!(listening.trusts(proxy.parse().unwrap()), trusted, "{proxy}");
+        }
+        assert!(listen("'here'").unwrap_err().to_string().contains("\"here\" is no network: write for instance"));
+        let mut problems = Problems::of_arguments();
+        check(&[listen("'10.0.0.5/8'").unwrap()], None, &mut problems);
+        assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its length: write 10.0.0.0/8 or 10.0.0.5");
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        let listen = |mode: &str| toml::from_str::<ListenConfig>(&format!("address = 'unix:/run/s'\nmode = '{mode}'"));
+        assert_eq!(listen("0666").unwrap().mode, Mode(0o666));
+        for bad in ["888", "rw", "1777", ""] {
+            assert!(listen(bad).unwrap_err().to_string().contains("0660"), "{bad}");
+        }
+    }
+}

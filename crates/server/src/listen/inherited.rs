@@ -1,0 +1,152 @@
+//! Listening sockets that another process opened: systemd (sd_listen_fds(3)), or the server that this one replaces.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use listenfd::ListenFd;
+
+use super::address::{Address, Held, Purpose};
+
+/// Sockets that this process was started with, until somebody takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    sockets: Vec<Socket>,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+struct Socket {
+    bound: Address,
+    /// What the predecessor's configuration said.
+    wanted: Option<(Purpose, Address)>,
+    fd: OwnedFd,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    #[default]
+    Nobody,
+    Systemd,
+    Predecessor,
+}
+
+impl Inherited {
+    /// What systemd passes by LISTEN_FDS; nothing if it passes nothing. To be called once, before any descriptor is opened by number.
+    ///
+    /// # Errors
+    /// A line that says which descriptor is no listening stream socket, and the remedy.
+    pub(crate) fn from_systemd() -> Result<Self, String> {
+        let mut passed = ListenFd::from_env();
+        let mut sockets = Vec::new();
+        for n in 0..passed.len() {
+            let tcp = passed.take_tcp_listener(n).ok().flatten().map(OwnedFd::from);
+            let fd = match tcp {
+                Some(fd) => fd,
+                None => match passed.take_unix_listener(n) {
+                    Ok(Some(listener)) => listener.into(),
+                    _ => {
+                        return Err(format!(
+                            "LISTEN_FDS: socket {n} that systemd passes is neither a TCP nor a Unix stream socket: use ListenStream= in the socket unit"
+                        ));
+                    }
+                },
+            };
+            let unusable = |why: std::io::Error| format!("LISTEN_FDS: socket {n} that systemd passes: {why}");
+            if !rustix::net::sockopt::socket_acceptconn(&fd).map_err(|e| unusable(e.into()))? {
+                return Err(format!(
+                    "LISTEN_FDS: socket {n} that systemd passes is a connection, not a listening socket: write Accept=no in the socket unit"
+                ));
+            }
+            let bound = Address::of(&fd).map_err(unusable)?;
+            sockets.push(Socket { bound, wanted: None, fd });
+        }
+        let origin = if sockets.is_empty() { Origin::Nobody } else { Origin::Systemd };
+        Ok(Self { sockets, origin })
+    }
+
+    /// What the server that this one replaces hands over.
+    ///
+    /// # Errors
+    /// A line that says which socket cannot be used.
+    pub(crate) fn from_predecessor(held: Vec<Held>) -> Result<Self, String> {
+        let sockets = held.into_iter().map(|Held { purpose, wanted, socket }| {
+            let bound = Address::of(&socket).map_err(|e| format!("the inherited socket of {wanted}: {e}"))?;
+            Ok(Socket { bound, wanted: Some((purpose, wanted)), fd: socket })
+        });
+        Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor })
+    }
+
+    /// All sockets of this address, in their order. What the predecessor had for somebody else is left; systemd does not tell.
+    pub(crate) fn take(&mut self, purpose: Purpose, address: &Address) -> Vec<OwnedFd> {
+        let asked_for = |socket: &mut Socket| match &socket.wanted {
+            Some((other, _)) if *other != purpose => false,
+            wanted => address.is_served_by(&socket.bound, wanted.as_ref().map(|(_, wanted)| wanted)),
+        };
+        self.sockets.extract_if(.., asked_for).map(|socket| socket.fd).collect()
+    }
+
+    /// Whether they come from the server that this one replaces: what is wrong with those is ours to mend.
+    pub(super) fn is_of_predecessor(&self) -> bool {
+        self.origin == Origin::Predecessor
+    }
+
+    /// The address of an inherited socket that stands in the way of binding `address`: one for all addresses of the same port.
+    pub(super) fn in_the_way_of(&self, address: &Address) -> Option<&Address> {
+        let Address::Tcp(address) = address else { return None };
+        self.sockets.iter().map(|socket| &socket.bound).find(
+            |bound| matches!(bound, Address::Tcp(other) if other.port() == address.port() && other.ip().is_unspecified()),
+        )
+    }
+
+    /// Lets go what nobody took. What systemd passes must be wanted, because connections to it would never be answered; what the
+    /// predecessor listened on may have gone from the configuration.
+    ///
+    /// # Errors
+    /// A line that names the sockets that systemd passes in vain, and the remedy.
+    pub(crate) fn finish(self) -> Result<Vec<Address>, String> {
+        let left: Vec<Address> = self.sockets.into_iter().map(|socket| socket.bound).collect();
+        if self.origin != Origin::Systemd || left.is_empty() {
+            return Ok(left);
+        }
+        let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+        let names = names.join(", ");
+        Err(format!(
+            "systemd passes a socket on {names} that nothing here listens on: add a [[listen]] with that address (or --listen), or take ListenStream= out of the socket unit"
+        ))
+    }
+}
+
+/// A second descriptor of the same socket.
+pub(super) fn second(fd: &impl AsFd) -> std::io::Result<OwnedFd> {
+    fd.as_fd().try_clone_to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(wanted: &str) -> Held {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+        Held { purpose: Purpose::Clients, wanted: Address::Tcp(wanted.parse().unwrap()), socket }
+    }
+
+    #[test]
+    fn sockets_go_to_whoever_asks_for_their_address() {
+        let free = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let metrics = Held { purpose: Purpose::Metrics, ..held("127.0.0.1:0") };
+        let all = vec![held("127.0.0.1:0"), held("127.0.0.2:0"), metrics, held("127.0.0.1:0")];
+        let mut inherited = Inherited::from_predecessor(all).unwrap();
+        assert_eq!(inherited.take(Purpose::Clients, &free).len(), 2);
+        assert_eq!(inherited.take(Purpose::Clients, &free).len(), 0);
+        assert_eq!(inherited.take(Purpose::Metrics, &free).len(), 1);
+        assert_eq!(inherited.finish().unwrap().len(), 1, "what is no longer configured is let go");
+    }
+
+    #[test]
+    fn what_systemd_passes_must_be_wanted() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let bound = Address::of(&socket).unwrap();
+        let sockets = vec![Socket { bound: bound.clone(), wanted: None, fd: socket.into() }];
+        let refused = Inherited { sockets, origin: Origin::Systemd }.finish().unwrap_err();
+        assert!(refused.contains(&bound.to_string()) && refused.contains("[[listen]]"), "{refused}");
+    }
+}

@@ -1,0 +1,303 @@
+//! Listening sockets: one set a worker. Those of an address share it by SO_REUSEPORT, or are one socket that all workers
+//! accept from: a Unix socket, or one that systemd passes.
+//!
+//! A socket that another process opened is taken over as it is, whatever the number of workers: none is closed, so that no
+//! connection that waits in its queue is lost.
+
+mod address;
+mod config;
+mod connection;
+mod inherited;
+mod proxy_protocol;
+mod unix;
+pub(crate) mod worker;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+pub(crate) use address::{Address, Held, Purpose};
+pub(crate) use config::{Listen, ListenConfig, Mode, check, https_port};
+pub(crate) use inherited::Inherited;
+
+/// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.
+/// INHERITED: somaxconn's default since Linux 5.4.
+const BACKLOG: i32 = 4096;
+
+/// A listening socket of one worker.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// The socket, which does not block.
+    pub socket: ListeningSocket,
+    /// Which of the wanted this is, by its place in the list.
+    pub wanted: usize,
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum ListeningSocket {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// A Unix stream socket.
+    Unix(UnixListener),
+}
+
+/// The sockets of every worker: `sets[worker]`.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// A set for each worker, each with a socket for every address.
+    pub sets: Vec<Vec<Listener>>,
+    /// The addresses with their final ports, each with the place of who wanted it.
+    pub addresses: Vec<(Address, usize)>,
+    /// Addresses of `localhost` that this machine does not have.
+    pub absent: Vec<SocketAddr>,
+    /// Every socket once more, for a successor. As long as they are here, connections can come.
+    pub held: Vec<Held>,
+    /// Unix sockets that were made.
+    pub made: Vec<PathBuf>,
+}
+
+impl Listeners {
+    /// Binds every address for every worker, or takes the sockets of it that were inherited.
+    ///
+    /// # Errors
+    /// A line that names the address and the remedy.
+    pub(crate) fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
+        let sets = (0..workers).map(|_| Vec::new()).collect();
+        let mut listeners =
+            Self { sets, addresses: Vec::new(), absent: Vec::new(), held: Vec::new(), made: Vec::new() };
+        for (place, one) in wanted.iter().enumerate() {
+            listeners.bind_wanted(place, one, inherited)?;
+        }
+        Ok(listeners)
+    }
+
+    fn bind_wanted(&mut self, place: usize, wanted: &ListenConfig, inherited: &mut Inherited) -> Result<(), String> {
+        // Port 0 stands for one free port, the same for every address of the name.
+        let mut port = None;
+        let mut bound = false;
+        for address in &wanted.address.addresses {
+            let sockets = inherited.take(Purpose::Clients, address);
+            if !sockets.is_empty() {
+                let chosen = Address::of(&sockets[0]).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
+                if let (Address::Tcp(chosen), Address::Tcp(asked)) = (&chosen, address)
+                    && asked.port() == 0
+                {
+                    port = Some(chosen.port());
+                }
+                if let (Address::Unix(path), true) = (address, inherited.is_of_predecessor()) {
+                    unix::update_mode(path, wanted.mode)?;
+                }
+                self.spread(place, address, sockets).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
+                self.addresses.push((chosen, place));
+                bound = true;
+                continue;
+            }
+            match address {
+                Address::Unix(path) => {
+                    let socket = unix::bind(path, wanted.mode, BACKLOG)?;
+                    self.spread(place, address, vec![socket.into()]).map_err(|e| format!("{address}: {e}"))?;
+                    self.addresses.push((address.clone(), place));
+                    self.made.push(path.clone());
+                    bound = true;
+                }
+                Address::Tcp(asked) => {
+                    let concrete = SocketAddr::new(asked.ip(), port.unwrap_or(asked.port()));
+                    match self.bind_tcp(place, address, concrete) {
+                        Ok(chosen) => {
+                            port = Some(chosen);
+                            bound = true;
+                        }
+                        Err(error) if is_absent(&error) && wanted.address.addresses.len() > 1 => {
+                            self.absent.push(concrete)
+                        }
+                        Err(error) => return Err(explain(concrete, &error, inherited.in_the_way_of(address))),
+                    }
+                }
+            }
+        }
+        if !bound {
+            return Err(format!("{}: none of its addresses exists on this machine", wanted.address.name));
+        }
+        Ok(())
+    }
+
+    /// Shares sockets among all workers: no socket is without a worker, and no worker without a socket.
+    fn spread(&mut self, place: usize, wanted: &Address, sockets: Vec<OwnedFd>) -> io::Result<()> {
+        for n in 0..self.sets.len().max(sockets.len()) {
+            let socket = inherited::second(&sockets[n % sockets.len()])?;
+            let workers = self.sets.len();
+            self.sets[n % workers].push(Listener { socket: ready(wanted, socket)?, wanted: place });
+        }
+        let held = |socket| Held { purpose: Purpose::Clients, wanted: wanted.clone(), socket };
+        self.held.extend(sockets.into_iter().map(held));
+        Ok(())
+    }
+
+    fn bind_tcp(&mut self, place: usize, wanted: &Address, mut address: SocketAddr) -> io::Result<u16> {
+        let mut sockets = Vec::with_capacity(self.sets.len());
+        for worker in 0..self.sets.len() {
+            let socket = bind_one(address, worker > 0)?;
+            if worker == 0 {
+                // Only now, so that a port that another process shares was refused just above.
+                socket.set_reuse_port(true)?;
+                address = socket.local_addr()?.as_socket().unwrap_or(address);
+            }
+            sockets.push(socket);
+        }
+        // Listen when all are bound: connections then spread over all of them from the first on.
+        for socket in &sockets {
+            socket.listen(BACKLOG)?;
+        }
+        self.spread(place, wanted, sockets.into_iter().map(OwnedFd::from).collect())?;
+        self.addresses.push((Address::Tcp(address), place));
+        Ok(address.port())
+    }
+}
+
+/// Sets what a socket needs whoever opened it.
+fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
+    Ok(match address {
+        Address::Tcp(_) => {
+            let listener = TcpListener::from(socket);
+            let socket = SockRef::from(&listener);
+            socket.set_nonblocking(true)?;
+            // Accepted sockets inherit both. A response leaves whole, so there is nothing to wait for; and a machine-wide limit on
+            // unsent bytes below a TLS record stalls the kernel path, on Linux 6.1 for ever (docs/kernel.md).
+            socket.set_tcp_nodelay(true)?;
+            socket.set_tcp_notsent_lowat(u32::MAX)?;
+            ListeningSocket::Tcp(listener)
+        }
+        Address::Unix(_) => {
+            let listener = UnixListener::from(socket);
+            listener.set_nonblocking(true)?;
+            ListeningSocket::Unix(listener)
+        }
+    })
+}
+
+fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // So that 0.0.0.0:443 and [::]:443 can stand side by side and each means what it says.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    if share {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
+}
+
+fn explain(address: SocketAddr, error: &io::Error, in_the_way: Option<&Address>) -> String {
+    if let Some(other) = in_the_way.filter(|_| Errno::from_io_error(error) == Some(Errno::ADDRINUSE)) {
+        return format!(
+            "cannot listen on {address}: {error}: the inherited socket on {other} takes all of its port: listen on that address instead, or write BindIPv6Only=ipv6-only in the socket unit"
+        );
+    }
+    let remedy = match Errno::from_io_error(error) {
+        Some(Errno::ADDRINUSE) => {
+            let port = address.port();
+            format!(
+                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop that, or choose another port with --listen"
+            )
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one with --listen, or grant the capability"
+                .to_owned()
+        }
+        Some(Errno::ADDRNOTAVAIL) => "this machine does not have that address (`ip address` lists them)".to_owned(),
+        Some(Errno::AFNOSUPPORT) => match address.ip() {
+            IpAddr::V6(_) => "this machine has no IPv6".to_owned(),
+            IpAddr::V4(_) => "this machine has no IPv4".to_owned(),
+        },
+        _ => "choose another address with --listen".to_owned(),
+    };
+    format!("cannot listen on {address}: {error}: {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(address: &str) -> [ListenConfig; 1] {
+        [address.parse::<Listen>().unwrap().into()]
+    }
+
+    fn bind(wanted: &[ListenConfig], workers: usize) -> Result<Listeners, String> {
+        Listeners::bind(wanted, workers, &mut Inherited::default())
+    }
+
+    fn address(listeners: &Listeners) -> SocketAddr {
+        let (Address::Tcp(address), 0) = listeners.addresses[0] else { panic!("{listeners:?}") };
+        address
+    }
+
+    fn tcp(listener: &Listener) -> &TcpListener {
+        let ListeningSocket::Tcp(listener) = &listener.socket else { panic!("{listener:?}") };
+        listener
+    }
+
+    #[test]
+    fn workers_share_a_port_that_no_other_process_can_take() {
+        let first = bind(&wanted("127.0.0.1:0"), 3).unwrap();
+        let address = address(&first);
+        assert_ne!(address.port(), 0);
+        assert_eq!(first.sets.len(), 3);
+        for set in &first.sets {
+            assert_eq!(tcp(&set[0]).local_addr().unwrap(), address);
+        }
+        let refused = bind(&wanted(&address.to_string()), 3).unwrap_err();
+        assert!(refused.contains("another process has it"), "{refused}");
+    }
+
+    #[test]
+    fn connections_reach_every_worker() {
+        let listeners = bind(&wanted("127.0.0.1:0"), 2).unwrap();
+        let _clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(address(&listeners)).unwrap()).collect();
+        for set in &listeners.sets {
+            tcp(&set[0]).accept().expect("each of two workers gets some of 64 connections");
+        }
+    }
+
+    #[test]
+    fn a_successor_with_any_number_of_workers_gets_every_queued_connection() {
+        for workers in [1, 2, 5] {
+            let first = bind(&wanted("127.0.0.1:0"), 3).unwrap();
+            let address = address(&first);
+            let clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+            let Listeners { held, sets, .. } = first;
+            let mut inherited = Inherited::from_predecessor(held).unwrap();
+            let second = Listeners::bind(&wanted("127.0.0.1:0"), workers, &mut inherited).unwrap();
+            drop((inherited, sets));
+            assert_eq!(super::tests::address(&second), address);
+            assert_eq!(second.held.len(), 3);
+            let mut accepted = 0;
+            for set in &second.sets {
+                assert!(!set.is_empty());
+                for listener in set {
+                    while tcp(listener).accept().is_ok() {
+                        accepted += 1;
+                    }
+                }
+            }
+            assert_eq!(accepted, clients.len(), "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_explained() {
+        let refused = bind(&wanted("192.0.2.1:0"), 1).unwrap_err();
+        assert!(refused.contains("does not have that address"), "{refused}");
+    }
+}

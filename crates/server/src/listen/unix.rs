@@ -1,0 +1,100 @@
+//! Unix stream sockets: a path that nobody listens on any more is taken over, one that somebody listens on is not.
+
+use std::{fs, io};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::Mode;
+
+/// Binds and listens.
+///
+/// # Errors
+/// A line with the remedy.
+pub(super) fn bind(path: &Path, mode: Mode, backlog: i32) -> Result<UnixListener, String> {
+    remove_stale(path)?;
+    let cannot =
+        |what: &str, error: &io::Error| format!("cannot {what} unix:{}: {error}{}", path.display(), remedy(error));
+    // Nobody can connect before it has its mode: it does not listen yet.
+    let socket =
+        socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).map_err(|e| cannot("make", &e))?;
+    let address = socket2::SockAddr::unix(path).map_err(|e| cannot("listen on", &e))?;
+    socket.bind(&address).map_err(|e| cannot("listen on", &e))?;
+    set_mode(path, mode)?;
+    socket.set_nonblocking(true).and_then(|()| socket.listen(backlog)).map_err(|e| cannot("listen on", &e))?;
+    Ok(std::os::fd::OwnedFd::from(socket).into())
+}
+
+/// Gives a socket that was bound before the mode that is wanted now. One whose file is gone lets in nobody anyway.
+///
+/// # Errors
+/// A line with the remedy.
+pub(super) fn update_mode(path: &Path, wanted: Mode) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.permissions().mode() & 0o777 != wanted.0 => set_mode(path, wanted),
+        _ => Ok(()),
+    }
+}
+
+fn set_mode(path: &Path, Mode(mode): Mode) -> Result<(), String> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|e| format!("cannot set the mode of unix:{}: {e}{}", path.display(), remedy(&e)))
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) => ": make its directory first (RuntimeDirectory= in the unit does)",
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ": let the server's user write to its directory",
+        _ => "",
+    }
+}
+
+/// A socket's file stays when its process ends without removing it; connecting tells whether anybody is behind it.
+fn remove_stale(path: &Path) -> Result<(), String> {
+    let name = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot look at unix:{name}: {error}")),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(format!(
+                "cannot listen on unix:{name}: there is a file that is no socket: remove it, or choose another path"
+            ));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|e| format!("cannot remove unix:{name}, which an earlier process left: {e}: remove it")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!(
+            "cannot listen on unix:{name}: it is there, and cannot be asked who listens ({error}): remove it if nobody does"
+        )),
+        Ok(_) => Err(format!(
+            "cannot listen on unix:{name}: another process does (`ss -xlp` names it): stop that, or choose another path"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_listens_on_is_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let first = bind(&path, Mode(0o660), 16).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        assert!(bind(&path, Mode(0o660), 16).unwrap_err().contains("another process does"));
+        drop(first);
+        let _second = bind(&path, Mode(0o600), 16).expect("the file that was left is taken over");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let plain = directory.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        assert!(bind(&plain, Mode(0o660), 16).unwrap_err().contains("no socket"));
+        assert!(plain.exists());
+        assert!(bind(&directory.path().join("missing/s"), Mode(0o660), 16).unwrap_err().contains("directory first"));
+    }
+}

@@ -1,0 +1,207 @@
+//! A worker: one thread, one runtime, the listening sockets that are its share. Workers share no connection.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, mpsc};
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use sealion_tls::Socket;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::{ListenConfig, Listener, ListeningSocket, https_port};
+use super::connection::{self, Entrance};
+use crate::exchange::Shared;
+use crate::observe::metrics;
+use crate::values::{Phase, draining};
+
+/// Pause after an accept that failed for want of descriptors or memory. GUESS: short enough to go unnoticed when a
+/// connection has ended, long enough not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time without such a failure after which the shortage counts as over. GUESS: some pauses.
+const ACCEPT_RECOVERED: Duration = Duration::from_secs(1);
+
+/// Stands for the client of a Unix socket, which has no address: unspecified, and hence in no network that is allowed or denied.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+
+/// Starts a worker for each set of listeners, and waits until all of them run. `listen`: the configuration at the start, in which sockets know
+/// theirs by its place.
+///
+/// # Errors
+/// A line that says what could not be started.
+pub(crate) fn start(
+    sets: Vec<Vec<Listener>>,
+    listen: &[ListenConfig],
+    shared: &Arc<Shared>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    let entrance = |config: &ListenConfig| {
+        let https_port = config.https_port.unwrap_or_else(|| https_port(listen));
+        Arc::new(Entrance { config: config.clone(), https_port })
+    };
+    let entrances: Vec<_> = listen.iter().map(entrance).collect();
+    let (entered, all_entered) = mpsc::channel();
+    let threads = sets
+        .into_iter()
+        .enumerate()
+        .map(|(n, listeners)| {
+            let (shared, entered) = (Arc::clone(shared), entered.clone());
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|e| format!("cannot start worker {n}: {e}"))?;
+            let acceptors = {
+                let _entered = runtime.enter();
+                listeners.into_iter().map(|listener| Acceptor::new(listener, &entrances)).collect::<io::Result<Vec<_>>>()
+            }
+            .map_err(|e| format!("cannot start worker {n}: {e}"))?;
+            Builder::new()
+                .name(format!("worker-{n}"))
+                .spawn(move || {
+                    shared.metrics.enter_worker();
+                    drop(entered);
+                    runtime.block_on(run(acceptors, shared));
+                })
+                .map_err(|e| format!("cannot start worker {n}: {e}"))
+        })
+        .collect();
+    drop(entered);
+    // Nothing is sent: it ends when the last of them has let go of its end.
+    let _: Result<Infallible, _> = all_entered.recv();
+    threads
+}
+
+/// A listening socket in the worker's runtime.
+struct Acceptor {
+    socket: Accepting,
+    entrance: Arc<Entrance>,
+}
+
+enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    fn new(listener: Listener, entrances: &[Arc<Entrance>]) -> io::Result<Self> {
+        let socket = match listener.socket {
+            ListeningSocket::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
+            ListeningSocket::Unix(socket) => Accepting::Unix(UnixListener::from_std(socket)?),
+        };
+        Ok(Self { socket, entrance: Arc::clone(&entrances[listener.wanted]) })
+    }
+
+    async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        match &self.socket {
+            Accepting::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // A socket of systemd may take both families.
+                Ok((stream.into(), SocketAddr::new(peer.ip().to_canonical(), peer.port())))
+            }
+            Accepting::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((stream.into(), NO_ADDRESS))
+            }
+        }
+    }
+}
+
+/// Accepts until the server drains, then waits for what is under way.
+async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
+    let connections = TaskTracker::new();
+    let acceptors = TaskTracker::new();
+    for acceptor in listening {
+        acceptors.spawn(accept(acceptor, Arc::clone(&shared), connections.clone()));
+    }
+    acceptors.close();
+    acceptors.wait().await;
+    connections.close();
+    let grace = shared.generations.current().limits.grace.duration();
+    let mut phase = shared.phase.clone();
+    let ended = tokio::select! {
+        ended = timeout(grace, connections.wait()) => ended.is_ok(),
+        _ = phase.wait_for(|phase| *phase == Phase::Stopping) => false,
+    };
+    if !ended {
+        shared.cut.fetch_add(connections.len(), Ordering::Relaxed);
+    }
+}
+
+async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracker) {
+    let mut phase = shared.phase.clone();
+    let mut last_failure = None;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = draining(&mut phase) => return,
+            () = recovered(last_failure) => {
+                last_failure = None;
+                shared.metrics.short_of_descriptors(false);
+                tracing::info!("accepting connections again");
+                continue;
+            }
+            accepted = acceptor.accept() => accepted,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_the_peers_doing(&error) => continue,
+            Err(error) => {
+                if let Some(worker) = metrics::worker() {
+                    worker.accept_errors.add(1);
+                }
+                if last_failure.replace(Instant::now()).is_none() {
+                    shared.metrics.short_of_descriptors(true);
+                    tracing::error!(
+                        "cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays",
+                        ACCEPT_PAUSE.as_millis()
+                    );
+                }
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if let Some(worker) = metrics::worker() {
+            worker.accepted.add(1);
+        }
+        // A connection that came beyond the limit waits here for its slot, and more of them in the kernel's queue. The slot comes
+        // after the connection: a listener that took it first would keep it from all others while nobody connects.
+        let slot = tokio::select! {
+            biased;
+            slot = Arc::clone(&shared.slots).acquire_owned() => Some(slot),
+            () = draining(&mut phase) => None,
+        };
+        let last = slot.is_none();
+        connections.spawn(connection::serve(
+            socket,
+            peer,
+            Arc::clone(&acceptor.entrance),
+            Arc::clone(&shared),
+            slot.and_then(Result::ok),
+        ));
+        if last {
+            return;
+        }
+    }
+}
+
+/// Until enough time has passed since the last failure to accept; for ever if there was none. One success is not enough: with a
+/// queue of clients and few descriptors failure and success take turns.
+async fn recovered(last_failure: Option<Instant>) {
+    match last_failure {
+        Some(at) => sleep_until(at + ACCEPT_RECOVERED).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// accept(2): errors of the new connection itself, which is then gone.
+fn is_the_peers_doing(error: &io::Error) -> bool {
+    !matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::BADF | Errno::INVAL | Errno::NOTSOCK)
+    )
+}

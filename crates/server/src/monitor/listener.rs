@@ -1,0 +1,248 @@
+//! The listener for whoever watches: plain HTTP/1, one request a connection, on a thread of its own, so that a busy worker
+//! answers no slower and a slow reader holds up no worker.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::{Arc, Weak};
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use aws_lc_rs::constant_time;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle as TaskHandle;
+use tokio::time::{sleep, timeout};
+
+use super::{Summary, exposition, page};
+use crate::exchange::Shared;
+use crate::listen::{Address, Held, Inherited, Purpose};
+use crate::observe::metrics::MetricsConfig;
+use crate::values::{Phase, Problems};
+
+/// Readers at a time; with more, the one that came first goes. GUESS: a scraper, a prober and some people.
+const READERS: usize = 16;
+
+/// Time for a request and its response. GUESS: what Prometheus allows a scrape by default.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's head. GUESS: several times what scrapers send.
+const LONGEST_HEAD: usize = 8 << 10;
+
+/// A bound socket, not yet served.
+pub(crate) struct Listener {
+    socket: StdListener,
+    token: Option<String>,
+    address: SocketAddr,
+    /// As the configuration has it.
+    wanted: Address,
+}
+
+impl Listener {
+    /// Binds what the configuration asks for, or takes the socket of it that was inherited; `None` if it asks for none.
+    ///
+    /// # Errors
+    /// A line that says what is wrong.
+    pub(crate) fn bind(
+        config: &MetricsConfig,
+        problems: &mut Problems,
+        inherited: &mut Inherited,
+    ) -> Result<Option<Self>, String> {
+        let Some(address) = config.listen else { return Ok(None) };
+        let token = config.token(problems);
+        if !problems.is_empty() {
+            return Err(problems.to_string());
+        }
+        let hint = "name an address of this machine and a free port, for instance 127.0.0.1:9443";
+        let failed = |error| format!("metrics: cannot listen on {address}: {error}: {hint}");
+        let wanted = Address::Tcp(address);
+        let socket = match inherited.take(Purpose::Metrics, &wanted).pop() {
+            Some(socket) => socket.into(),
+            None => StdListener::bind(address).map_err(failed)?,
+        };
+        socket.set_nonblocking(true).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Some(Self { socket, token, address, wanted }))
+    }
+
+    /// The socket once more, for a successor.
+    ///
+    /// # Errors
+    /// A line that says why there is no second descriptor.
+    pub(crate) fn held(&self) -> Result<Held, String> {
+        let socket = self.socket.try_clone().map_err(|e| format!("metrics: {}: {e}", self.address))?;
+        Ok(Held { purpose: Purpose::Metrics, wanted: self.wanted.clone(), socket: socket.into() })
+    }
+
+    /// What is said of it at the start.
+    pub(crate) fn announce(&self) {
+        eprintln!("sealion: metrics on http://{}/metrics", self.address);
+        if self.token.is_none() && !self.address.ip().is_loopback() {
+            tracing::warn!(
+                "metrics: whoever reaches {} can read them, the paths that are asked for included: listen on 127.0.0.1, or set metrics.token_file",
+                self.address
+            );
+        }
+    }
+
+    /// Serves until the process ends, or another has taken over: then the thread ends when those that came are answered. It holds nothing
+    /// of the server that its end waits for.
+    ///
+    /// # Errors
+    /// A line that says why no thread could be started.
+    pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<JoinHandle<()>, String> {
+        let failed = |error| format!("metrics: cannot start: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(self.socket).map_err(failed)?
+        };
+        let shared = Arc::downgrade(shared);
+        let run = move || runtime.block_on(serve(listener, shared, self.token.map(Arc::from)));
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(run).map_err(failed)
+    }
+}
+
+/// Until another process has taken over.
+async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<str>>) {
+    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    let mut readers = VecDeque::new();
+    tokio::select! {
+        biased;
+        _ = phase.wait_for(|phase| *phase == Phase::HandedOver) => {}
+        () = accept(&listener, &mut readers, &shared, token) => {}
+    }
+    drop(listener);
+    // Those that came are nobody else's any more. Each has its deadline.
+    for reader in readers {
+        let _ = reader.await;
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    readers: &mut VecDeque<TaskHandle<()>>,
+    shared: &Weak<Shared>,
+    token: Option<Arc<str>>,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                readers.retain(|reader| !reader.is_finished());
+                // Who does nothing keeps no probe out: an answer takes a millisecond.
+                if readers.len() == READERS
+                    && let Some(first) = readers.pop_front()
+                {
+                    first.abort();
+                }
+                let (shared, token) = (shared.clone(), token.clone());
+                readers.push_back(tokio::spawn(async move {
+                    // Who is too slow, or gone, gets nothing.
+                    let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref())).await;
+                }));
+            }
+            // Out of descriptors: workers feel the same and say so.
+            Err(_) => sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str>) -> std::io::Result<()> {
+    let mut head = Vec::with_capacity(1024);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() >= LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    // What the process ends with is not waited for.
+    let Some(shared) = shared.upgrade() else { return Ok(()) };
+    let Reply { status, kind, more, body } = reply(&head, &shared, token);
+    drop(shared);
+    let headers = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{more}Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[headers.as_bytes(), body.as_bytes()].concat()).await?;
+    stream.shutdown().await
+}
+
+struct Reply {
+    status: &'static str,
+    kind: &'static str,
+    /// Fields that the status asks for, each with its end of line.
+    more: &'static str,
+    body: String,
+}
+
+impl Reply {
+    fn text(status: &'static str, body: &str) -> Self {
+        Reply { status, kind: "text/plain; charset=utf-8", more: "", body: format!("{body}\n") }
+    }
+
+    fn with(self, more: &'static str) -> Self {
+        Reply { more, ..self }
+    }
+}
+
+fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    if !request.parse(head).is_ok_and(|parsed| parsed.is_complete()) {
+        return Reply::text("400 Bad Request", "this is no HTTP request");
+    }
+    if request.method != Some("GET") {
+        // RFC 9110 §15.5.6
+        return Reply::text("405 Method Not Allowed", "only GET").with("Allow: GET\r\n");
+    }
+    let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
+    let allowed = match token {
+        None => true,
+        Some(token) => request.headers.iter().any(|field| {
+            field.name.eq_ignore_ascii_case("authorization")
+                && field
+                    .value
+                    .strip_prefix(b"Bearer ")
+                    .is_some_and(|sent| constant_time::verify_slices_are_equal(sent, token.as_bytes()).is_ok())
+        }),
+    };
+    match path {
+        "/health" => health(shared),
+        "/ready" => ready(shared),
+        // RFC 9110 §15.5.2
+        "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer")
+            .with("WWW-Authenticate: Bearer\r\n"),
+        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, more: "", body: exposition::render(shared) },
+        "/top" => match serde_json::to_string(&Summary::of(shared)) {
+            Ok(body) => Reply { status: "200 OK", kind: "application/json", more: "", body },
+            Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),
+        },
+        _ => Reply::text("404 Not Found", "/metrics, /health, /ready and /top are here"),
+    }
+}
+
+/// Whether the process works on.
+fn health(shared: &Shared) -> Reply {
+    match *shared.phase.borrow() {
+        // Who came before the other process took over asks after the service, which goes on.
+        Phase::Serving | Phase::HandedOver => Reply::text("200 OK", "serving"),
+        Phase::Draining => Reply::text("503 Service Unavailable", "draining"),
+        Phase::Stopping => Reply::text("503 Service Unavailable", "stopping"),
+    }
+}
+
+/// Whether one more connection would be served now.
+fn ready(shared: &Shared) -> Reply {
+    if *shared.phase.borrow() != Phase::Serving {
+        return health(shared);
+    }
+    if shared.metrics.short.load(Ordering::Relaxed) > 0 {
+        return Reply::text(
+            "503 Service Unavailable",
+            "connections cannot be accepted for want of descriptors or memory",
+        );
+    }
+    if shared.slots.available_permits() == 0 {
+        return Reply::text("503 Service Unavailable", "all connections that may be open are");
+    }
+    Reply::text("200 OK", "ready")
+}

@@ -1,0 +1,9 @@
+//! The listener for scrapers and probes: /metrics, /top, /health, /ready.
+
+mod exposition;
+mod listener;
+mod page;
+mod summary;
+
+pub(crate) use listener::Listener;
+pub(crate) use summary::Summary;

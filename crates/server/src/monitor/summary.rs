@@ -1,0 +1,130 @@
+//! What `sealion top` shows, as JSON.
+
+use sealion_tls::Path;
+use serde::{Deserialize, Serialize};
+
+use crate::exchange::Shared;
+use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
+use crate::path::policy::PathReason;
+use crate::values::Phase;
+
+/// The numbers of one moment. Counts are since the start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub version: String,
+    pub uptime_seconds: f64,
+    pub draining: bool,
+    pub config_generation: u64,
+    pub workers: usize,
+    pub connections: Connections,
+    pub accepted: u64,
+    pub handshakes: u64,
+    pub handshakes_resumed: u64,
+    pub handshakes_failed: u64,
+    pub responses_user: u64,
+    pub responses_kernel: u64,
+    pub bytes_user: u64,
+    pub bytes_kernel: u64,
+    pub moves: u64,
+    /// Responses by the first digit of their status.
+    pub statuses: [u64; 5],
+    /// By [`super::bound`].
+    pub latency: Vec<u64>,
+    pub errors: u64,
+    pub log_written: u64,
+    pub log_dropped: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    pub cache_entries: u64,
+    pub cache_bytes: u64,
+    pub cpu_seconds: f64,
+    pub resident_bytes: u64,
+    pub open_descriptors: u64,
+    pub paths: Vec<TopPath>,
+}
+
+/// Open connections by what they do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    /// In their handshake.
+    pub handshaking: u64,
+    /// Between requests.
+    pub idle: u64,
+    /// Reading a request or sending a response.
+    pub active: u64,
+    /// Waiting for the client's end.
+    pub lingering: u64,
+    /// That may be open.
+    pub most: u64,
+}
+
+pub(super) fn connections(shared: &Shared, workers: &[&WorkerMetrics]) -> Connections {
+    let sum = |level: fn(&WorkerMetrics) -> u64| workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(level(w)));
+    let (handshaking, active, lingering) =
+        (sum(|w| w.handshaking.get()), sum(|w| w.active.get()), sum(|w| w.lingering.get()));
+    // The numbers are not of one instant.
+    let idle = sum(|w| w.open.get()).saturating_sub(handshaking + active + lingering);
+    Connections { handshaking, idle, active, lingering, most: shared.most_connections as u64 }
+}
+
+impl Summary {
+    /// The numbers now.
+    pub(crate) fn of(shared: &Shared) -> Self {
+        use std::sync::atomic::Ordering::Relaxed;
+        let metrics = &shared.metrics;
+        let workers = metrics.workers();
+        let sum =
+            |count: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(count(w)));
+        let responses = |path: Path| {
+            sum(&|w| {
+                let of_path = PathReason::ALL.iter().copied().filter(|reason| reason.sealed_by() == path);
+                of_path.map(|reason| w.responses[reason as usize].get()).sum()
+            })
+        };
+        let statuses = std::array::from_fn(|n| {
+            let first = 100 * (n as u16 + 1);
+            sum(&|w| (first..first + 100).map(|code| w.statuses.of(code).get()).sum())
+        });
+        let mut latency = vec![0; BUCKETS];
+        for worker in &workers {
+            latency.iter_mut().zip(worker.request_time.get().0).for_each(|(sum, count)| *sum += count);
+        }
+        let tops: Vec<_> =
+            workers.iter().map(|w| w.top.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).collect();
+        let paths = TopPaths::merge(tops.iter().map(|top| &**top));
+        drop(tops);
+        let (log_written, log_dropped) = shared.access_log.counts();
+        Summary {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: metrics.started.elapsed().as_secs_f64(),
+            draining: *shared.phase.borrow() != Phase::Serving,
+            config_generation: shared.generations.number(),
+            workers: workers.len(),
+            connections: connections(shared, &workers),
+            accepted: sum(&|w| w.accepted.get()),
+            handshakes: sum(&|w| w.handshakes.iter().flatten().map(Counter::get).sum()),
+            handshakes_resumed: sum(&|w| w.handshakes.iter().map(|[_, resumed]| resumed.get()).sum()),
+            handshakes_failed: sum(&|w| {
+                HandshakeFailure::ALL.iter().map(|failure| w.handshake_failures[*failure as usize].get()).sum()
+            }),
+            responses_user: responses(Path::User),
+            responses_kernel: responses(Path::Kernel),
+            bytes_user: sum(&|w| w.progress.sent(Path::User)),
+            bytes_kernel: sum(&|w| w.progress.sent(Path::Kernel)),
+            moves: sum(&|w| w.responses[PathReason::Moved as usize].get()),
+            statuses,
+            latency,
+            errors: sum(&|w| ErrorKind::ALL.iter().map(|kind| w.errors[*kind as usize].get()).sum()),
+            log_written,
+            log_dropped,
+            cache_hits: sum(&|w| w.cache_hits.get()),
+            cache_misses: sum(&|w| w.cache_misses.get()),
+            cache_entries: sum(&|w| w.cache_entries.load(Relaxed)),
+            cache_bytes: sum(&|w| w.cache_bytes.load(Relaxed)),
+            cpu_seconds: metrics.process.cpu_seconds(),
+            resident_bytes: metrics.process.resident_bytes().unwrap_or(0),
+            open_descriptors: metrics.process.open_descriptors().unwrap_or(0),
+            paths,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! How a line is written.
+
+use std::fmt::{Display, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+use schemars::JsonSchema;
+use sealion_tls::Version;
+use serde::{Deserialize, Serialize};
+
+use super::destination::{Destination, Syslog};
+use super::entry::{Entry, Requested};
+use super::escape;
+use super::field::Field;
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Format {
+    /// `name=value` and `name="value"`, with spaces between them.
+    #[default]
+    Logfmt,
+    /// The combined format of nginx and Apache httpd.
+    Combined,
+    /// An object of JSON.
+    Json,
+}
+
+/// The format, the fields and what surrounds them.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    format: Format,
+    fields: Vec<Field>,
+    /// Whether the operator chose the fields: then each is in every line, so that columns stay.
+    chosen: bool,
+    envelope: Envelope,
+}
+
+/// What a destination wants around a line.
+#[derive(Debug, Clone)]
+enum Envelope {
+    /// A line feed at its end.
+    Line,
+    /// RFC 5424 §6: HOSTNAME, APP-NAME, PROCID and MSGID, which stay the same.
+    Syslog(String),
+    /// What syslog(3) writes to a socket of this machine, without the time, which daemons take from their own clock: rsyslog and journald
+    /// read no RFC 5424 there, and take its version for the program's name.
+    Local(String),
+    /// Fields of the journal's native protocol.
+    Journal,
+}
+
+/// local7, informational (RFC 5424 §6.2.1). INHERITED from nginx.
+const PRIORITY: u8 = 23 * 8 + 6;
+
+impl Layout {
+    /// A format, with these fields or, if there are none, the usual ones. `combined` has fields of its own.
+    pub(crate) fn new(format: Format, fields: &[Field]) -> Self {
+        let chosen = !fields.is_empty();
+        let fields = if chosen { fields.to_vec() } else { Field::USUAL.to_vec() };
+        Self { format, fields, chosen, envelope: Envelope::Line }
+    }
+
+    /// The same for where its lines go.
+    pub(super) fn for_destination(self, destination: &Destination) -> Self {
+        let envelope = match destination {
+            Destination::Off | Destination::Stdout | Destination::File(_) => Envelope::Line,
+            Destination::Journald => Envelope::Journal,
+            Destination::Syslog(Syslog::Unix(_)) => {
+                Envelope::Local(format!("<{PRIORITY}>sealion[{}]: ", std::process::id()))
+            }
+            Destination::Syslog(Syslog::Udp(_)) => {
+                let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
+                let node: String = node.chars().filter(char::is_ascii_graphic).collect();
+                let host = if node.is_empty() { "-" } else { &node };
+                Envelope::Syslog(format!("{host} sealion {} access -", std::process::id()))
+            }
+        };
+        Self { envelope, ..self }
+    }
+
+    /// The line, ready for its destination.
+    pub(super) fn line(&self, entry: &Entry<'_>, now: SystemTime) -> String {
+        let mut line = String::with_capacity(256);
+        match &self.envelope {
+            Envelope::Line => {
+                self.write(&mut line, entry, now);
+                line.push('\n');
+            }
+            Envelope::Syslog(constant) => {
+                let time = humantime::format_rfc3339_millis(now);
+                // Writing to a String cannot fail.
+                let _ = write!(line, "<{PRIORITY}>1 {time} {constant} ");
+                self.write(&mut line, entry, now);
+            }
+            Envelope::Local(head) => {
+                line.push_str(head);
+                self.write(&mut line, entry, now);
+            }
+            Envelope::Journal => {
+                line.push_str("PRIORITY=6\nSYSLOG_IDENTIFIER=sealion\nMESSAGE=");
+                self.write(&mut line, entry, now);
+                line.push('\n');
+                for &field in &self.fields {
+                    let value = Value::of(field, entry, now);
+                    if !value.is_absent() {
+                        line.push_str("SEALION_");
+                        line.extend(field.label().chars().map(|c| c.to_ascii_uppercase()));
+                        line.push('=');
+                        value.write_plain(&mut line);
+                        line.push('\n');
+                    }
+                }
+            }
+        }
+        line
+    }
+
+    fn write(&self, line: &mut String, entry: &Entry<'_>, now: SystemTime) {
+        match self.format {
+            Format::Logfmt => self.write_logfmt(line, entry, now),
+            Format::Json => self.write_json(line, entry, now),
+            Format::Combined => write_combined(line, entry, now),
+        }
+    }
+
+    fn shown<'e>(&self, entry: &'e Entry<'_>, now: SystemTime) -> impl Iterator<Item = (Field, Value<'e>)> {
+        let occasional = |field| matches!(field, Field::SetupUs | Field::Aborted);
+        self.fields
+            .iter()
+            .map(move |&field| (field, Value::of(field, entry, now)))
+            .filter(move |(field, value)| self.chosen || !(occasional(*field) && value.is_absent()))
+    }
+
+    fn write_logfmt(&self, line: &mut String, entry: &Entry<'_>, now: SystemTime) {
+        for (n, (field, value)) in self.shown(entry, now).enumerate() {
+            if n > 0 {
+                line.push(' ');
+            }
+            line.push_str(field.label());
+            line.push('=');
+            value.write_logfmt(line);
+        }
+    }
+
+    fn write_json(&self, line: &mut String, entry: &Entry<'_>, now: SystemTime) {
+        for (n, (field, value)) in self.shown(entry, now).enumerate() {
+            line.push(if n == 0 { '{' } else { ',' });
+            line.push('"');
+            line.push_str(field.label());
+            line.push_str("\":");
+            value.write_json(line);
+        }
+        line.push('}');
+    }
+}
+
+/// `%h - %u [time] "request" status bytes "referer" "user agent"`.
+fn write_combined(line: &mut String, entry: &Entry<'_>, now: SystemTime) {
+    let _ = write!(line, "{} - ", entry.peer.ip());
+    match entry.user {
+        Some(user) => escape::combined_word(line, user.as_bytes()),
+        None => line.push('-'),
+    }
+    // Sun, 06 Nov 1994 08:49:37 GMT ─► 06/Nov/1994:08:49:37 +0000
+    let date = httpdate::fmt_http_date(now);
+    let _ = write!(line, " [{}/{}/{}:{} +0000] \"", &date[5..7], &date[8..11], &date[12..16], &date[17..25]);
+    match entry.request {
+        Some(Requested { request, protocol, .. }) => {
+            escape::combined(line, request.method.as_str().as_bytes());
+            line.push(' ');
+            escape::combined(line, request.raw_target.as_bytes());
+            line.push(' ');
+            line.push_str(protocol);
+        }
+        None => line.push('-'),
+    }
+    let field = |name| entry.request.and_then(|requested| requested.field(name)).unwrap_or(b"-");
+    let _ = write!(line, "\" {} {} \"", entry.status, entry.body);
+    escape::combined(line, field("referer"));
+    line.push_str("\" \"");
+    escape::combined(line, field("user-agent"));
+    line.push('"');
+}
+
+/// What a field says.
+enum Value<'a> {
+    Absent,
+    /// Ours: has no space, quote or control.
+    Word(&'static str),
+    /// A word for people, a boolean for programs.
+    Flag(bool),
+    Number(u64),
+    Millis(u128),
+    Time(humantime::Rfc3339Timestamp),
+    Peer(SocketAddr),
+    Address(IpAddr),
+    /// A token (RFC 9110 §5.6.2), or nothing that was read.
+    Token(&'a [u8]),
+    /// Anything.
+    Text(&'a [u8]),
+    /// Anything, once it is printed.
+    Message(&'a dyn Display),
+}
+
+impl<'a> Value<'a> {
+    fn of(field: Field, entry: &'a Entry<'_>, now: SystemTime) -> Self {
+        let text = |text: Option<&'a str>| text.map_or(Value::Absent, |text| Value::Text(text.as_bytes()));
+        let requested = entry.request;
+        let field_of_request =
+            |name| requested.and_then(|requested| requested.field(name)).map_or(Value::Absent, Value::Text);
+        match field {
+            Field::Time => Value::Time(humantime::format_rfc3339_millis(now)),
+            Field::Peer => Value::Peer(entry.peer),
+            Field::Address => Value::Address(entry.peer.ip()),
+            Field::Site => text(requested.map(|requested| requested.site).filter(|site| !site.is_empty())),
+            Field::Host => text(requested.and_then(|requested| requested.request.authority)),
+            Field::Sni => text(entry.tls.server_name.as_deref()),
+            Field::User => text(entry.user),
+            Field::Method => {
+                requested.map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
+            }
+            // Quoted even when nothing was read.
+            Field::Target => Value::Text(requested.map_or(b"-", |requested| requested.request.raw_target.as_bytes())),
+            Field::Protocol => requested.map_or(Value::Absent, |requested| Value::Word(requested.protocol)),
+            Field::Status => Value::Number(entry.status.into()),
+            Field::Bytes => Value::Number(entry.body),
+            Field::Encoding => entry.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes())),
+            Field::Ms => Value::Millis(entry.duration.as_micros()),
+            Field::Tls => Value::Word(match entry.tls.version {
+                Version::Tls12 => "1.2",
+                Version::Tls13 => "1.3",
+            }),
+            Field::Suite => Value::Word(entry.tls.suite),
+            Field::Resumed => Value::Flag(entry.tls.resumed),
+            Field::Path => Value::Word(entry.path.as_str()),
+            Field::Why => entry.why.map_or(Value::Absent, |why| Value::Word(why.label())),
+            Field::MovedAt => entry.moved_at.map_or(Value::Absent, Value::Number),
+            Field::SetupUs => entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64)),
+            Field::Aborted => entry.aborted.map_or(Value::Absent, Value::Message),
+            Field::Referer => field_of_request("referer"),
+            Field::UserAgent => field_of_request("user-agent"),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        matches!(self, Value::Absent)
+    }
+
+    /// What is the same in every format. `false`: the value depends on the format.
+    fn write_common(&self, line: &mut String) -> bool {
+        let _ = match self {
+            Value::Number(number) => write!(line, "{number}"),
+            Value::Millis(micros) => write!(line, "{}.{:03}", micros / 1000, micros % 1000),
+            _ => return false,
+        };
+        true
+    }
+
+    fn write_logfmt(&self, line: &mut String) {
+        if self.write_common(line) {
+            return;
+        }
+        match self {
+            Value::Text(text) => escape::quoted(line, text),
+            Value::Message(message) => escape::quoted(line, message.to_string().as_bytes()),
+            _ => self.write_plain(line),
+        }
+    }
+
+    fn write_json(&self, line: &mut String) {
+        if self.write_common(line) {
+            return;
+        }
+        match self {
+            Value::Absent => line.push_str("null"),
+            Value::Flag(flag) => line.push_str(if *flag { "true" } else { "false" }),
+            Value::Text(text) | Value::Token(text) => escape::json(line, text),
+            Value::Message(message) => escape::json(line, message.to_string().as_bytes()),
+            _ => {
+                line.push('"');
+                self.write_plain(line);
+                line.push('"');
+            }
+        }
+    }
+
+    fn write_plain(&self, line: &mut String) {
+        if self.write_common(line) {
+            return;
+        }
+        let _ = match self {
+            Value::Absent => write!(line, "-"),
+            Value::Flag(flag) => write!(line, "{}", if *flag { "yes" } else { "no" }),
+            Value::Word(word) => write!(line, "{word}"),
+            Value::Time(time) => write!(line, "{time}"),
+            Value::Peer(peer) => write!(line, "{peer}"),
+            Value::Address(address) => write!(line, "{address}"),
+            Value::Token(text) | Value::Text(text) => {
+                escape::plain(line, text);
+                Ok(())
+            }
+            Value::Message(message) => {
+                escape::plain(line, message.to_string().as_bytes());
+                Ok(())
+            }
+            Value::Number(_) | Value::Millis(_) => Ok(()),
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! Numbers for whoever watches: counted by each worker for itself, added up when somebody asks.
+//!
+//! ```text
+//! worker ─► WorkerMetrics ─┐
+//! worker ─► WorkerMetrics ─┼─► Metrics ─► /metrics (exposition.rs), /top (summary.rs) ─► `sealion top`
+//! process, kernel, reload ─┘              /health, /ready (listener.rs)
+//! ```
+
+mod config;
+mod counter;
+mod process;
+mod top_paths;
+mod worker;
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) use config::MetricsConfig;
+pub(crate) use counter::{BUCKETS, Counter, Histogram, bound, quantile};
+pub(crate) use top_paths::{TopPath, TopPaths};
+pub(crate) use worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, Sent, WorkerMetrics};
+
+use process::Process;
+
+/// What is counted, from the start of the process to its end.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    /// Whether anybody can ask: nothing is counted otherwise.
+    on: bool,
+    pub(crate) started: Instant,
+    /// Seconds since 1970.
+    pub(crate) started_at: f64,
+    workers: Mutex<Vec<&'static WorkerMetrics>>,
+    /// Seconds since 1970 of the last reload, 0: there was none.
+    pub(crate) reloaded_at: AtomicU64,
+    /// Reloads that were refused.
+    pub(crate) reloads_refused: AtomicU64,
+    pub(crate) last_reload_refused: AtomicU64,
+    /// Workers that cannot take connections for want of descriptors or memory.
+    pub(crate) short: AtomicU64,
+    pub(crate) process: Process,
+}
+
+thread_local! {
+    /// What this thread counts into, if it is a worker and anybody can ask.
+    static WORKER: Cell<Option<&'static WorkerMetrics>> = const { Cell::new(None) };
+}
+
+/// What this thread counts into.
+#[inline]
+pub(crate) fn worker() -> Option<&'static WorkerMetrics> {
+    WORKER.get()
+}
+
+impl Metrics {
+    /// Nothing counted yet. Files that are asked for numbers of the process are opened now, before privileges are dropped.
+    pub(crate) fn new(on: bool) -> Self {
+        Metrics {
+            on,
+            started: Instant::now(),
+            started_at: seconds_since_1970(),
+            workers: Mutex::default(),
+            reloaded_at: AtomicU64::new(0),
+            reloads_refused: AtomicU64::new(0),
+            last_reload_refused: AtomicU64::new(0),
+            short: AtomicU64::new(0),
+            process: Process::open(),
+        }
+    }
+
+    /// Makes this thread a worker that counts. Its counters live as long as the process, as workers do.
+    pub(crate) fn enter_worker(&self) {
+        if self.on {
+            let worker: &'static WorkerMetrics = Box::leak(Box::default());
+            self.lock().push(worker);
+            WORKER.set(Some(worker));
+        }
+    }
+
+    /// Takes note of a reload.
+    pub(crate) fn reloaded(&self, taken_over: bool) {
+        self.reloaded_at.store(seconds_since_1970() as u64, Ordering::Relaxed);
+        self.reloads_refused.fetch_add(u64::from(!taken_over), Ordering::Relaxed);
+        self.last_reload_refused.store(u64::from(!taken_over), Ordering::Relaxed);
+    }
+
+    /// Takes note of a listener that cannot take connections, or can again.
+    pub(crate) fn short_of_descriptors(&self, short: bool) {
+        match short {
+            true => self.short.fetch_add(1, Ordering::Relaxed),
+            false => self.short.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// The counters of every worker.
+    pub(crate) fn workers(&self) -> Vec<&'static WorkerMetrics> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<&'static WorkerMetrics>> {
+        self.workers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn seconds_since_1970() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,156 @@
+//! The paths asked for most, in bounded room: Space-Saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", 2005). A path that makes up more than one request in [`PATHS`] is never missed; what a path took over
+//! from the one it pushed out is told with it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+/// Paths that are kept. GUESS: several screens of them.
+const PATHS: usize = 128;
+
+/// Bytes of a path that are kept.
+const LONGEST: usize = 200;
+
+/// The paths of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct TopPaths {
+    paths: Vec<TopPath>,
+    places: HashMap<u64, usize, BuildHasherDefault<AsIs>>,
+}
+
+/// How often a path was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TopPath {
+    /// The path, without query.
+    pub path: String,
+    /// Requests: at most so many, and at least so many without `error`.
+    pub requests: u64,
+    /// How many of them may have been for other paths.
+    pub error: u64,
+    /// Bytes of bodies, counted since the path was last taken up.
+    pub bytes: u64,
+    /// Of the path.
+    #[serde(skip)]
+    hash: u64,
+}
+
+impl TopPaths {
+    /// Takes note of a request.
+    pub(crate) fn note(&mut self, path: &str, bytes: u64) {
+        let hash = hash(path.as_bytes());
+        if let Some(&place) = self.places.get(&hash) {
+            let known = &mut self.paths[place];
+            known.requests += 1;
+            known.bytes += bytes;
+            return;
+        }
+        let mut new = TopPath { path: shortened(path).to_owned(), requests: 1, error: 0, bytes, hash };
+        if self.paths.len() < PATHS {
+            self.places.insert(hash, self.paths.len());
+            self.paths.push(new);
+            return;
+        }
+        let Some((place, least)) = self.paths.iter_mut().enumerate().min_by_key(|(_, path)| path.requests) else {
+            return;
+        };
+        (new.requests, new.error) = (least.requests + 1, least.requests);
+        self.places.remove(&least.hash);
+        self.places.insert(hash, place);
+        *least = new;
+    }
+
+    /// The paths of all workers, those asked for most first.
+    pub(crate) fn merge<'a>(all: impl IntoIterator<Item = &'a TopPaths>) -> Vec<TopPath> {
+        let mut merged: HashMap<&str, TopPath> = HashMap::new();
+        for path in all.into_iter().flat_map(|paths| &paths.paths) {
+            match merged.get_mut(path.path.as_str()) {
+                Some(sum) => {
+                    sum.requests += path.requests;
+                    sum.error += path.error;
+                    sum.bytes += path.bytes;
+                }
+                None => _ = merged.insert(&path.path, path.clone()),
+            }
+        }
+        let mut paths: Vec<TopPath> = merged.into_values().collect();
+        paths.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.path.cmp(&b.path)));
+        paths.truncate(PATHS);
+        paths
+    }
+}
+
+fn shortened(path: &str) -> &str {
+    match path.char_indices().nth(LONGEST) {
+        Some((end, _)) => &path[..end],
+        None => path,
+    }
+}
+
+/// Eight bytes at a time. Whoever makes two paths collide hides one behind the other on this list, and gains nothing else.
+fn hash(bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut hash = bytes.len() as u64;
+    for word in words {
+        hash = (hash.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(ODD);
+    }
+    for byte in rest {
+        hash = (hash.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(ODD);
+    }
+    hash ^ hash >> 32
+}
+
+/// What is hashed is a hash already.
+#[derive(Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(bytes);
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequent_paths_are_kept_whatever_else_is_asked_for() {
+        let mut paths = TopPaths::default();
+        for n in 0..100_000 {
+            paths.note(&format!("/rare/{n}"), 1);
+            if n % 10 == 0 {
+                paths.note("/hot", 3);
+            }
+        }
+        assert_eq!((paths.paths.len(), paths.places.len()), (PATHS, PATHS));
+        let merged = TopPaths::merge([&paths]);
+        let hot = merged.iter().find(|path| path.path == "/hot").expect("it is there");
+        assert!(hot.requests >= 10_000 && hot.requests - hot.error <= 10_000, "{hot:?}");
+    }
+
+    #[test]
+    fn few_paths_are_counted_exactly_and_workers_added_up() {
+        let (mut one, mut two) = (TopPaths::default(), TopPaths::default());
+        let long = "/".repeat(5000);
+        one.note("/a", 5);
+        one.note("/b", 7);
+        one.note("/b", 7);
+        two.note("/a", 1);
+        two.note("/a", 1);
+        two.note(&long, 1);
+        let merged = TopPaths::merge([&one, &two]);
+        let told: Vec<_> = merged.iter().map(|path| (path.path.as_str(), path.requests, path.bytes)).collect();
+        assert_eq!(told, [("/a", 3, 7), ("/b", 2, 14), (&long[..LONGEST], 1, 1)]);
+    }
+}

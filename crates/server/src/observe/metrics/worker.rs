@@ -1,0 +1,294 @@
+//! What a worker counts. It alone adds, so that counting costs no more than a load and a store; a scrape adds the workers up.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, Progress, Version};
+
+use super::counter::{Counter, Histogram, Level};
+use super::top_paths::TopPaths;
+use crate::path::policy::PathReason;
+use crate::values::labels;
+
+/// The counters of one worker, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerMetrics {
+    /// Responses by [`PathReason`]; those without one were lost before their path was chosen.
+    pub responses: [Counter; PathReason::ALL.len() + 1],
+    /// Bytes of these responses, heads and bodies.
+    pub response_bytes: [Counter; PathReason::ALL.len() + 1],
+    /// Bytes of responses so far.
+    pub progress: Progress,
+    /// Responses by status less 100.
+    pub statuses: Statuses,
+    /// From the end of a request's head to the response's last byte.
+    pub request_time: Histogram,
+    /// Requests that are read or answered.
+    pub active: Level,
+    /// Files found in the cache.
+    pub cache_hits: Counter,
+    /// Files looked for elsewhere.
+    pub cache_misses: Counter,
+    /// Connections that are open, whatever they do.
+    pub open: Level,
+    /// Connections in their handshake.
+    pub handshaking: Level,
+    /// Connections whose end is waited for.
+    pub lingering: Level,
+    /// Connections taken from the listening sockets.
+    pub accepted: Counter,
+    /// Failures to take one.
+    pub accept_errors: Counter,
+    /// Handshakes by suite, whole ones and resumed ones.
+    pub handshakes: [[Counter; 2]; SUITES.len() + 1],
+    /// Handshakes that failed.
+    pub handshake_failures: [Counter; HandshakeFailure::ALL.len()],
+    /// From accepting to the end of the handshake.
+    pub handshake_time: Histogram,
+    /// What moving a connection into the kernel took.
+    pub set_up_time: Histogram,
+    /// What ended connections other than in order.
+    pub errors: [Counter; ErrorKind::ALL.len()],
+    /// Deadlines that passed.
+    pub timeouts: [Counter; Deadline::ALL.len()],
+    /// KeyUpdates sent, and received.
+    pub key_updates: [Counter; 2],
+    /// Alerts sent, by number.
+    pub alerts_sent: Alerts,
+    /// Alerts received, by number.
+    pub alerts_received: Alerts,
+    /// Files in the cache; changed from other threads too when a configuration ends.
+    pub cache_entries: AtomicU64,
+    /// Bytes of files in the cache, likewise.
+    pub cache_bytes: AtomicU64,
+    /// Paths asked for most.
+    pub top: Mutex<TopPaths>,
+}
+
+/// A counter for each status.
+#[derive(Debug)]
+pub(crate) struct Statuses([Counter; 500]);
+
+/// A counter for each alert.
+#[derive(Debug)]
+pub(crate) struct Alerts([Counter; 256]);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Statuses(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Alerts(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Statuses {
+    /// The counter of a status.
+    #[inline]
+    pub(crate) fn of(&self, code: u16) -> &Counter {
+        &self.0[usize::from(code).saturating_sub(100).min(499)]
+    }
+}
+
+impl Alerts {
+    /// The counter of an alert.
+    pub(crate) fn of(&self, alert: u8) -> &Counter {
+        &self.0[usize::from(alert)]
+    }
+}
+
+/// What a response was, once it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    /// The status.
+    pub status: u16,
+    /// Why it took its path.
+    pub why: Option<PathReason>,
+    /// Bytes that went out.
+    pub bytes: u64,
+    /// From the end of the request's head to the last byte.
+    pub took: Duration,
+    /// What the move took that was made for it.
+    pub set_up: Option<Duration>,
+}
+
+impl WorkerMetrics {
+    /// Counts a response.
+    #[inline]
+    pub(crate) fn sent(&self, sent: Sent) {
+        let why = sent.why.map_or(PathReason::ALL.len(), |why| why as usize);
+        self.responses[why].add(1);
+        self.response_bytes[why].add(sent.bytes);
+        self.statuses.of(sent.status).add(1);
+        self.request_time.observe(sent.took);
+        if let Some(took) = sent.set_up {
+            self.set_up_time.observe(took);
+        }
+    }
+
+    /// Counts a request for a path. A worker does not wait for a reader of the list.
+    #[inline]
+    pub(crate) fn asked_for(&self, path: &str, bytes: u64) {
+        if let Ok(mut top) = self.top.try_lock() {
+            top.note(path, bytes);
+        }
+    }
+
+    /// Counts a handshake.
+    pub(crate) fn shook_hands(&self, info: &HandshakeInfo, took: Duration) {
+        let suite = SUITES.iter().position(|(_, name)| *name == info.suite).unwrap_or(SUITES.len());
+        self.handshakes[suite][usize::from(info.resumed)].add(1);
+        self.handshake_time.observe(took);
+    }
+
+    /// Counts a handshake that failed.
+    pub(crate) fn handshake_failed(&self, failure: HandshakeFailure) {
+        self.handshake_failures[failure as usize].add(1);
+    }
+
+    /// Counts what ended a connection.
+    pub(crate) fn ended_by(&self, kind: ErrorKind) {
+        self.errors[kind as usize].add(1);
+        if kind == ErrorKind::Stalled {
+            self.timed_out(Deadline::Stall);
+        }
+    }
+
+    /// Counts what a connection saw that is over.
+    pub(crate) fn ended(&self, counts: &Counts) {
+        self.key_updates[0].add(counts.key_updates_sent.into());
+        self.key_updates[1].add(counts.key_updates_received.into());
+        if let Some(alert) = counts.alert_sent {
+            self.alerts_sent.of(alert.0).add(1);
+        }
+        if let Some(alert) = counts.alert_received {
+            self.alerts_received.of(alert.0).add(1);
+        }
+    }
+
+    /// Counts a deadline that passed.
+    pub(crate) fn timed_out(&self, deadline: Deadline) {
+        self.timeouts[deadline as usize].add(1);
+    }
+}
+
+/// The suites that can be agreed on, and their version. Another one counts as `other`.
+pub(crate) const SUITES: [(Version, &str); 9] = [
+    (Version::Tls13, "TLS_AES_128_GCM_SHA256"),
+    (Version::Tls13, "TLS_AES_256_GCM_SHA384"),
+    (Version::Tls13, "TLS_CHACHA20_POLY1305_SHA256"),
+    (Version::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    (Version::Tls12, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    (Version::Tls12, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (Version::Tls12, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    (Version::Tls12, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    (Version::Tls12, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+];
+
+labels! {
+    /// Why a handshake failed.
+    pub(crate) HandshakeFailure {
+        /// It took too long.
+        Timeout = "timeout",
+        /// The client has as many connections as it may.
+        Refused = "refused",
+        /// The client closed before it sent anything.
+        Closed = "closed",
+        /// The client closed in the middle.
+        Truncated = "truncated",
+        /// The connection was lost.
+        Io = "io",
+        /// The client spoke plain HTTP.
+        PlainHttp = "plain-http",
+        /// The client sent an alert.
+        PeerAlert = "peer-alert",
+        /// Nothing could be agreed on, or the client broke the protocol.
+        Tls = "tls",
+    }
+}
+
+labels! {
+    /// What ended an established connection other than in order.
+    pub(crate) ErrorKind {
+        /// The peer reset it.
+        Reset = "reset",
+        /// The transport failed otherwise.
+        Io = "io",
+        /// The kernel refused an operation.
+        Kernel = "kernel",
+        /// The peer sent an alert.
+        PeerAlert = "peer-alert",
+        /// The peer sent a record that does not open.
+        Record = "record",
+        /// The peer broke the protocol.
+        Protocol = "protocol",
+        /// The peer closed without close_notify.
+        Truncated = "truncated",
+        /// A file was truncated while it was sent.
+        FileShrank = "file-shrank",
+        /// A file could not be read.
+        File = "file",
+        /// The source of a response's body failed, or gave another length than it had announced.
+        Source = "source",
+        /// The key was worn out.
+        KeyExhausted = "key-exhausted",
+        /// The peer took nothing.
+        Stalled = "stalled",
+        /// A response was not sent to its end.
+        Unfinished = "unfinished",
+    }
+}
+
+labels! {
+    /// A deadline.
+    pub(crate) Deadline {
+        /// Of the handshake.
+        Handshake = "handshake",
+        /// Of a request.
+        Request = "request",
+        /// Of the wait for the next request.
+        Idle = "idle",
+        /// Of a client that takes nothing.
+        Stall = "stall",
+    }
+}
+
+impl HandshakeFailure {
+    /// What an error counts as.
+    pub(crate) fn of(error: &HandshakeError) -> Self {
+        match error {
+            HandshakeError::Io(_) => Self::Io,
+            HandshakeError::ClosedByPeer => Self::Closed,
+            HandshakeError::Truncated => Self::Truncated,
+            HandshakeError::PlainHttp => Self::PlainHttp,
+            HandshakeError::PeerAlert(_) => Self::PeerAlert,
+            _ => Self::Tls,
+        }
+    }
+}
+
+impl ErrorKind {
+    /// The kind of an error of a TLS connection.
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::Io(e) if e.kind() == std::io::ErrorKind::ConnectionReset => Self::Reset,
+            Error::Io(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Self::Reset,
+            Error::Io(_) => Self::Io,
+            Error::Kernel(_) => Self::Kernel,
+            Error::PeerAlert(_) => Self::PeerAlert,
+            Error::Record(_) => Self::Record,
+            Error::Protocol { .. } => Self::Protocol,
+            Error::Truncated => Self::Truncated,
+            Error::FileShrank { .. } => Self::FileShrank,
+            Error::File(_) => Self::File,
+            Error::KeyExhausted => Self::KeyExhausted,
+            Error::Stalled(_) => Self::Stalled,
+            Error::Unfinished => Self::Unfinished,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The file that `sealion calibrate` writes and the server reads.
+
+use std::{env, fs};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use sealion_tls::Version;
+use sealion_tls::record::Aead;
+use serde::{Deserialize, Serialize};
+
+use super::curve::{Curve, Point};
+use super::machine::Machine;
+use crate::path::offer::combinations;
+
+/// The layout of the file; another number is not read.
+const FORMAT: u32 = 1;
+
+/// What was measured on a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    format: u32,
+    /// What it is valid for.
+    pub machine: Machine,
+    /// When it was made (RFC 3339).
+    pub made: String,
+    /// What each version and AEAD costs that the kernel seals.
+    pub suites: Vec<SuiteCosts>,
+}
+
+/// What a version and AEAD costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteCosts {
+    /// `TLS 1.3`
+    pub version: String,
+    /// `AES-128-GCM`
+    pub aead: String,
+    /// Costs of responses.
+    pub points: Vec<Point>,
+    /// Costs of moves.
+    pub set_up: SetUpSpread,
+}
+
+/// What moves into the kernel took, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetUpSpread {
+    /// One in ten took less.
+    pub low_ns: u64,
+    /// Half took less.
+    pub median_ns: u64,
+    /// One in ten took more.
+    pub high_ns: u64,
+    /// How many there were.
+    pub moves: usize,
+}
+
+/// Why a file is of no use.
+#[derive(Debug)]
+pub enum LoadError {
+    /// There is none.
+    Missing(PathBuf),
+    /// It cannot be read, or says nonsense.
+    Unusable(PathBuf, String),
+    /// It is of another kernel, processor or version.
+    Elsewhere(PathBuf, String),
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing(path) => write!(f, "there is no {}", path.display()),
+            Self::Unusable(path, why) => write!(f, "{} cannot be used: {why}", path.display()),
+            Self::Elsewhere(path, why) => write!(f, "{} is not of this machine as it is: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Calibration {
+    /// What was measured now on this machine.
+    pub fn of_this_machine(made: String, suites: Vec<SuiteCosts>) -> Self {
+        Self { format: FORMAT, machine: Machine::this(), made, suites }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`LoadError`]; a file of another machine counts as one.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let unusable = |why: String| LoadError::Unusable(path.to_owned(), why);
+        let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => LoadError::Missing(path.to_owned()),
+            _ => unusable(error.to_string()),
+        })?;
+        let calibration = Self::parse(&text).map_err(unusable)?;
+        match Machine::this().differs_from(&calibration.machine) {
+            Some(why) => Err(LoadError::Elsewhere(path.to_owned(), why)),
+            None => Ok(calibration),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        // The number first: what another layout says is no mistake in this one.
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        match value.get("format").and_then(serde_json::Value::as_u64) {
+            Some(format) if format == u64::from(FORMAT) => {}
+            Some(format) => return Err(format!("it has format {format}, and this program reads {FORMAT}")),
+            None => return Err("it has no `format`".to_owned()),
+        }
+        let calibration: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
+        for suite in &calibration.suites {
+            let name = format!("{} {}", suite.version, suite.aead);
+            if !combinations().any(|(version, aead)| suite.is_of(version, aead)) {
+                return Err(format!("{name:?} is no version and AEAD"));
+            }
+            Curve::new(suite.points.clone()).map_err(|e| format!("{name} has {e}"))?;
+        }
+        Ok(calibration)
+    }
+
+    /// Writes beside the file and renames, so that a server never reads half of it.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written.
+    pub fn store(&self, path: &Path) -> io::Result<()> {
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::create_dir_all(directory)?;
+        }
+        let beside = path.with_extension(format!("new.{}", std::process::id()));
+        let written = fs::File::create(&beside).and_then(|mut file| {
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            fs::rename(&beside, path)
+        });
+        if written.is_err() {
+            // Nothing more can be done about it.
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    /// The costs of a version and AEAD, if they were measured.
+    pub fn suite(&self, version: Version, aead: Aead) -> Option<&SuiteCosts> {
+        self.suites.iter().find(|suite| suite.is_of(version, aead))
+    }
+}
+
+impl SuiteCosts {
+    fn is_of(&self, version: Version, aead: Aead) -> bool {
+        self.version == version.to_string() && self.aead == aead.cipher().to_string()
+    }
+}
+
+/// Where a calibration is kept unless told otherwise: for the machine when root makes it, else for the user.
+pub fn default_path() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from(OF_THE_MACHINE));
+    }
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("sealion/calibration.json"))
+}
+
+/// Where a server looks: a user's own first, then the machine's.
+pub(crate) fn paths() -> Vec<PathBuf> {
+    let machine = PathBuf::from(OF_THE_MACHINE);
+    default_path().filter(|path| *path != machine).into_iter().chain([machine.clone()]).collect()
+}
+
+const OF_THE_MACHINE: &str = "/var/lib/sealion/calibration.json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Calibration {
+        let point = |bytes| Point { bytes, user_ns: bytes + 900, kernel_ns: bytes / 2 + 2_000 };
+        let suites = combinations()
+            .map(|(version, aead)| SuiteCosts {
+                version: version.to_string(),
+                aead: aead.cipher().to_string(),
+                points: vec![point(1_000), point(1_000_000)],
+                set_up: SetUpSpread { low_ns: 5_000, median_ns: 6_000, high_ns: 9_000, moves: 64 },
+            })
+            .collect();
+        Calibration::of_this_machine("2026-11-21T10:00:00Z".to_owned(), suites)
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("made/as/needed.json");
+        let stored = example();
+        stored.store(&path).unwrap();
+        assert_eq!(Calibration::load(&path).unwrap(), stored);
+        stored.store(&path).unwrap();
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        for (version, aead) in combinations() {
+            assert!(stored.suite(version, aead).is_some());
+        }
+    }
+
+    #[test]
+    fn another_machine_and_nonsense_are_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("calibration.json");
+        let load = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Calibration::load(&path).unwrap_err()
+        };
+        let good = serde_json::to_string(&example()).unwrap();
+        assert!(matches!(Calibration::load(&directory.path().join("none")), Err(LoadError::Missing(_))));
+
+        let mut other = example();
+        other.machine.kernel = "6.1.0-50-amd64".to_owned();
+        let error = load(&serde_json::to_string(&other).unwrap());
+        assert!(matches!(error, LoadError::Elsewhere(..)) && error.to_string().contains("6.1.0-50-amd64"), "{error}");
+
+        for (text, why) in [
+            ("", "EOF"),
+            (&good[..good.len() / 2], "EOF"),
+            ("[]", "no `format`"),
+            (&good.replace("\"format\":1", "\"format\":2"), "format 2"),
+            (&good.replace("AES-128-GCM", "ROT13"), "ROT13"),
+            (&good.replace("\"bytes\":1000,", "\"bytes\":1000000,"), "do not ascend"),
+            (&good.replace("\"user_ns\":1900", "\"user_ns\":0"), "a cost that cannot be"),
+            (&good.replace("median_ns", "medium_ns"), "medium_ns"),
+        ] {
+            let error = load(text);
+            assert!(matches!(error, LoadError::Unusable(..)) && error.to_string().contains(why), "{why}: {error}");
+        }
+    }
+}

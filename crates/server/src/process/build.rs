@@ -1,0 +1,70 @@
+//! From a configuration to what requests need.
+
+use std::sync::Arc;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::certificates::{self, CertifiedSite, TlsProcess};
+use crate::config::Config;
+use crate::exchange::Generation;
+use crate::files::cache::{CacheLimits, FileCache};
+use crate::listen;
+use crate::site::Sites;
+use crate::values::Problems;
+
+/// Builds all that the configuration asks for. Opens roots and reads certificates, users and pages; binds and changes nothing.
+///
+/// # Errors
+/// Everything that is wrong with the configuration.
+pub(crate) fn build(
+    config: &Config,
+    mut problems: Problems,
+    process: &TlsProcess,
+    kernel_rekeys: bool,
+) -> Result<Generation, Problems> {
+    let cache = FileCache::new(cache_limits(config));
+    if config.site.is_empty() {
+        problems.add(&(0..0), "site", "there is none: add a [[site]] with a root");
+    }
+    listen::check(&config.listen, config.metrics.listen, &mut problems);
+    config.access_log.check(&mut problems);
+    // Without a file there is a listener, though the configuration names none.
+    let plain_only = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);
+    if plain_only {
+        let what = "no listener has TLS, so there is nowhere to send clients: add one with tls = true";
+        problems.add(&config.listen[0].tls.span, "listen.tls", what);
+    }
+    let mut sites = Vec::new();
+    for site in &config.site {
+        if let Some(built) = site.build(&cache, config.limits.max_ranges.usize(), plain_only, &mut problems) {
+            sites.push((site, built));
+        }
+    }
+    let certified: Vec<CertifiedSite<'_>> = sites.iter().map(|(config, site)| config.certified(site)).collect();
+    let has_plain_listener = config.listen.iter().any(|listen| !*listen.tls);
+    let bounds = config.limits.tls(kernel_rekeys);
+    // A site that cannot be built may have certificates of its own: then none is made for development.
+    let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
+    let tls =
+        certificates::build(&config.tls, &certified, any_certificate, has_plain_listener, bounds, process, &mut problems);
+    let sites = Sites::new(sites, &mut problems);
+    match tls {
+        Some((tls, certificates)) if problems.is_empty() => Ok(Generation {
+            sites,
+            tls: Arc::new(tls),
+            certificates: Arc::new(certificates),
+            limits: config.limits.clone(),
+            head_limits: config.limits.head(),
+            ktls: config.server.ktls,
+        }),
+        _ => Err(problems),
+    }
+}
+
+/// Bounds of each worker's cache: files that are kept open leave most descriptors to connections.
+pub(crate) fn cache_limits(config: &Config) -> CacheLimits {
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let limits = CacheLimits { age: config.server.file_cache_age.0, ..CacheLimits::default() };
+    let share = usize::try_from(allowed / 8).unwrap_or(usize::MAX) / config.server.worker_count();
+    CacheLimits { files: limits.files.min(share), ..limits }
+}

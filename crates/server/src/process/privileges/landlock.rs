@@ -1,0 +1,217 @@
+//! Files and ports by Landlock (landlock(7)): the kernel refuses what is not listed, whoever owns it.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::certificates::development;
+use crate::config::Config;
+use crate::listen::Address;
+use crate::observe::access_log::Destination;
+use crate::path::costs::calibration;
+
+/// How much of what is asked for a kernel has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Support {
+    /// Nothing.
+    #[default]
+    None,
+    /// Files, but not all that can be done to them, or no ports.
+    Partial,
+    /// All.
+    Full,
+}
+
+impl Support {
+    /// What this kernel has. Restricts nothing.
+    pub(crate) fn of_this_kernel() -> Self {
+        let has = |abi| {
+            let rules = Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::from_all(abi))
+                .and_then(|rules| match AccessNet::from_all(abi) {
+                    ports if ports.is_empty() => Ok(rules),
+                    ports => rules.handle_access(ports),
+                })
+                .and_then(Ruleset::create);
+            rules.is_ok()
+        };
+        match (has(NEWEST), has(ABI::V1)) {
+            (true, _) => Self::Full,
+            (false, true) => Self::Partial,
+            (false, false) => Self::None,
+        }
+    }
+}
+
+/// The newest rights that are asked for: binding TCP ports came with the fourth version, in Linux 6.7.
+const NEWEST: ABI = ABI::V4;
+
+/// What the machine tells everybody, and a server that starts, resolves names or looks at the kernel reads.
+const READ: [&str; 16] = [
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/sys/module",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+];
+
+/// Leads, where a resolver or a network manager writes it, to a file that is replaced again and again.
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// What a successor's loader maps.
+const EXECUTE: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
+
+/// Read by the loader; absent from a machine without a cache.
+const LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
+
+/// Restricts this thread, and all that it starts.
+///
+/// # Errors
+/// A line that names the path that cannot be opened, or what the kernel said.
+pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, String> {
+    let failed = |error: RulesetError| format!("privileges.landlock: {error}");
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
+        .and_then(Ruleset::create)
+        .map_err(failed)?;
+    let read = AccessFs::from_read(NEWEST) & !BitFlags::from(AccessFs::Execute);
+    for path in READ.iter().chain(&LOADER).map(Path::new) {
+        rules = allow_if_there(rules, path, read)?;
+    }
+    if let Some(directory) = std::fs::canonicalize(RESOLVER).ok().as_deref().and_then(Path::parent)
+        && directory != Path::new("/etc")
+    {
+        rules = allow(rules, directory, read)?;
+    }
+    for path in EXECUTE.iter().map(Path::new) {
+        rules = allow_if_there(rules, path, AccessFs::from_read(NEWEST))?;
+    }
+    // A directory, because a binary that takes the place of this one is another file.
+    if let Some(directory) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
+        rules = allow_if_there(rules, directory, AccessFs::from_read(NEWEST))?;
+    }
+    rules = allow_if_there(rules, Path::new("/dev/null"), read | AccessFs::WriteFile)?;
+    rules = allow_if_there(rules, Path::new("/dev/urandom"), read)?;
+    for path in readable(config, file) {
+        rules = allow(rules, &path, read)?;
+    }
+    for path in writable(config, file) {
+        rules = allow(rules, &path, AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::Execute))?;
+    }
+    for port in ports(config) {
+        rules = rules.add_rule(NetPort::new(port, AccessNet::BindTcp)).map_err(failed)?;
+    }
+    let status = rules.restrict_self().map_err(failed)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Support::Full,
+        RulesetStatus::PartiallyEnforced => Support::Partial,
+        RulesetStatus::NotEnforced => Support::None,
+    })
+}
+
+/// Roots, and the directories of files that the configuration names: what takes their place is another file there.
+fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
+    let base = file.map(directory_of).unwrap_or_default();
+    let mut paths: Vec<_> = config.privileges.landlock_read.iter().map(|path| base.join(path)).collect();
+    paths.extend(file.map(directory_of));
+    match &config.server.calibration {
+        Some(named) => paths.push(directory_of(&base.join(named))),
+        None => paths.extend(calibration::paths().iter().map(|path| directory_of(path)).filter(|path| path.is_dir())),
+    }
+    paths.extend(config.tls.session_tickets.keys.iter().map(|directory| base.join(&directory.value)));
+    let authority = config.tls.acme.external_account.iter().map(|account| &account.hmac_key);
+    for file in authority
+        .chain(&config.tls.acme.root)
+        .chain(config.site.iter().flat_map(|site| &site.client_auth).map(|auth| &auth.roots))
+    {
+        paths.extend(directories_of(&base.join(&file.value)));
+    }
+    paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
+    for site in &config.site {
+        paths.extend(site.root.iter().map(|root| base.join(&root.value)));
+        paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
+        paths.extend(site.basic_auth.iter().map(|part| directory_of(&base.join(&part.users.value))));
+        for pair in &site.certificates {
+            paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
+        }
+    }
+    paths
+}
+
+/// Directories of logs, sockets and what the server keeps.
+fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
+    let base = file.map(directory_of).unwrap_or_default();
+    let mut paths: Vec<_> = config.privileges.landlock_write.iter().map(|path| base.join(path)).collect();
+    if config.site.iter().any(|site| site.acme) {
+        paths.push(base.join(&config.tls.acme.state.value));
+    }
+    if config.site.iter().all(|site| site.certificates.is_empty()) {
+        paths.extend(development::directory().filter(|directory| directory.is_dir()));
+    }
+    if let Destination::File(path) = &config.access_log.to {
+        paths.push(directory_of(&base.join(path)));
+    }
+    for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {
+        if let Address::Unix(path) = address {
+            paths.push(directory_of(path));
+        }
+    }
+    paths
+}
+
+/// Ports that a successor may have to bind, and 0: the test of the kernel's record layer at its start binds a free one of loopback.
+fn ports(config: &Config) -> Vec<u16> {
+    let addresses = config.listen.iter().flat_map(|listen| &listen.address.addresses);
+    let mut ports: Vec<u16> = addresses
+        .filter_map(|address| match address {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Unix(_) => None,
+        })
+        .collect();
+    ports.extend(config.metrics.listen.map(|address| address.port()));
+    ports.push(0);
+    ports
+}
+
+/// The directory of a file, and of the file that it leads to as a symbolic link: the kernel looks at that.
+fn directories_of(path: &Path) -> Vec<PathBuf> {
+    let led_to = std::fs::canonicalize(path).ok();
+    std::iter::once(directory_of(path)).chain(led_to.as_deref().map(directory_of)).collect()
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+    let opened = PathFd::new(path).map_err(|error| {
+        format!("privileges.landlock: {error}: make {} first, or take it out of the configuration", path.display())
+    })?;
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+    rules
+        .add_rule(PathBeneath::new(opened, access))
+        .map_err(|error| format!("privileges.landlock: {}: {error}", path.display()))
+}
+
+fn allow_if_there(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
+    if path.exists() { allow(rules, path, access) } else { Ok(rules) }
+}

@@ -1,0 +1,76 @@
+//! Taking over a changed configuration while serving: all of it, or nothing.
+
+use super::build::build;
+use super::privileges::{self, Confinement};
+use crate::certificates::TlsProcess;
+use crate::config::{Config, ServeArgs, changes, needs_new_process};
+use crate::exchange::Shared;
+use crate::path::policy::KtlsMode;
+
+/// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
+/// one before stays. `config`: the configuration in use.
+pub(super) fn reload(args: &ServeArgs, shared: &Shared, config: &mut Config, confinement: Confinement) {
+    let reloaded = reloaded(args, shared, config, confinement);
+    shared.metrics.reloaded(reloaded.is_ok());
+    match reloaded {
+        Ok(number) => tracing::info!("configuration {number} is in use"),
+        Err(error) => {
+            for line in error.lines() {
+                tracing::error!("{line}");
+            }
+            tracing::error!("the configuration was not reloaded: the one before stays in use");
+        }
+    }
+}
+
+/// What a reload, or a successor, could not read any more, now that this process has given up what it was started with: what root can
+/// read and this process cannot is to be found out at the start.
+pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bool) -> Vec<String> {
+    let built = args
+        .configuration()
+        .and_then(|(config, problems)| build(&config, problems, tls, kernel_rekeys))
+        .map_err(|problems| problems.to_string());
+    let lines = built.err().unwrap_or_default();
+    let remedy = "a reload or an upgrade will fail: let the server's user or group read it, or name it in privileges";
+    lines.lines().map(|line| format!("{line}: {remedy}")).collect()
+}
+
+fn reloaded(
+    args: &ServeArgs,
+    shared: &Shared,
+    current: &mut Config,
+    confinement: Confinement,
+) -> Result<u64, String> {
+    let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
+    let before = shared.generations.latest();
+    let changes = changes(current, &config);
+    let fixed: Vec<String> = changes
+        .iter()
+        .filter(|change| needs_new_process(&change.key))
+        .map(|change| {
+            format!("{change}: that needs a new process: SIGUSR2 starts one that takes over, or restart the service")
+        })
+        .collect();
+    if !fixed.is_empty() {
+        return Err(fixed.join("\n"));
+    }
+    privileges::check_roots(&config, args.config.as_deref(), confinement)?;
+    shared.kernel.check(config.server.ktls)?;
+    let rekeys = shared.kernel.probe().rekey_tx().is_ok();
+    let next = build(&config, problems, &shared.tls, rekeys).map_err(|problems| problems.to_string())?;
+    if before.ktls == KtlsMode::Never && next.ktls != KtlsMode::Never {
+        // The start had no reason to.
+        shared.kernel.self_check();
+    }
+    for change in &changes {
+        tracing::info!("{change}");
+    }
+    for note in &next.certificates.notes {
+        tracing::warn!("{note}");
+    }
+    if changes.is_empty() {
+        tracing::info!("the configuration says what it said before; files and certificates are read again");
+    }
+    *current = config;
+    Ok(shared.generations.publish(next))
+}

@@ -1,0 +1,372 @@
+//! A new binary takes over while connections come: the old process starts it, gives it the listening sockets, and drains when the new
+//! one says that it serves.
+//!
+//! ```text
+//! old   SIGUSR2 ─► spawn ─► sockets, one a packet (SCM_RIGHTS) ─► wait ───────────► MAINPID= ─► "yours" ─► drain ─► end
+//! new                └─► configuration, certificates, workers ─────► "serving" ─┘                  └─► READY=1
+//! ```
+//!
+//! Both hold the same sockets, not others of the same address: whatever waits in their queues is accepted by one or the other. If the new
+//! one fails, it says why, and the old one goes on as if nothing had been asked.
+//!
+//! They speak over a pair of Unix sockets that is the new one's standard input, so that no descriptor is inherited by number.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::listen::{Address, Held, Inherited, Purpose};
+use crate::process::privileges::Confinement;
+
+/// Set for a successor: the number of the process that it replaces.
+const PREDECESSOR: &str = "SEALION_PREDECESSOR";
+
+/// How long a successor may take to serve. GUESS: self-check, certificates and a file cache that starts empty take a second on a slow
+/// machine; a name server that does not answer takes half a minute.
+const LONGEST_START: Duration = Duration::from_secs(60);
+
+/// The longest message. GUESS: a path of a socket and its quotes; what goes wrong is cut to it.
+const LONGEST_MESSAGE: usize = 4096;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Message {
+    /// Old to new, with a socket beside it.
+    Socket { purpose: Purpose, wanted: Address },
+    /// Old to new: that were all; and what the new one is born confined by.
+    All { confinement: Confinement },
+    /// New to old: connections are accepted.
+    Serving,
+    /// New to old: it cannot serve.
+    Failed { why: String },
+    /// Old to new: the service is yours.
+    Yours,
+}
+
+/// The server that this process is to replace.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    socket: OwnedFd,
+    /// What this process inherits.
+    pub confinement: Confinement,
+}
+
+impl Predecessor {
+    /// The predecessor and its listening sockets; `None` for a process that was started in another way.
+    ///
+    /// # Errors
+    /// A line that says what went wrong between the two.
+    pub(crate) fn find() -> Result<Option<(Self, Inherited)>, String> {
+        let Some(socket) = channel() else { return Ok(None) };
+        let broken = |why: String| format!("the server that is to be replaced did not hand over its sockets: {why}");
+        let socket = socket.try_clone_to_owned().map_err(|e| broken(e.to_string()))?;
+        let mut held = Vec::new();
+        let confinement = loop {
+            match receive(socket.as_fd()).map_err(&broken)? {
+                Some((Message::Socket { purpose, wanted }, Some(socket))) => {
+                    held.push(Held { purpose, wanted, socket })
+                }
+                Some((Message::All { confinement }, None)) => break confinement,
+                other => return Err(broken(format!("unexpected {other:?}"))),
+            }
+        };
+        let inherited = Inherited::from_predecessor(held)?;
+        Ok(Some((Self { socket, confinement }, inherited)))
+    }
+
+    /// Says that this process serves, and waits until the service is its own. A predecessor that is gone by then is no
+    /// reason to stop.
+    pub(crate) fn replace(self) {
+        let answer = send(self.socket.as_fd(), &Message::Serving, None).and_then(|()| receive(self.socket.as_fd()));
+        if !matches!(answer, Ok(Some((Message::Yours, _)))) {
+            tracing::warn!("the server that is to be replaced has gone already: {answer:?}");
+        }
+        // Standard input was the way between the two; nothing is read from it again.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdin(&null);
+        }
+    }
+}
+
+/// Tells the predecessor, if there is one, why this process cannot replace it.
+pub(crate) fn report_failure(why: &str) {
+    if let Some(socket) = channel() {
+        let why = why.chars().take(LONGEST_MESSAGE / 8).collect();
+        // It learns of the end of this process in any case.
+        let _ = send(socket, &Message::Failed { why }, None);
+    }
+}
+
+/// Standard input, if it is the way to a predecessor.
+fn channel() -> Option<BorrowedFd<'static>> {
+    let parent = rustix::process::getppid()?.as_raw_nonzero().to_string();
+    // Inherited by a process further down it would mean nothing.
+    if env::var_os(PREDECESSOR)? != *parent {
+        return None;
+    }
+    let stdin = rustix::stdio::stdin();
+    (sockopt::socket_type(stdin) == Ok(SocketType::SEQPACKET)).then_some(stdin)
+}
+
+/// How this process was started, so that it can be started again from a binary that took its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    path: PathBuf,
+    name: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// To be called at the start, while the file of this process is still what was started. A path that leads here by symbolic links
+    /// is kept as it is, so that a link that is changed counts.
+    pub(crate) fn of_this_process() -> Self {
+        let mut arguments = env::args_os();
+        let name = arguments.next().unwrap_or_default();
+        Self { path: find_program(&name), name, arguments: arguments.collect() }
+    }
+
+    /// The file that is started for an upgrade.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Without /proc, as in a bare chroot, the name is believed.
+fn find_program(name: &OsString) -> PathBuf {
+    let running = std::fs::metadata("/proc/self/exe").ok().map(|running| (running.dev(), running.ino()));
+    let is_this = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| running.is_none_or(|running| running == (found.dev(), found.ino())))
+    };
+    let named = if Path::new(name).components().count() > 1 {
+        std::path::absolute(name).ok().filter(is_this)
+    } else {
+        let directories = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&directories).map(|directory| directory.join(name)).find(is_this)
+    };
+    named.or_else(|| env::current_exe().ok()).unwrap_or_else(|| name.into())
+}
+
+/// What a successor gets.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// The listening sockets.
+    pub held: Vec<Held>,
+    /// What it is born confined by.
+    pub confinement: Confinement,
+}
+
+/// A new process that serves, to which the service has not been given yet. Dropped before that, it is told to stop: it has the
+/// sockets, and would go on by itself.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    pid: Pid,
+    socket: OwnedFd,
+    has_service: bool,
+}
+
+/// The number of a process that is starting, for whoever has to stop it; 0 while there is none.
+pub(crate) type Starting = Arc<AtomicU32>;
+
+/// Stops a successor that does not serve yet, because this process is to stop.
+pub(crate) fn stop(starting: &Starting) {
+    let pid = i32::try_from(starting.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended by itself.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+impl Successor {
+    /// Starts `program` with the sockets, and waits until it serves. Blocks.
+    ///
+    /// # Errors
+    /// A line that says what the new process said, or how it ended. It runs no more then.
+    pub(crate) fn start(program: &Program, service: &Service, starting: &Starting) -> Result<Self, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.path.display());
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|e| failed(&e))?;
+        for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&near, timeout, Some(LONGEST_START)).map_err(|e| failed(&e))?;
+        }
+        let mut command = Command::new(&program.path);
+        command.arg0(&program.name).args(&program.arguments).stdin(Stdio::from(far));
+        command.env(PREDECESSOR, std::process::id().to_string());
+        for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
+            command.env_remove(name);
+        }
+        let mut child = command.spawn().map_err(|e| failed(&e))?;
+        // It holds the other end of the pair, without which a new process that ends would not be noticed.
+        drop(command);
+        starting.store(child.id(), Ordering::Relaxed);
+        let served = greet(near.as_fd(), service);
+        starting.store(0, Ordering::Relaxed);
+        match served {
+            Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
+            Err(why) => {
+                let _ = child.kill();
+                let ended = child.wait();
+                let why = why.unwrap_or_else(|| match ended {
+                    Ok(status) => format!("it ended with {status}; what it wrote on standard error says why"),
+                    Err(error) => format!("it ended: {error}"),
+                });
+                Err(failed(&why))
+            }
+        }
+    }
+
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Gives it the service. To be called when the service manager knows.
+    pub(crate) fn hand_over(mut self) {
+        self.has_service = true;
+        // If it has just gone, there is nobody to tell; the end of this process is then the service manager's to deal with.
+        let _ = send(self.socket.as_fd(), &Message::Yours, None);
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.has_service {
+            // It is our child, so that the number is its own even if it has ended by itself.
+            let _ = kill_process(self.pid, Signal::TERM);
+        }
+    }
+}
+
+/// Hands the sockets over, and waits until the new process serves. `Err(None)`: it ended without a word.
+fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
+    let ended = |_| None;
+    for Held { purpose, wanted, socket } in &service.held {
+        let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
+        send(to, &message, Some(socket.as_fd())).map_err(ended)?;
+    }
+    send(to, &Message::All { confinement: service.confinement }, None).map_err(ended)?;
+    match receive(to).map_err(Some)? {
+        Some((Message::Serving, _)) => Ok(()),
+        Some((Message::Failed { why }, _)) => Err(Some(why)),
+        Some((other, _)) => Err(Some(format!("it said {other:?}, which is none of its lines"))),
+        None => Err(None),
+    }
+}
+
+fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -> Result<(), String> {
+    let bytes = serde_json::to_vec(message).map_err(|e| e.to_string())?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let sockets: Vec<_> = socket.into_iter().collect();
+    if !sockets.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&sockets));
+    }
+    loop {
+        match sendmsg(to, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.to_string()),
+        }
+    }
+}
+
+/// `None`: the other end is closed.
+fn receive(from: BorrowedFd<'_>) -> Result<Option<(Message, Option<OwnedFd>)>, String> {
+    let mut bytes = [0; LONGEST_MESSAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received,
+            Err(Errno::INTR) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            Err(Errno::AGAIN) => return Err(format!("no word within {} s", LONGEST_START.as_secs())),
+            Err(errno) => return Err(errno.to_string()),
+        }
+    };
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err("a message was cut short: the limit on open files (LimitNOFILE=) may be too low".to_owned());
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut sockets = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(sockets) => sockets.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let socket = sockets.next();
+    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(|e| format!("an unknown message: {e}"))?;
+    Ok(Some((message, socket)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(script: &str) -> Program {
+        Program { path: "/bin/sh".into(), name: "sh".into(), arguments: vec!["-c".into(), script.into()] }
+    }
+
+    #[test]
+    fn a_program_that_ends_or_says_nothing_of_use_is_no_successor() {
+        let starting = Starting::default();
+        let refused = Successor::start(&program("exit 7"), &Service::default(), &starting).unwrap_err();
+        assert!(refused.starts_with("/bin/sh: it ended with exit status: 7"), "{refused}");
+        assert_eq!(starting.load(Ordering::Relaxed), 0);
+        let missing = Program { path: "/nonexistent/sealion".into(), ..program("") };
+        let refused = Successor::start(&missing, &Service::default(), &starting).unwrap_err();
+        assert!(refused.contains("No such file"), "{refused}");
+    }
+
+    #[test]
+    fn a_successor_that_does_not_get_the_service_is_stopped() {
+        let starting = Starting::default();
+        // It serves at its first word, and ends only because it is told to.
+        let serving = "printf '\"serving\"' >&0; exec sleep 1000";
+        let successor = Successor::start(&program(serving), &Service::default(), &starting).unwrap();
+        let pid = successor.pid;
+        drop(successor);
+        let (_, ended) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(ended.terminating_signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[test]
+    fn sockets_travel_with_the_words_that_asked_for_them() {
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let wanted = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let message = Message::Socket { purpose: Purpose::Metrics, wanted: wanted.clone() };
+        send(near.as_fd(), &message, Some(listener.as_fd())).unwrap();
+        send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None).unwrap();
+        drop(near);
+        let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd()) else {
+            panic!()
+        };
+        assert_eq!((purpose, told), (Purpose::Metrics, wanted));
+        let socket = std::net::TcpListener::from(socket);
+        assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
+        assert!(matches!(receive(far.as_fd()), Ok(Some((Message::All { .. }, None)))));
+        assert!(matches!(receive(far.as_fd()), Ok(None)));
+    }
+
+    #[test]
+    fn the_file_of_this_process_is_found() {
+        let program = Program::of_this_process();
+        let found = std::fs::metadata(program.path()).unwrap();
+        let running = std::fs::metadata("/proc/self/exe").unwrap();
+        assert_eq!((found.dev(), found.ino()), (running.dev(), running.ino()));
+    }
+}

@@ -1,0 +1,161 @@
+//! The content of a response.
+
+use std::{fmt, io};
+use std::borrow::Cow;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use sealion_http::{ContentRange, ContentType, EntityTag};
+
+use crate::files::resolve::SiteFile;
+
+/// The content of a response.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// No content.
+    Empty,
+    /// Bytes in memory.
+    Bytes(Cow<'static, [u8]>),
+    /// Part of a file, or all of it.
+    File {
+        /// The file.
+        file: Arc<SiteFile>,
+        /// The bytes to send.
+        range: Range<u64>,
+    },
+    /// Several parts of a file as multipart/byteranges (RFC 9110 §14.6).
+    Multipart {
+        /// The file of every part.
+        file: Arc<SiteFile>,
+        /// The parts in order.
+        parts: Vec<Part>,
+        /// The closing delimiter.
+        closing: Vec<u8>,
+    },
+    /// Content that becomes known while it is sent.
+    #[cfg_attr(not(test), expect(dead_code, reason = "files never need it; a proxy does"))]
+    Stream(BodyStream),
+}
+
+/// Content that a source makes while it is sent.
+pub(crate) struct BodyStream {
+    /// Its length in bytes, where that is known beforehand. A source that gives more or less cuts the response short: the connection is
+    /// closed without close_notify.
+    pub length: Option<u64>,
+    /// Where it comes from.
+    pub source: Pin<Box<dyn Source>>,
+}
+
+/// Where the content of a [`BodyStream`] comes from.
+pub(crate) trait Source: Send + Sync {
+    /// The next piece; `None` at the end. An error cuts the response short, so that the client sees that it is not complete.
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>>;
+}
+
+/// A stretch of a body.
+#[derive(Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "made by the sources of streams"))]
+pub(crate) enum Piece {
+    /// Bytes in memory.
+    Bytes(Vec<u8>),
+    /// Bytes of a file, which must be there.
+    File {
+        /// The file.
+        file: Arc<SiteFile>,
+        /// The bytes to send.
+        range: Range<u64>,
+    },
+}
+
+impl Piece {
+    /// In bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::File { range, .. } => range.end - range.start,
+        }
+    }
+}
+
+impl fmt::Debug for BodyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyStream").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+/// One part of a multipart body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Delimiter and fields of the part, up to and with the empty line.
+    pub head: Vec<u8>,
+    /// The bytes of the file that follow it.
+    pub range: Range<u64>,
+}
+
+impl Body {
+    /// Parts of `file`, which has `complete` bytes and is of type `content_type`. The ranges lie within it and are
+    /// not empty.
+    ///
+    /// The boundary is made of the entity tag: fixed for one state of the file, and unknown to whoever wrote that
+    /// state.
+    pub(crate) fn multipart(
+        file: Arc<SiteFile>,
+        ranges: Vec<Range<u64>>,
+        complete: u64,
+        content_type: ContentType,
+        tag: &EntityTag,
+    ) -> Self {
+        let parts = ranges.into_iter().map(|range| {
+            let mut head = Vec::with_capacity(160);
+            head.extend_from_slice(b"\r\n--");
+            head.extend_from_slice(tag.opaque());
+            head.extend_from_slice(b"\r\nContent-Type: ");
+            content_type.write(&mut head);
+            head.extend_from_slice(b"\r\nContent-Range: ");
+            ContentRange::Part { range: range.clone(), complete }.write(&mut head);
+            head.extend_from_slice(b"\r\n\r\n");
+            Part { head, range }
+        });
+        Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
+    }
+
+    /// In bytes; `None`: it is not known before the end.
+    pub(crate) fn len(&self) -> Option<u64> {
+        Some(match self {
+            Body::Empty => 0,
+            Body::Bytes(bytes) => bytes.len() as u64,
+            Body::File { range, .. } => range.end - range.start,
+            Body::Multipart { parts, closing, .. } => {
+                let of_part = |part: &Part| part.head.len() as u64 + (part.range.end - part.range.start);
+                parts.iter().map(of_part).sum::<u64>() + closing.len() as u64
+            }
+            Body::Stream(stream) => return stream.length,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multipart_body_as_in_rfc_9110_section_14_6() {
+        let file = SiteFile::of(std::fs::File::open("/dev/null").unwrap());
+        let tag = EntityTag::from_fingerprint([0; 8]);
+        let body =
+            Body::multipart(file, vec![500..1000, 7000..8000], 8000, ContentType::Plain("application/pdf"), &tag);
+        let length = body.len().unwrap();
+        let Body::Multipart { parts, closing, .. } = body else { panic!() };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let first =
+            "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 500-999/8000\r\n\r\n";
+        let second =
+            "\r\n--0000000000000000\r\nContent-Type: application/pdf\r\nContent-Range: bytes 7000-7999/8000\r\n\r\n";
+        assert_eq!((text(&parts[0].head).as_str(), parts[0].range.clone()), (first, 500..1000));
+        assert_eq!((text(&parts[1].head).as_str(), parts[1].range.clone()), (second, 7000..8000));
+        assert_eq!(text(&closing), "\r\n--0000000000000000--\r\n");
+        assert_eq!(length, (first.len() + second.len() + closing.len() + 1500) as u64);
+    }
+}

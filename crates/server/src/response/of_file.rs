@@ -1,0 +1,61 @@
+//! A file as a response: preconditions, ranges, fields.
+
+use std::sync::Arc;
+
+use sealion_http::{ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
+use sealion_http::conditional::{self, Validators, Verdict};
+use sealion_http::range::{self, Selection};
+
+use super::{Body, Response};
+use crate::files::resolve::SiteFile;
+
+/// The file, or the part of it that is asked for, if the preconditions hold.
+///
+/// Preconditions count only where the answer would otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). A request with more
+/// than `max_ranges` ranges gets the whole file. `now` is the value of Date.
+pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: usize, now: HttpTime) -> Response {
+    let SiteFile { len, modified, etag, coding, varies, .. } = *file;
+    let content_type = file.content_type.clone();
+    // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
+    let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
+    let validators = Validators { etag, modified: modified.map(|modified| modified.seconds()), varies };
+    let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
+    match conditional::evaluate(&request.conditions, &validators) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return Response::new(Status::NOT_MODIFIED, fields, Body::Empty),
+        Verdict::PreconditionFailed => return Response::plain(Status::PRECONDITION_FAILED),
+    }
+    let fields = Fields { content_type: Some(content_type.clone()), content_encoding: coding, ..fields };
+    let selection = match request.conditions.range.value() {
+        // Range is defined for GET alone (RFC 9110 §14.2).
+        Some(value)
+            if request.method == Method::Get
+                && conditional::range_applies(&request.conditions.if_range, &validators, now.seconds()) =>
+        {
+            range::select(value, len, max_ranges)
+        }
+        _ => Selection::Whole,
+    };
+    match selection {
+        // The coding would have to be said of the parts, for which there is no way (RFC 9110 §14.6): clients take it for that of the
+        // whole body, delimiters and all. Range may be ignored.
+        Selection::Several(_) if coding.is_some() => {
+            Response::new(Status::OK, fields, Body::File { file, range: 0..len })
+        }
+        Selection::Whole => Response::new(Status::OK, fields, Body::File { file, range: 0..len }),
+        Selection::One(range) => {
+            let content_range = Some(ContentRange::Part { range: range.clone(), complete: len });
+            Response::new(Status::PARTIAL_CONTENT, Fields { content_range, ..fields }, Body::File { file, range })
+        }
+        Selection::Several(ranges) => {
+            let body = Body::multipart(file, ranges, len, content_type, &etag);
+            let content_type = Some(ContentType::ByteRanges(etag));
+            Response::new(Status::PARTIAL_CONTENT, Fields { content_type, ..fields }, body)
+        }
+        Selection::Unsatisfiable => {
+            let mut response = Response::plain(Status::RANGE_NOT_SATISFIABLE);
+            response.fields.content_range = Some(ContentRange::Unsatisfied { complete: len });
+            response
+        }
+    }
+}

@@ -1,0 +1,276 @@
+use std::fs::{self, File};
+use std::time::{Duration, UNIX_EPOCH};
+
+use sealion_http::http1::head::{HeadLimits, Parsed, parse};
+
+use super::*;
+use crate::files::cache::{CacheLimits, FileCache, Files};
+use crate::files::resolve::Root;
+use crate::http1::write::{Connection, write_head};
+
+const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+const NOW: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
+const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
+
+struct Place {
+    directory: tempfile::TempDir,
+    site: Site,
+}
+
+struct Answer {
+    head: String,
+    body: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let files = Files::new(root, "index.html".into(), &FileCache::new(CacheLimits::default()));
+        let site = Place {
+            directory,
+            site: Site {
+                access_log: true,
+                name: "test".into(),
+                files,
+                options: FileOptions { max_ranges: 16, show_dotfiles: false },
+                limits: None,
+                features: Features::default(),
+                client_auth: None,
+            },
+        };
+        site.write("letters.txt", ALPHABET);
+        site.write("empty", "");
+        site.write("sub/index.html", "<p>sub");
+        site.write(".hidden", "");
+        site
+    }
+
+    /// Writes a file that was last modified at [`MODIFIED`].
+    fn write(&self, name: &str, content: &str) {
+        let path = self.directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    }
+
+    /// Answers `line`, such as `GET /`, with further field lines.
+    fn ask(&self, line: &str, fields: &[&str]) -> Answer {
+        let mut text = format!("{line} HTTP/1.1\r\nHost: a\r\n");
+        fields.iter().for_each(|field| text.extend([field, "\r\n"]));
+        text.push_str("\r\n");
+        let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+        let head = RequestHead::parse(text.as_bytes(), span).unwrap();
+        let response = ask(&head.request, &self.site);
+        let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
+        let mut bytes = Vec::new();
+        let date = NOW.parse().unwrap();
+        write_head(&mut bytes, response.status, &response.fields, framing, Connection::KeepAlive, &date);
+        let body = read(&response.body);
+        assert_eq!(Some(body.len() as u64), response.body.len(), "{text:?}");
+        let body = if framing.has_content() { body } else { String::new() };
+        Answer { head: String::from_utf8(bytes).unwrap(), body }
+    }
+
+    fn etag(&self, path: &str) -> String {
+        self.ask(&format!("HEAD {path}"), &[]).field("ETag").unwrap().to_string()
+    }
+}
+
+impl Answer {
+    fn status(&self) -> u16 {
+        self.head[9..12].parse().unwrap()
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+fn ask(request: &Request<'_>, site: &Site) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(answer(site, request, Client::default(), NOW.parse().unwrap()))
+}
+
+fn read(body: &Body) -> String {
+    let bytes = match body {
+        Body::Empty => Vec::new(),
+        Body::Bytes(bytes) => bytes.to_vec(),
+        Body::File { file, range } => file.read(range.clone()),
+        Body::Multipart { file, parts, closing } => {
+            let mut bytes: Vec<u8> =
+                parts.iter().flat_map(|each| [each.head.clone(), file.read(each.range.clone())].concat()).collect();
+            bytes.extend_from_slice(closing);
+            bytes
+        }
+        Body::Stream(_) => panic!("a file is no stream"),
+    };
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_file_in_full() {
+    let site = Place::new();
+    let answer = site.ask("GET /letters.txt?query", &[]);
+    let etag = site.etag("/letters.txt");
+    assert_eq!(
+        answer.head,
+        format!(
+            "HTTP/1.1 200 OK\r\nServer: sealion\r\nDate: {NOW}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: 26\r\nLast-Modified: {MODIFIED}\r\nETag: {etag}\r\nAccept-Ranges: bytes\r\n\r\n"
+        )
+    );
+    assert_eq!(answer.body, ALPHABET);
+}
+
+#[test]
+fn head_says_what_get_says_and_sends_nothing() {
+    let site = Place::new();
+    for path in ["/letters.txt", "/empty", "/sub", "/sub/", "/nowhere", "/%00", "/.hidden", "/%2f"] {
+        let get = site.ask(&format!("GET {path}"), &[]);
+        let head = site.ask(&format!("HEAD {path}"), &[]);
+        assert_eq!(head.head, get.head, "{path}");
+        assert_eq!(head.body, "");
+        assert_eq!(get.field("Content-Length"), Some(get.body.len().to_string().as_str()));
+    }
+    // Range is not defined for HEAD (RFC 9110 §14.2), and preconditions are.
+    let head = site.ask("HEAD /letters.txt", &["Range: bytes=0-0"]);
+    assert_eq!((head.status(), head.field("Content-Length")), (200, Some("26")));
+    assert_eq!(site.ask("HEAD /letters.txt", &["If-None-Match: *"]).status(), 304);
+}
+
+#[test]
+fn methods() {
+    let site = Place::new();
+    for (line, status, allow) in [
+        ("POST /letters.txt", 405, Some("GET, HEAD")),
+        ("DELETE /nowhere", 405, Some("GET, HEAD")),
+        ("TRACE /", 405, Some("GET, HEAD")),
+        ("OPTIONS *", 405, Some("GET, HEAD")),
+        ("BREW /pot", 501, None),
+        ("get /letters.txt", 501, None),
+    ] {
+        let answer = site.ask(line, &["If-None-Match: *"]);
+        assert_eq!((answer.status(), answer.field("Allow")), (status, allow), "{line}");
+        assert!(answer.body.starts_with(&status.to_string()), "{}", answer.body);
+    }
+}
+
+#[test]
+fn paths() {
+    let site = Place::new();
+    for (path, status, location) in [
+        ("/sub/", 200, None),
+        ("/sub", 301, Some("/sub/")),
+        ("/sub?a=b&c", 301, Some("/sub/?a=b&c")),
+        ("//sub", 301, Some("/sub/")),
+        ("/%73ub", 301, Some("/sub/")),
+        ("/", 404, None),
+        ("/nowhere", 404, None),
+        ("/letters.txt/", 404, None),
+        ("/.hidden", 404, None),
+        ("/sub%2findex.html", 404, None),
+        ("/../secret", 400, None),
+        ("/%2e%2e/secret", 400, None),
+        ("/%00", 400, None),
+        ("/%", 400, None),
+    ] {
+        // Preconditions do not count where the answer is not 2xx (RFC 9110 §13.2.1).
+        for fields in [&[][..], &["If-Match: \"x\"", "If-None-Match: *"][..]] {
+            let answer = site.ask(&format!("GET {path}"), fields);
+            let expected = if status == 200 && !fields.is_empty() { 412 } else { status };
+            assert_eq!((answer.status(), answer.field("Location")), (expected, location), "{path} {fields:?}");
+        }
+    }
+}
+
+#[test]
+fn not_modified_carries_the_validators_alone() {
+    let site = Place::new();
+    let etag = site.etag("/letters.txt");
+    let answer = site.ask("GET /letters.txt", &[&format!("If-None-Match: {etag}"), "Range: bytes=0-0"]);
+    assert_eq!(
+        answer.head,
+        format!(
+            "HTTP/1.1 304 Not Modified\r\nServer: sealion\r\nDate: {NOW}\r\nLast-Modified: {MODIFIED}\r\nETag: {etag}\r\n\
+             Accept-Ranges: bytes\r\n\r\n"
+        )
+    );
+    assert_eq!(answer.body, "");
+}
+
+#[test]
+fn ranges_come_after_preconditions() {
+    let site = Place::new();
+    let etag = site.etag("/letters.txt");
+    let if_range = &format!("If-Range: {etag}");
+    let if_match = &format!("If-Match: {etag}");
+    let rows: &[(&[&str], u16, Option<&str>, &str)] = &[
+        (&["Range: bytes=0-2"], 206, Some("bytes 0-2/26"), "abc"),
+        (&["Range: bytes=-2"], 206, Some("bytes 24-25/26"), "yz"),
+        (&["Range: bytes=25-"], 206, Some("bytes 25-25/26"), "z"),
+        (&["Range: bytes=26-"], 416, Some("bytes */26"), "416 Range Not Satisfiable\n"),
+        (&["Range: bytes=2-1"], 200, None, ALPHABET),
+        (&["Range: bytes=0-0", "Range: bytes=1-1"], 200, None, ALPHABET),
+        (&["Range: bytes=0-,0-"], 200, None, ALPHABET),
+        (&["Range: bytes=0-2", if_range], 206, Some("bytes 0-2/26"), "abc"),
+        (&["Range: bytes=0-2", "If-Range: \"x\""], 200, None, ALPHABET),
+        (&["Range: bytes=26-", "If-Range: \"x\""], 200, None, ALPHABET),
+        (&["Range: bytes=0-2", "If-Range: Sun, 06 Nov 1994 08:49:37 GMT"], 206, Some("bytes 0-2/26"), "abc"),
+        (&["Range: bytes=0-2", "If-Range: Sun, 06 Nov 1994 08:49:38 GMT"], 200, None, ALPHABET),
+        (&[if_range], 200, None, ALPHABET),
+        (&["Range: bytes=0-2", if_match], 206, Some("bytes 0-2/26"), "abc"),
+        (&["Range: bytes=26-", "If-Match: \"x\""], 412, None, "412 Precondition Failed\n"),
+        (&["Range: bytes=26-", "If-None-Match: *"], 304, None, ""),
+    ];
+    for (fields, status, content_range, body) in rows {
+        let answer = site.ask("GET /letters.txt", fields);
+        assert_eq!((answer.status(), answer.field("Content-Range")), (*status, *content_range), "{fields:?}");
+        assert_eq!(answer.body, *body, "{fields:?}");
+    }
+    assert_eq!(site.ask("GET /empty", &["Range: bytes=0-"]).status(), 200);
+}
+
+#[test]
+fn several_ranges() {
+    let site = Place::new();
+    let answer = site.ask("GET /letters.txt", &["Range: bytes=-1,0-1,100-"]);
+    let etag = site.etag("/letters.txt");
+    let boundary = etag.trim_matches('"');
+    assert_eq!(answer.status(), 206);
+    assert_eq!(answer.field("Content-Type"), Some(format!("multipart/byteranges; boundary={boundary}").as_str()));
+    assert_eq!(answer.field("Content-Range"), None);
+    assert_eq!(answer.field("ETag"), Some(etag.as_str()));
+    let part = |range: &str, content: &str| {
+        format!(
+            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/26\r\n\r\n{content}"
+        )
+    };
+    assert_eq!(answer.body, format!("{}{}\r\n--{boundary}--\r\n", part("25-25", "z"), part("0-1", "ab")));
+    assert_eq!(answer.field("Content-Length"), Some(answer.body.len().to_string().as_str()));
+}
+
+#[test]
+fn a_date_in_the_future_is_sent_as_now() {
+    let site = Place::new();
+    let file = File::options().write(true).open(site.directory.path().join("empty")).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
+    assert_eq!(site.ask("GET /empty", &[]).field("Last-Modified"), Some(NOW));
+    // Now is no strong validator of a file that may still change this second.
+    site.write("a", "ab");
+    let file = File::options().write(true).open(site.directory.path().join("a")).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
+    assert_eq!(site.ask("GET /a", &["Range: bytes=0-0", &format!("If-Range: {NOW}")]).status(), 200);
+}
+
+#[test]
+fn what_the_operator_should_know_comes_with_the_response() {
+    let site = Place::new();
+    std::os::unix::fs::symlink("/etc/passwd", site.directory.path().join("out")).unwrap();
+    let text = "GET /out HTTP/1.0\r\n\r\n";
+    let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!() };
+    let response = ask(&head.request, &site.site);
+    assert_eq!(response.status, Status::NOT_FOUND);
+    assert!(response.cause.unwrap().to_string().contains("symbolic link"));
+}

@@ -1,0 +1,141 @@
+//! Rules that match a path and name another: the base of redirects and rewrites.
+
+use std::ops::Range;
+
+use percent_encoding::percent_encode;
+use regex::bytes::{Captures, Regex, RegexBuilder};
+use sealion_http::path::OUTSIDE_PCHAR;
+
+use super::pattern::Prefix;
+use crate::values::{At, Problems};
+
+#[derive(Debug)]
+pub(super) struct Rule {
+    from: From,
+    to: String,
+}
+
+#[derive(Debug)]
+enum From {
+    /// Decoded, with its slashes.
+    Path(Vec<u8>),
+    Prefix(Prefix),
+    Regex(Regex),
+}
+
+pub(super) enum Target {
+    Path,
+    PathOrUri,
+}
+
+impl Rule {
+    pub(super) fn build(
+        from: [(&str, &Option<At<String>>); 3],
+        to: &At<String>,
+        target: Target,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let before = problems.len();
+        let mut given = from.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let (Some((name, value)), None) = (given.next(), given.next()) else {
+            problems.add(&to.span, key, "write one of path, prefix and regex");
+            return None;
+        };
+        let from_key = format!("{key}.{name}");
+        let from = match name {
+            "path" if value.starts_with('/') && !value.contains(['%', '?', '#']) => {
+                From::Path(value.as_bytes().to_vec())
+            }
+            "path" => {
+                problems.add(&value.span, &from_key, "write a decoded path that begins with a slash, without query");
+                return None;
+            }
+            "prefix" => From::Prefix(Prefix::build(value, &value.span, &from_key, problems)?),
+            _ => match RegexBuilder::new(value).dot_matches_new_line(true).size_limit(REGEX_SIZE).build() {
+                Ok(regex) => From::Regex(regex),
+                Err(error) => {
+                    let error = error.to_string().lines().last().unwrap_or_default().to_owned();
+                    problems.add(&value.span, &from_key, format!("is no expression: {error}"));
+                    return None;
+                }
+            },
+        };
+        let is_template = matches!(from, From::Regex(_));
+        check_target(to, &to.span, target, is_template, &format!("{key}.to"), problems);
+        (problems.len() == before).then(|| Rule { from, to: to.value.clone() })
+    }
+
+    /// Where `full` leads, percent-encoded.
+    pub(super) fn apply(&self, full: &[u8]) -> Option<String> {
+        let to = match &self.from {
+            From::Path(path) => (full == path).then(|| self.to.clone())?,
+            From::Prefix(prefix) => {
+                let rest = prefix.rest(full.strip_prefix(b"/")?)?;
+                let (to, behind) = self.to.split_at(self.to.find(['?', '#']).unwrap_or(self.to.len()));
+                if rest.is_empty() {
+                    self.to.clone()
+                } else {
+                    format!("{}/{}{behind}", to.trim_end_matches('/'), percent_encode(rest, OUTSIDE_PCHAR))
+                }
+            }
+            From::Regex(regex) => expand(&self.to, &regex.captures(full)?),
+        };
+        // `//host` would name another host, and a group can begin with a slash.
+        Some(if to.starts_with('/') { format!("/{}", to.trim_start_matches('/')) } else { to })
+    }
+}
+
+/// Replaces `$1`, `${1}`, `${name}` and `$$`; what groups matched is percent-encoded.
+fn expand(template: &str, captures: &Captures<'_>) -> String {
+    let mut encoded = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('$') {
+        encoded.push_str(before);
+        let (name, after) = match after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some(named) => named,
+            None => after.split_at(after.bytes().take_while(u8::is_ascii_digit).count()),
+        };
+        let group = match name.parse() {
+            Ok(number) => captures.get(number),
+            Err(_) => captures.name(name),
+        };
+        encoded.extend(group.iter().flat_map(|group| percent_encode(group.as_bytes(), OUTSIDE_PCHAR)));
+        rest = after;
+    }
+    encoded + rest
+}
+
+fn check_target(to: &str, span: &Range<usize>, target: Target, is_template: bool, key: &str, problems: &mut Problems) {
+    let uri = to.strip_prefix("https://").or_else(|| to.strip_prefix("http://"));
+    let remedy = if !to.bytes().all(|octet| octet.is_ascii_graphic()) || to.contains(['\\', '"', '<', '>']) {
+        "percent-encode what is not visible ASCII, and \\ \" < >"
+    } else if to.starts_with("//") {
+        "begins with two slashes, which names another host: write one, or https://"
+    } else if to.starts_with('/') {
+        match (is_template, to.contains('$')) {
+            (false, true) => "only a regex has groups: write %24 for a dollar sign",
+            _ if matches!(target, Target::Path) && to.contains(['?', '#']) => "is a path: no ? and no #",
+            _ => return,
+        }
+    } else if let (Some(uri), Target::PathOrUri) = (uri, target) {
+        let (host, path) = uri.split_at(uri.find(['/', '?', '#']).unwrap_or(uri.len()));
+        if host.is_empty() || host.contains(['$', '@']) {
+            "the host must be written out: what a client sends cannot choose it"
+        } else if path.contains('$') && !path.starts_with('/') {
+            "write a slash after the host: else what a client sends becomes part of it"
+        } else {
+            return;
+        }
+    } else {
+        "write a path that begins with a slash, or, for a redirect, https://…"
+    };
+    problems.add(span, key, remedy);
+}
+
+/// GUESS: bytes of a compiled expression; what operators write has a few thousand.
+const REGEX_SIZE: usize = 1 << 20;
+
+#[cfg(test)]
+#[path = "path_rule_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! Redirects: where clients are sent.
+
+use percent_encoding::percent_encode;
+use schemars::JsonSchema;
+use sealion_http::Status;
+use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
+use serde::{Deserialize, Serialize};
+
+use super::path_rule::{Rule, Target};
+use crate::response::Response;
+use crate::values::{At, Problems};
+
+/// Sends clients elsewhere. One of `path`, `prefix` and `regex` says which.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RedirectConfig {
+    /// This path alone, decoded: `/old.html`.
+    pub path: Option<At<String>>,
+    /// This path and all beneath it, whose rest is appended to `to`.
+    pub prefix: Option<At<String>>,
+    /// Decoded paths that this expression matches anywhere; write `^` and `$` for the whole.
+    pub regex: Option<At<String>>,
+    /// Where to: a path, or `https://…`. For a regex, `$1` or `${name}` stand for what its groups matched.
+    pub to: At<String>,
+    /// 301 or 308 for good, 302 or 307 for now, 303 to be fetched with GET. Without it 308.
+    pub status: Option<At<u16>>,
+}
+
+/// The redirects of a site; the first that matches counts.
+#[derive(Debug)]
+pub(crate) struct Redirects(Vec<(Rule, Status)>);
+
+impl Redirects {
+    /// Checks every rule, alone and for circles. `None`: there are none.
+    pub(crate) fn build(configs: &[RedirectConfig], key: &str, problems: &mut Problems) -> Option<Self> {
+        let mut rules = Vec::new();
+        for config in configs {
+            let status = match &config.status {
+                None => Status::PERMANENT_REDIRECT,
+                Some(status) => match **status {
+                    301 => Status::MOVED_PERMANENTLY,
+                    302 => Status::FOUND,
+                    303 => Status::SEE_OTHER,
+                    307 => Status::TEMPORARY_REDIRECT,
+                    308 => Status::PERMANENT_REDIRECT,
+                    _ => {
+                        let remedy =
+                            "write 301 or 308 (for good), 302 or 307 (for now), or 303 (to be fetched with GET)";
+                        problems.add(&status.span, &format!("{key}.status"), remedy);
+                        continue;
+                    }
+                },
+            };
+            let from = [("path", &config.path), ("prefix", &config.prefix), ("regex", &config.regex)];
+            rules.extend(Rule::build(from, &config.to, Target::PathOrUri, key, problems).map(|rule| (rule, status)));
+        }
+        let all = Redirects(rules);
+        if problems.is_empty() {
+            for config in configs {
+                all.check_for_circle(&config.to, key, problems);
+            }
+        }
+        (!all.0.is_empty()).then_some(all)
+    }
+
+    /// The answer, if a rule matches. `origin`: the authority of the request.
+    pub(crate) fn answer(&self, path: &SitePath<'_>, query: Option<&str>, origin: Option<&str>) -> Option<Response> {
+        let full = path.full();
+        let (location, status) = self.find(&full)?;
+        let here: String = percent_encode(&full, OUTSIDE_PCHAR).collect();
+        let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
+        let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
+        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let absolute = || origin.is_some_and(|host| target.strip_prefix("https://") == Some(&*format!("{host}{here}")));
+        // It would come back at once.
+        if (target == here || absolute()) && (own_query.is_empty() || own_query == query) {
+            return None;
+        }
+        let mut response = Response::plain(status);
+        let query = if own_query.is_empty() { &query } else { own_query };
+        response.fields.location = Some(format!("{target}{query}{fragment}"));
+        Some(response)
+    }
+
+    fn find(&self, full: &[u8]) -> Option<(String, Status)> {
+        self.0.iter().find_map(|(rule, status)| Some((rule.apply(full)?, *status)))
+    }
+
+    fn check_for_circle(&self, to: &At<String>, key: &str, problems: &mut Problems) {
+        let path = |target: &str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let mut at = path(to);
+        if at.contains('$') {
+            return;
+        }
+        for _ in 0..=self.0.len() {
+            if !at.starts_with('/') {
+                return;
+            }
+            match self.find(at.as_bytes()).map(|(next, _)| path(&next)) {
+                None => return,
+                Some(next) if next == at => return,
+                Some(next) => at = next,
+            }
+        }
+        problems.add(&to.span, &format!("{key}.to"), "leads in a circle: another redirect, or this one, takes it on");
+    }
+}

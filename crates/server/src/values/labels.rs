@@ -1,0 +1,22 @@
+//! Enums whose variants have a name in logs, metrics or the configuration.
+
+/// Makes an enum, the list of its variants and their names, so that none of the three can lack one.
+macro_rules! labels {
+    ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $label:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $vis enum $name { $($(#[$variant_meta])* $variant,)* }
+
+        impl $name {
+            /// All variants, in order.
+            #[allow(dead_code, reason = "not every enum is listed")]
+            pub(crate) const ALL: &[$name] = &[$($name::$variant),*];
+
+            /// The name in logs, metrics and the configuration.
+            pub(crate) fn label(self) -> &'static str {
+                match self { $($name::$variant => $label),* }
+            }
+        }
+    };
+}
+pub(crate) use labels;

@@ -1,0 +1,15 @@
+//! The vocabulary of every table of the configuration, and of the process.
+
+mod arguments;
+mod labels;
+mod phase;
+mod problems;
+mod units;
+
+pub(crate) use arguments::Given;
+pub(crate) use arguments::overridable;
+pub(crate) use labels::labels;
+pub(crate) use phase::draining;
+pub(crate) use phase::Phase;
+pub(crate) use problems::Problems;
+pub(crate) use units::{At, Bounded, Size, Time, Timeout};

@@ -1,0 +1,105 @@
+//! What is wrong with a configuration: all of it at once, each with file, line, key and remedy.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Gathers what is wrong while a configuration is read and checked.
+#[derive(Debug)]
+pub(crate) struct Problems {
+    file: Option<PathBuf>,
+    text: String,
+    found: Vec<Problem>,
+}
+
+#[derive(Debug)]
+struct Problem {
+    span: Range<usize>,
+    key: String,
+    what: String,
+}
+
+impl Problems {
+    /// None so far, in this text of this file.
+    pub(crate) fn of_file(file: &Path, text: &str) -> Self {
+        Problems { file: Some(file.to_owned()), text: text.to_owned(), found: Vec::new() }
+    }
+
+    /// None so far, of a configuration that comes from the command line and the environment.
+    pub(crate) fn of_arguments() -> Self {
+        Problems { file: None, text: String::new(), found: Vec::new() }
+    }
+
+    /// Takes note of one. `span`: the bytes of the value ([`super::At`]), empty if it does not stand in the file. `key`: the dotted
+    /// key as an operator would write it, for instance `site.root`. `what`: what is wrong and what to do.
+    pub(crate) fn add(&mut self, span: &Range<usize>, key: &str, what: impl fmt::Display) {
+        self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
+    }
+
+    /// A path as the file means it: relative ones begin at its directory.
+    pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
+        match self.file.as_ref().and_then(|file| file.parent()) {
+            Some(directory) => directory.join(path),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    fn line(&self, span: &Range<usize>) -> Option<usize> {
+        (!span.is_empty() && span.start <= self.text.len()).then(|| self.text[..span.start].matches('\n').count() + 1)
+    }
+}
+
+impl fmt::Display for Problems {
+    /// A line for each, in the order of the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut found: Vec<_> = self.found.iter().collect();
+        found.sort_by_key(|problem| problem.span.start);
+        for (n, problem) in found.into_iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            if let Some(file) = &self.file {
+                write!(f, "{}:", file.display())?;
+                if let Some(line) = self.line(&problem.span) {
+                    write!(f, "{line}:")?;
+                }
+                f.write_str(" ")?;
+            }
+            // Who gave arguments knows no keys.
+            if self.file.is_some() && !problem.key.is_empty() {
+                write!(f, "{}: ", problem.key)?;
+            }
+            f.write_str(&problem.what)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_has_file_line_and_key_in_the_order_of_the_file() {
+        let mut problems = Problems::of_file(Path::new("sealion.toml"), "a = 1\n\nb = 2\n");
+        problems.add(&(11..12), "b", "too small: write 3 or more");
+        problems.add(&(4..5), "a", "too large");
+        problems.add(&(0..0), "", "no site");
+        assert_eq!(
+            problems.to_string(),
+            "sealion.toml: no site\nsealion.toml:1: a: too large\nsealion.toml:3: b: too small: write 3 or more"
+        );
+    }
+}
