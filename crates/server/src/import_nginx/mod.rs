@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
-//!                                           │        │    guards, limits, path_rules
+//!                                           │        │    guards, limits, path_rules, targets, indirect
 //!                                           └────────┴─────────┴──► Left: what has no counterpart, where it stands, what to do
 //! ```
 
 mod convert;
 mod directives;
 mod guards;
+mod indirect;
 mod limits;
 mod listeners;
 mod location;
 mod path_rules;
+mod real_ip;
 mod site;
 mod syntax;
+mod targets;
 mod tls;
 mod tokens;
 mod toml_text;

@@ -50,7 +50,8 @@ pub(super) fn size(text: &str) -> Option<Size> {
 pub(super) fn pattern_of_regex(regex: &str) -> Option<String> {
     if let Some(prefix) = regex.strip_prefix("^/").and_then(|rest| {
         let rest = rest.trim_end_matches(".*").strip_suffix('/')?;
-        rest.chars().all(plain).then_some(rest)
+        let literal = rest.replace(r"\.", "");
+        literal.chars().all(|c| plain(c) && c != '.' || c == '/').then(|| rest.replace(r"\.", "."))
     }) {
         return Some(format!("/{prefix}/**"));
     }
@@ -142,6 +143,9 @@ mod tests {
             (r"^/assets/.*", Some("/assets/**")),
             (r"\.php$", Some("*.php")),
             (r"\.(css|[a-z]+)$", None),
+            (r"^/v1.0/", None),
+            (r"^/v1\.0/", Some("/v1.0/**")),
+            (r"^/a/b/", Some("/a/b/**")),
             (r"^/(a|b)/", None),
             (r"/\.", None),
             (r"\.(css|)$", None),
