@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Server, Signal};
@@ -97,10 +98,29 @@ fn machines_of_a_fleet_resume_each_others_sessions() {
             client
                 .args(["s_client", "-connect", "127.0.0.1:8443", "-servername", "localhost", "-tls1_2", option])
                 .arg(&session);
-            let output = client.stdin(std::process::Stdio::null()).output().expect("openssl is needed");
+            let output = client.stdin(Stdio::null()).output().expect("openssl is needed");
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(text.contains(&format!("{expected}, TLSv1.2")), "{name} {option}: {text}");
         }
         drop(servers);
+    }
+}
+
+/// What the server kept of a session would resume for as long as it has room, long after the keys of tickets have changed. OpenSSL is the client.
+#[test]
+fn without_a_ticket_no_session_is_resumed() {
+    let pki = Pki::ecdsa();
+    let sites = Sites::new();
+    let server = sites.serve(&with_keys(&pki, None));
+    let address = server.address().to_string();
+    for tickets in [false, true] {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-connect", &address, "-servername", "localhost", "-tls1_2", "-reconnect"]);
+        client.args((!tickets).then_some("-no_ticket"));
+        let output = client.stdin(Stdio::null()).output().expect("openssl is needed");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("New, TLSv1.2"), "tickets: {tickets}: {text}");
+        // With tickets it resumes, or the test would prove nothing.
+        assert_eq!(text.contains("Reused, TLSv1.2"), tickets, "{text}");
     }
 }

@@ -73,6 +73,31 @@ fn the_second_connection_resumes() {
     }
 }
 
+/// A session that the server keeps would outlive its ticket keys, and have no end.
+#[test]
+fn no_session_is_resumed_by_its_id() {
+    use rustls::client::{Resumption, Tls12Resumption};
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(PKI.certificate().clone()).unwrap();
+    let mut config = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS12])
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
+    let config = std::sync::Arc::new(config);
+    let server = Server::new(support::limits());
+    for round in 0..2 {
+        let serving = server.serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().resumed);
+        let name = "localhost".try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(config.clone(), name).unwrap();
+        let mut io = TcpStream::connect(serving.address).unwrap();
+        io.set_read_timeout(Some(PATIENCE)).unwrap();
+        while client.is_handshaking() {
+            client.complete_io(&mut io).unwrap();
+        }
+        assert!(!serving.finish(), "connection {round}");
+    }
+}
+
 /// The request may lie behind Finished in one segment, whole, in several records or cut off.
 #[test]
 fn what_comes_with_finished_is_not_lost() {

@@ -220,6 +220,12 @@ impl CertificateFacts {
     }
 }
 
+/// The end of a certificate's validity; the second it names is still part of it (RFC 5280 §4.1.2.5).
+pub(crate) fn not_after(der: &[u8]) -> Option<SystemTime> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    Some(system_time(parsed.validity().not_after.timestamp()))
+}
+
 /// The certificates of a PEM file, at least one.
 pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();

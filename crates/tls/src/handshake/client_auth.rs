@@ -3,13 +3,17 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use rustls::RootCertStore;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
+use super::callbacks;
 use super::certificate::{self, CertificateFacts, ConfigError, Fingerprint, unreadable};
 
 /// What is asked of a client.
@@ -84,9 +88,67 @@ impl ClientAuth {
             ClientAuthMode::Require => builder,
             ClientAuthMode::Request => builder.allow_unauthenticated(),
         };
-        builder
+        let verifier = builder
             .build()
-            .map_err(|e| ConfigError::Policy(format!("the roots for client certificates cannot be used: {e}")))
+            .map_err(|e| ConfigError::Policy(format!("the roots for client certificates cannot be used: {e}")))?;
+        Ok(Arc::new(Verifier(verifier)))
+    }
+}
+
+/// Verifies as rustls does, and notes the end of the certificate: the session must not outlive it.
+#[derive(Debug)]
+struct Verifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Verifier {
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.0.verify_client_cert(end_entity, intermediates, now)?;
+        // Without an end that can be read there will be no ticket.
+        let not_after = certificate::not_after(end_entity).unwrap_or(SystemTime::UNIX_EPOCH);
+        callbacks::with_current(|state| state.client_not_after = Some(not_after));
+        Ok(verified)
+    }
+
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        self.0.requires_raw_public_keys()
     }
 }
 

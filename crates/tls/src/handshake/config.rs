@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{NoClientAuth, NoServerSessionStorage};
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use sealion_ktls::Version;
 
 use super::certificate::{Certificate, ConfigError};
@@ -37,6 +38,13 @@ pub(super) struct Choice {
     by_name: Names<Policy>,
     /// For validations by an ACME server, who has no certificate to show.
     validation: Option<Policy>,
+}
+
+/// What the policies of a listener share.
+struct Common {
+    provider: Arc<CryptoProvider>,
+    resolver: Arc<Resolver>,
+    time: Arc<dyn TimeProvider>,
 }
 
 /// What holds for all sites.
@@ -133,16 +141,16 @@ impl TlsOptions {
 
     fn policy(
         &self,
-        provider: &Arc<CryptoProvider>,
-        resolver: &Arc<Resolver>,
+        common: &Common,
         client_auth: Option<&ClientAuth>,
         alpn: &[Vec<u8>],
     ) -> Result<Policy, ConfigError> {
+        let Common { provider, resolver, time } = common;
         let versions: &[_] = match self.min_version {
             Version::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
             Version::Tls13 => &[&rustls::version::TLS13],
         };
-        let mut config = rustls::ServerConfig::builder_with_provider(provider.clone())
+        let mut config = rustls::ServerConfig::builder_with_details(provider.clone(), time.clone())
             .with_protocol_versions(versions)
             .map_err(|e| ConfigError::Policy(e.to_string()))?
             .with_client_cert_verifier(match client_auth {
@@ -152,13 +160,12 @@ impl TlsOptions {
             .with_cert_resolver(resolver.clone());
         config.alpn_protocols = alpn.to_vec();
         config.enable_secret_extraction = true;
+        // Tickets are the only way to resume: what the server kept itself would have no end, and outlive the keys of tickets.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         let client_auth = client_auth.map(ClientAuth::id);
         match &self.tickets {
-            Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth)),
-            None => {
-                config.session_storage = Arc::new(NoServerSessionStorage {});
-                config.send_tls13_tickets = 0;
-            }
+            Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth, time.clone())),
+            None => config.send_tls13_tickets = 0,
         }
         Ok(Policy { rustls: Arc::new(config), client_auth })
     }
@@ -191,13 +198,24 @@ impl ServerConfig {
         options: &TlsOptions,
         limits: Limits,
     ) -> Result<Self, ConfigError> {
+        Self::with_time(default, others, options, limits, Arc::new(DefaultTimeProvider))
+    }
+
+    /// As [`Self::new`], with a clock by which certificates of clients and session tickets expire.
+    pub(super) fn with_time(
+        default: &SiteTls,
+        others: &[SiteTls],
+        options: &TlsOptions,
+        limits: Limits,
+        time: Arc<dyn TimeProvider>,
+    ) -> Result<Self, ConfigError> {
         let all = || std::iter::once(default).chain(others);
         let mut sites = Names::new(default.certificates.clone());
         for site in all() {
             site.names.iter().for_each(|name| sites.insert(name, site.certificates.clone()));
         }
         let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
-        let provider = options.provider()?;
+        let common = Common { provider: options.provider()?, resolver, time };
 
         let mut alpn = options.alpn.clone();
         let asked = all().any(|site| site.client_auth.is_some());
@@ -205,7 +223,7 @@ impl ServerConfig {
         if options.challenges.is_some() {
             let acme_tls = ACME_TLS.to_vec();
             if asked {
-                validation = Some(options.policy(&provider, &resolver, None, &[acme_tls])?);
+                validation = Some(options.policy(&common, None, &[acme_tls])?);
             } else {
                 alpn.push(acme_tls);
             }
@@ -218,7 +236,7 @@ impl ServerConfig {
             let policy = match policies.iter().find(|policy| policy.client_auth == id) {
                 Some(policy) => policy.clone(),
                 None => {
-                    let new = options.policy(&provider, &resolver, site.client_auth.as_ref(), &alpn)?;
+                    let new = options.policy(&common, site.client_auth.as_ref(), &alpn)?;
                     policies.push(new.clone());
                     new
                 }

@@ -4,18 +4,22 @@
 //! the client sent after it (its first request, a part of a record) stays in our buffer for our
 //! opener, and the sequence numbers we take over are right.
 
+mod callbacks;
 pub(crate) mod certificate;
 pub(crate) mod client_auth;
 pub(crate) mod config;
 mod names;
 pub(crate) mod resolver;
 pub(crate) mod secrets;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::Shutdown;
+use rustls::HandshakeKind;
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use sealion_ktls::Version;
@@ -25,6 +29,7 @@ use tokio::time::timeout;
 use crate::error::HandshakeError;
 use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
 use crate::socket::Socket;
+use callbacks::CallbackState;
 use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Policy, ServerConfig};
 use secrets::{KeySchedule, iana_name};
@@ -118,10 +123,14 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
     };
     let mut connection =
         UnbufferedServerConnection::new(policy.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
-    let mut server_name = None;
+    let mut callbacks = CallbackState::default();
     loop {
-        let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut flight.incoming[..flight.fed]);
-        server_name = resolver::take_server_name().or(server_name);
+        if is_full(&connection) {
+            // A ticket may have opened, but rustls did not resume its session.
+            callbacks.opened_ticket = None;
+        }
+        let UnbufferedStatus { discard, state } =
+            callbacks.during(|| connection.process_tls_records(&mut flight.incoming[..flight.fed]));
         let next = match state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
                 encode(&mut data, &mut flight.outgoing)?;
@@ -158,7 +167,11 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
     if flight.fed != 0 {
         return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
     }
-    let info = HandshakeInfo { server_name, client_auth: policy.client_auth, ..secrets::info(&connection)? };
+    let info = HandshakeInfo {
+        server_name: callbacks.server_name,
+        client_auth: policy.client_auth,
+        ..secrets::info(&connection)?
+    };
     let (extracted, kernel) =
         connection.dangerous_into_kernel_connection().map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let (tx_sequence, tx) = extracted.tx;
@@ -170,6 +183,11 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         incoming: flight.incoming,
         info,
     })
+}
+
+/// Whether rustls has decided to resume no session.
+fn is_full(connection: &UnbufferedServerConnection) -> bool {
+    matches!(connection.handshake_kind(), Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest))
 }
 
 /// How long a peer whose handshake failed may take to close. GUESS: some round trips; it holds a connection's place.

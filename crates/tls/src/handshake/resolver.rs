@@ -1,6 +1,5 @@
 //! Which certificate a client is shown.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::callbacks;
 use super::certificate::{self, Certificate, ConfigError};
 use super::names::Names;
 
@@ -107,7 +107,7 @@ pub(super) struct Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
-        SERVER_NAME.set(name.map(Into::into));
+        callbacks::with_current(|state| state.server_name = name.map(Into::into));
         if let Some(challenges) = &self.challenges
             && is_validation(&hello)
         {
@@ -126,15 +126,4 @@ impl fmt::Debug for Resolver {
 /// Whether this is a validation by an ACME server, who offers its protocol alone (RFC 8737 §3).
 pub(super) fn is_validation(hello: &ClientHello<'_>) -> bool {
     hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
-}
-
-thread_local! {
-    /// The name that the client whose ClientHello was last looked at asked for: the unbuffered connections of rustls 0.23 do not
-    /// tell it. Whoever drives one takes it away as soon as rustls returns.
-    static SERVER_NAME: Cell<Option<Box<str>>> = const { Cell::new(None) };
-}
-
-/// The name in the ClientHello that rustls has just dealt with on this thread, if it has.
-pub(super) fn take_server_name() -> Option<Box<str>> {
-    SERVER_NAME.take()
 }

@@ -1,7 +1,7 @@
 //! Session tickets (RFC 5077, RFC 8446 §4.6.1): sessions that the client keeps, sealed for us.
 //!
 //! ```text
-//! ticket = name of the key (16) | salt (32) | AES-256-GCM { time of issue (8) | session } | tag (16)
+//! ticket = name of the key (16) | salt (32) | AES-256-GCM { authenticated at (8) | not after (8) | session } | tag (16)
 //! ```
 //!
 //! RFC 5077 §4 recommends a name of the key in front and authenticated encryption. Each ticket is sealed under a key and
@@ -10,6 +10,9 @@
 //!
 //! What a client was asked for to get a session is authenticated along with it: a site that demands other client
 //! certificates, or demands them now, does not resume it.
+//!
+//! Every resumption renews the ticket, but not the session's time: that of the full handshake travels from ticket to ticket, and the
+//! session ends [`TICKET_LIFETIME`] after it, or with the client's certificate if that comes first.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +23,13 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
+use rustls::time_provider::TimeProvider;
 use zeroize::Zeroizing;
 
+use super::callbacks;
 use super::client_auth::ClientAuthId;
 
-/// How long a session can be resumed. INHERITED: rustls' own tickets. RFC 8446 §4.6.1 allows seven days; what a stolen key
+/// How long a session can be resumed after its full handshake, however often it is renewed. INHERITED: rustls' own tickets. RFC 8446 §4.6.1 allows seven days; what a stolen key
 /// can open grows with it.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -38,7 +43,6 @@ const NAME_LEN: usize = 16;
 const SALT_LEN: usize = 32;
 const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
-const TIME_LEN: usize = 8;
 const TAG_LEN: usize = 16;
 
 /// A secret from which keys of tickets are derived: random bytes, wiped when dropped.
@@ -128,17 +132,17 @@ impl TicketKeys {
         self.set.store(Arc::new(KeySet::shared(sealing, others)));
     }
 
-    /// Gives up keys from outside for new ones of this process.
-    ///
-    /// # Errors
-    /// There are no random numbers; nothing has changed.
-    pub fn replace_with_rotating(&self) -> Result<(), NoRandomNumbers> {
-        let own = Self::rotating()?;
-        self.set.store(own.set.load_full());
-        Ok(())
-    }
-
-    fn seal(&self, context: &Context, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+    /// `None` also for a ticket that would be refused at once.
+    fn seal(
+        &self,
+        context: &Context,
+        authentication: Authentication,
+        session: &[u8],
+        now: SystemTime,
+    ) -> Option<Vec<u8>> {
+        if !authentication.holds(now) {
+            return None;
+        }
         let mut set = self.set.load();
         // The end of its time is further away than it ever was: the clock was set back.
         if set.until.is_some_and(|until| until <= now || now + ROTATION + CLOCK_SKEW < until) {
@@ -150,14 +154,14 @@ impl TicketKeys {
         }
         let mut salt = [0; SALT_LEN];
         rand::fill(&mut salt).ok()?;
-        set.sealing.seal(&salt, context, session, now)
+        set.sealing.seal(&salt, context, authentication, session)
     }
 
-    fn open(&self, context: &Context, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+    fn open(&self, context: &Context, ticket: &[u8], now: SystemTime) -> Option<(Authentication, Vec<u8>)> {
         let set = self.set.load();
         let name = ticket.first_chunk::<NAME_LEN>()?;
         let key = std::iter::once(&set.sealing).chain(&set.others).find(|key| key.name == *name)?;
-        key.open(context, ticket, now)
+        key.open(context, ticket).filter(|(authentication, _)| authentication.holds(now))
     }
 }
 
@@ -197,36 +201,41 @@ impl Key {
     /// The key and nonce of one ticket.
     fn of_ticket(&self, salt: &[u8]) -> Option<(LessSafeKey, Nonce)> {
         let mut bytes = Zeroizing::new([0; KEY_LEN + NONCE_LEN]);
-        derive(&self.secret, &[b"sealion ticket", salt], &mut *bytes);
+        // The number is the format's: a ticket of another one does not open.
+        derive(&self.secret, &[b"sealion ticket 2", salt], &mut *bytes);
         let (key, nonce) = bytes.split_at(KEY_LEN);
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
         Some((key, Nonce::try_assume_unique_for_key(nonce).ok()?))
     }
 
-    fn seal(&self, salt: &[u8; SALT_LEN], context: &Context, session: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+    fn seal(
+        &self,
+        salt: &[u8; SALT_LEN],
+        context: &Context,
+        authentication: Authentication,
+        session: &[u8],
+    ) -> Option<Vec<u8>> {
         const HEAD: usize = NAME_LEN + SALT_LEN;
         let (key, nonce) = self.of_ticket(salt)?;
-        let mut ticket = Vec::with_capacity(HEAD + TIME_LEN + session.len() + TAG_LEN);
+        let mut ticket = Vec::with_capacity(HEAD + Authentication::LEN + session.len() + TAG_LEN);
         ticket.extend_from_slice(&self.name);
         ticket.extend_from_slice(salt);
-        ticket.extend_from_slice(&seconds(now).to_be_bytes());
+        ticket.extend_from_slice(&authentication.encode());
         ticket.extend_from_slice(session);
         let tag = key.seal_in_place_separate_tag(nonce, Aad::from(context.0), &mut ticket[HEAD..]).ok()?;
         ticket.extend_from_slice(tag.as_ref());
         Some(ticket)
     }
 
-    fn open(&self, context: &Context, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+    /// However old the ticket is.
+    fn open(&self, context: &Context, ticket: &[u8]) -> Option<(Authentication, Vec<u8>)> {
         let (salt, sealed) = ticket.get(NAME_LEN..)?.split_at_checked(SALT_LEN)?;
         let (key, nonce) = self.of_ticket(salt)?;
         let mut session = sealed.to_vec();
         let len = key.open_in_place(nonce, Aad::from(context.0), &mut session).ok()?.len();
         session.truncate(len);
-        let issued = u64::from_be_bytes(*session.first_chunk::<TIME_LEN>()?);
-        let now = seconds(now);
-        let young = now < issued.saturating_add(TICKET_LIFETIME.as_secs());
-        let possible = issued <= now.saturating_add(CLOCK_SKEW.as_secs());
-        (young && possible).then(|| session.split_off(TIME_LEN))
+        let authentication = Authentication::decode(session.first_chunk()?);
+        Some((authentication, session.split_off(Authentication::LEN)))
     }
 }
 
@@ -239,6 +248,41 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// When a session's client was authenticated, by a full handshake, and the end of its certificate. Every ticket of the session
+/// holds it, unchanged by renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Authentication {
+    /// Seconds since 1970.
+    at: u64,
+    /// The last second in which the client's certificate is valid; [`u64::MAX`] without one.
+    not_after: u64,
+}
+
+impl Authentication {
+    const LEN: usize = 16;
+
+    fn new(at: SystemTime, not_after: Option<SystemTime>) -> Self {
+        Self { at: seconds(at), not_after: not_after.map_or(u64::MAX, seconds) }
+    }
+
+    /// Whether a session may be resumed by it.
+    fn holds(self, now: SystemTime) -> bool {
+        let now = seconds(now);
+        let possible = self.at <= now.saturating_add(CLOCK_SKEW.as_secs());
+        let young = now < self.at.saturating_add(TICKET_LIFETIME.as_secs());
+        possible && young && now <= self.not_after
+    }
+
+    fn encode(self) -> [u8; Self::LEN] {
+        (u128::from(self.at) << 64 | u128::from(self.not_after)).to_be_bytes()
+    }
+
+    fn decode(bytes: &[u8; Self::LEN]) -> Self {
+        let both = u128::from_be_bytes(*bytes);
+        Self { at: (both >> 64) as u64, not_after: both as u64 }
+    }
+}
+
 /// What a session is bound to: what was asked of the client.
 #[derive(Clone, Copy)]
 struct Context([u8; 32]);
@@ -247,11 +291,16 @@ struct Context([u8; 32]);
 pub(super) struct Ticketer {
     keys: Arc<TicketKeys>,
     context: Context,
+    time: Arc<dyn TimeProvider>,
 }
 
 impl Ticketer {
-    pub(super) fn new(keys: Arc<TicketKeys>, client_auth: Option<ClientAuthId>) -> Self {
-        Self { keys, context: Context(client_auth.map_or([0; 32], |id| id.0)) }
+    pub(super) fn new(keys: Arc<TicketKeys>, client_auth: Option<ClientAuthId>, time: Arc<dyn TimeProvider>) -> Self {
+        Self { keys, context: Context(client_auth.map_or([0; 32], |id| id.0)), time }
+    }
+
+    fn now(&self) -> Option<SystemTime> {
+        Some(UNIX_EPOCH + Duration::from_secs(self.time.current_time()?.as_secs()))
     }
 }
 
@@ -271,44 +320,62 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keys.seal(&self.context, plain, SystemTime::now())
+        let now = self.now()?;
+        let authentication = callbacks::with_current(|handshake| {
+            handshake.opened_ticket.unwrap_or_else(|| Authentication::new(now, handshake.client_not_after))
+        })?;
+        self.keys.seal(&self.context, authentication, plain, now)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.keys.open(&self.context, ticket, SystemTime::now())
+        let (authentication, session) = self.keys.open(&self.context, ticket, self.now()?)?;
+        callbacks::with_current(|handshake| handshake.opened_ticket = Some(authentication))?;
+        Some(session)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustls::time_provider::DefaultTimeProvider;
+
     use super::*;
 
     const NONE: Context = Context([0; 32]);
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn secret(byte: u8) -> TicketSecret {
         TicketSecret::from_bytes(&[byte; TicketSecret::LEN]).unwrap()
+    }
+
+    /// A ticket of a session that begins now.
+    fn seal(keys: &TicketKeys, now: SystemTime) -> Vec<u8> {
+        keys.seal(&NONE, Authentication::new(now, None), b"session", now).unwrap()
+    }
+
+    fn open(keys: &TicketKeys, context: &Context, ticket: &[u8], now: SystemTime) -> Option<Vec<u8>> {
+        keys.open(context, ticket, now).map(|(_, session)| session)
     }
 
     #[test]
     fn a_ticket_opens_with_its_key_and_under_its_policy_alone() {
         let now = SystemTime::now();
         let keys = TicketKeys::shared(&secret(1), &[secret(2)]);
-        let ticket = keys.seal(&NONE, b"session", now).unwrap();
-        assert_eq!(keys.open(&NONE, &ticket, now).unwrap(), b"session");
-        assert_eq!(keys.open(&Context([1; 32]), &ticket, now), None);
-        assert_ne!(keys.seal(&NONE, b"session", now).unwrap(), ticket);
+        let ticket = seal(&keys, now);
+        assert_eq!(open(&keys, &NONE, &ticket, now).unwrap(), b"session");
+        assert_eq!(open(&keys, &Context([1; 32]), &ticket, now), None);
+        assert_ne!(seal(&keys, now), ticket);
 
         // Elsewhere, where it opens only; and where it is not known.
         let elsewhere = TicketKeys::shared(&secret(3), &[secret(2), secret(1)]);
-        assert_eq!(elsewhere.open(&NONE, &ticket, now).unwrap(), b"session");
+        assert_eq!(open(&elsewhere, &NONE, &ticket, now).unwrap(), b"session");
         elsewhere.replace(&secret(3), &[]);
-        assert_eq!(elsewhere.open(&NONE, &ticket, now), None);
+        assert_eq!(open(&elsewhere, &NONE, &ticket, now), None);
 
         for n in 0..ticket.len() {
             let mut bad = ticket.clone();
             bad[n] ^= 1;
-            assert_eq!(keys.open(&NONE, &bad, now), None, "byte {n}");
-            assert_eq!(keys.open(&NONE, &ticket[..n], now), None, "cut at {n}");
+            assert_eq!(open(&keys, &NONE, &bad, now), None, "byte {n}");
+            assert_eq!(open(&keys, &NONE, &ticket[..n], now), None, "cut at {n}");
         }
     }
 
@@ -316,25 +383,70 @@ mod tests {
     fn a_ticket_ends_with_its_lifetime() {
         let now = SystemTime::now();
         let keys = TicketKeys::shared(&secret(1), &[]);
-        let ticket = keys.seal(&NONE, b"session", now).unwrap();
+        let ticket = seal(&keys, now);
         let opens = |at| keys.open(&NONE, &ticket, at).is_some();
-        assert!(opens(now + TICKET_LIFETIME - Duration::from_secs(2)));
+        assert!(opens(now + TICKET_LIFETIME - SECOND));
         assert!(!opens(now + TICKET_LIFETIME));
         assert!(opens(now - CLOCK_SKEW));
-        assert!(!opens(now - CLOCK_SKEW - Duration::from_secs(2)));
+        assert!(!opens(now - CLOCK_SKEW - SECOND));
+    }
+
+    #[test]
+    fn a_renewed_ticket_keeps_the_end_of_the_first() {
+        let start = SystemTime::now();
+        let keys = TicketKeys::shared(&secret(1), &[]);
+        for (not_after, end) in [
+            (None, start + TICKET_LIFETIME),
+            (Some(start + TICKET_LIFETIME * 2), start + TICKET_LIFETIME),
+            // That second belongs to the certificate's validity.
+            (Some(start + TICKET_LIFETIME / 4), start + TICKET_LIFETIME / 4 + SECOND),
+        ] {
+            let first = Authentication::new(start, not_after);
+            let mut ticket = keys.seal(&NONE, first, b"session", start).unwrap();
+            for now in [start + SECOND, end - SECOND] {
+                let (authentication, _) = keys.open(&NONE, &ticket, now).unwrap();
+                assert_eq!(authentication, first);
+                ticket = keys.seal(&NONE, authentication, b"session", now).unwrap();
+            }
+            assert_eq!(keys.open(&NONE, &ticket, end), None);
+            // One that nobody would accept is not made.
+            assert_eq!(keys.seal(&NONE, first, b"session", end), None);
+        }
+    }
+
+    /// A clock that is ahead adds its error once, and not with each renewal.
+    #[test]
+    fn clocks_of_a_fleet_may_differ() {
+        let now = SystemTime::now();
+        let keys = TicketKeys::shared(&secret(1), &[]);
+        let ahead = now + CLOCK_SKEW;
+        let ticket = seal(&keys, ahead);
+        let (authentication, _) = keys.open(&NONE, &ticket, now).unwrap();
+        let renewed = keys.seal(&NONE, authentication, b"session", now).unwrap();
+        assert!(open(&keys, &NONE, &renewed, ahead + TICKET_LIFETIME - SECOND).is_some());
+        assert!(open(&keys, &NONE, &renewed, ahead + TICKET_LIFETIME).is_none());
+        assert_eq!(keys.seal(&NONE, authentication, b"session", now - SECOND), None);
+    }
+
+    #[test]
+    fn outside_a_handshake_there_are_no_tickets() {
+        let keys = Arc::new(TicketKeys::shared(&secret(1), &[]));
+        let ticketer = Ticketer::new(keys.clone(), None, Arc::new(DefaultTimeProvider));
+        assert_eq!(ticketer.encrypt(b"session"), None);
+        assert_eq!(ticketer.decrypt(&seal(&keys, SystemTime::now())), None);
     }
 
     #[test]
     fn own_keys_change_and_open_for_one_more_turn() {
         let mut now = SystemTime::now();
         let keys = TicketKeys::rotating().unwrap();
-        let first = keys.seal(&NONE, b"session", now).unwrap();
+        let first = seal(&keys, now);
         now += ROTATION + Duration::from_secs(1);
-        let second = keys.seal(&NONE, b"session", now).unwrap();
+        let second = seal(&keys, now);
         assert_ne!(first[..NAME_LEN], second[..NAME_LEN]);
         assert!(keys.open(&NONE, &first, now).is_some());
         now += ROTATION + Duration::from_secs(1);
-        keys.seal(&NONE, b"session", now).unwrap();
+        seal(&keys, now);
         assert!(keys.open(&NONE, &first, now).is_none());
         assert!(keys.open(&NONE, &second, now).is_some());
     }
@@ -343,7 +455,7 @@ mod tests {
     fn own_keys_go_on_changing_after_a_clock_was_set_back() {
         let now = SystemTime::now();
         let keys = TicketKeys::rotating().unwrap();
-        let name = |now| keys.seal(&NONE, b"session", now).unwrap()[..NAME_LEN].to_vec();
+        let name = |now| seal(&keys, now)[..NAME_LEN].to_vec();
         let first = name(now);
         assert_eq!(name(now - CLOCK_SKEW / 2), first);
         let year_before = now - Duration::from_secs(365 * 24 * 3600);

@@ -1,6 +1,34 @@
 //! Times, sizes, patterns and targets, from nginx's notation to ours.
 
-use crate::values::{Size, Time};
+use std::fmt;
+use std::time::Duration;
+
+/// A time as sealion.toml writes it: one number and one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Time(pub(super) Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            ms if ms > 0 && ms.is_multiple_of(3_600_000) => write!(f, "{}h", ms / 3_600_000),
+            ms if ms.is_multiple_of(1000) => write!(f, "{}s", ms / 1000),
+            ms => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+/// A size as sealion.toml writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let whole = |(unit, _): &&(u64, &str)| self.0 >= *unit && self.0.is_multiple_of(*unit);
+        let (unit, name) = units.iter().find(whole).unwrap_or(&(1, "B"));
+        write!(f, "{}{name}", self.0 / unit)
+    }
+}
 
 /// nginx's times: `30`, `30s`, `1h 30m`, `1d`; without a unit seconds.
 pub(super) fn time(text: &str) -> Option<Time> {
@@ -50,7 +78,8 @@ pub(super) fn size(text: &str) -> Option<Size> {
 pub(super) fn pattern_of_regex(regex: &str) -> Option<String> {
     if let Some(prefix) = regex.strip_prefix("^/").and_then(|rest| {
         let rest = rest.trim_end_matches(".*").strip_suffix('/')?;
-        rest.chars().all(plain).then_some(rest)
+        let literal = rest.replace(r"\.", "");
+        literal.chars().all(|c| plain(c) && c != '.' || c == '/').then(|| rest.replace(r"\.", "."))
     }) {
         return Some(format!("/{prefix}/**"));
     }
@@ -119,7 +148,7 @@ mod tests {
         for (text, seconds) in
             [("30", 30), ("1m", 60), ("1h30m", 5400), ("1h 30m", 5400), ("1d", 86_400), ("1M", 30 * 86_400)]
         {
-            assert_eq!(time(text), Some(Time::seconds(seconds)), "{text}");
+            assert_eq!(time(text), Some(Time(Duration::from_secs(seconds))), "{text}");
         }
         assert_eq!(time("500ms"), Some(Time(std::time::Duration::from_millis(500))));
         assert_eq!(["", "x", "1q", "-1", "max"].map(time), [None; 5]);
@@ -142,6 +171,9 @@ mod tests {
             (r"^/assets/.*", Some("/assets/**")),
             (r"\.php$", Some("*.php")),
             (r"\.(css|[a-z]+)$", None),
+            (r"^/v1.0/", None),
+            (r"^/v1\.0/", Some("/v1.0/**")),
+            (r"^/a/b/", Some("/a/b/**")),
             (r"^/(a|b)/", None),
             (r"/\.", None),
             (r"\.(css|)$", None),

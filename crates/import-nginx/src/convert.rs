@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::{Conversion, Left, guards, site, tls, values};
 use super::directives::{Fate, fate};
 use super::limits::Zones;
 use super::listeners::Listeners;
 use super::syntax::{self, Directive};
+use super::targets::Targets;
 use super::toml_text::Table;
+use super::{Conversion, Left, guards, real_ip, site, tls, values};
 
 /// Converts the file that nginx is started with.
-pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
+pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conversion, String> {
     let configuration = syntax::read(file)?;
     let mut context = Context {
+        is_reserved,
         directory: file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         root: Table::default(),
         left: Vec::new(),
@@ -24,13 +26,15 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
         has_default: false,
         plain: Vec::new(),
         zones: Zones::default(),
+        targets: Targets::default(),
+        refusals: Vec::new(),
     };
     for missing in &configuration.missing {
         context.left.push(Left {
             place: missing.place.clone(),
             directive: "include".to_owned(),
-            remedy: format!("{}: convert where it can", missing.what),
-            unguarded: false,
+            remedy: format!("{}: convert where it can be read, as nobody knows here whom it keeps out", missing.what),
+            unguarded: !missing.is_known(),
         });
     }
     let mut http = Vec::new();
@@ -49,9 +53,16 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
     }
     let mut listeners = Listeners::of(&servers);
     let mut sites = Vec::new();
+    let mut converted = Vec::new();
     for server in servers {
-        sites.extend(site::convert(&mut context, &mut listeners, server, &shared));
+        if let Some(site) = site::convert(&mut context, &mut listeners, server, &shared) {
+            listeners.bind(server, guards::is_closed(&site));
+            sites.push(site);
+            converted.push(server);
+        }
     }
+    listeners.name_new_addresses(&mut context);
+    real_ip::name(&mut context, &shared, &converted);
     if sites.is_empty() {
         context.root.comment("No server with `listen … ssl` was found: there is no site.");
     }
@@ -72,6 +83,8 @@ pub(super) fn convert(file: &Path) -> Result<Conversion, String> {
 
 /// What is being made.
 pub(super) struct Context {
+    /// Whether the server sets a response field itself.
+    pub(super) is_reserved: fn(&str) -> bool,
     /// Where paths of certificates begin.
     directory: PathBuf,
     pub(super) root: Table,
@@ -82,6 +95,10 @@ pub(super) struct Context {
     /// Servers without TLS, with their names.
     pub(super) plain: Vec<(Directive, Vec<String>)>,
     pub(super) zones: Zones,
+    /// Of the server that is being converted: what may be sent in the place of something else.
+    pub(super) targets: Targets,
+    /// What is refused by expression in it.
+    pub(super) refusals: Vec<(Directive, String)>,
 }
 
 impl Context {
@@ -139,7 +156,15 @@ impl Context {
     /// Makes a site the default one, unless there is one.
     pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) -> bool {
         if self.has_default {
-            self.leave_with(server, "there is one default site for all addresses, and an earlier server is it");
+            let remedy = "there is one default site for all addresses, and an earlier server is it";
+            if guards::refuses_everybody(server) {
+                let remedy = format!(
+                    "{remedy}: it answers names of no site at the addresses of this one too, which refused them"
+                );
+                self.unguarded(server, remedy);
+            } else {
+                self.leave_with(server, remedy);
+            }
             return false;
         }
         site.set("default", true);
@@ -208,9 +233,8 @@ impl Context {
                 Some(age) => self.process_wide(directive, "server", "file_cache_age", age.to_string()),
                 None => self.leave(directive),
             },
-            // With the listeners.
-            "set_real_ip_from" => {}
-            "real_ip_header" if directive.first() == "proxy_protocol" => {}
+            // With all servers.
+            name if real_ip::is_one(name) => {}
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
             "access_log" => self.access_log(directive),

@@ -2,11 +2,12 @@
 
 use toml::Value;
 
-use super::{guards, path_rules, values};
 use super::convert::Context;
 use super::site::Settings;
 use super::syntax::Directive;
 use super::toml_text::Table;
+use super::values;
+use super::{guards, path_rules, real_ip, targets};
 
 /// The paths that directives are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) enum Scope {
 
 impl Scope {
     /// The paths of a location. `None`: it has a name instead.
-    fn of(location: &Directive) -> Option<Self> {
+    pub(super) fn of(location: &Directive) -> Option<Self> {
         let (modifier, path) = match location.arguments.as_slice() {
             [modifier, path] => (modifier.as_str(), path.as_str()),
             // nginx needs no space between them.
@@ -107,7 +108,7 @@ pub(super) fn convert(
         return;
     }
     let scope = Scope::of(location);
-    if let Some(pass) = location.children().iter().find(|inner| inner.name.ends_with("_pass")) {
+    if let Some(pass) = location.children().iter().find(|inner| guards::hands_over(inner)) {
         return guards::passed_on(context, site, settings, scope.as_ref(), location, pass);
     }
     let Some(scope) = scope else {
@@ -125,7 +126,17 @@ pub(super) fn convert(
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
     let Some(pattern) = scope.pattern() else {
         let remedy = "say for which files it is: *.css by name, /assets/** from the root";
-        return context.leave_with(location, remedy);
+        context.leave_with(location, remedy);
+        for inner in location.children() {
+            match inner.name.as_str() {
+                "return" => path_rules::answer(context, site, &scope, host, inner),
+                "allow" | "deny" | "auth_basic" => {}
+                "location" if guards::guards(inner) => context.unguarded(inner, NESTED),
+                _ if guards::guards(inner) => context.leave(inner),
+                _ => {}
+            }
+        }
+        return;
     };
     let from_server = settings.all("add_header");
     path_rules::fields(
@@ -146,7 +157,9 @@ pub(super) fn convert(
             "root" | "alias" => mount(context, site, &scope, inner),
             "index" if scope == Scope::Everything => index(context, site, inner),
             "index" => context.leave_with(inner, "the index is the same for all of a site"),
+            // With all locations.
             "autoindex" if inner.first() != "on" => {}
+            name if real_ip::is_one(name) => {}
             "autoindex" => listing(context, site, &scope, inner),
             "error_page" if scope == Scope::Everything => path_rules::error_page(context, site, inner),
             "error_page" => context.leave_with(inner, "error pages are the same for all of a site"),
@@ -155,19 +168,55 @@ pub(super) fn convert(
             "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
                 context.leave_with(inner, "files are compressed the same way in all of a site");
             }
-            "location" if guards::guards(inner) => context.unguarded(inner, "write it beside the outer one"),
-            "location" => context.leave_with(inner, "write it beside the outer one"),
+            "location" if guards::guards(inner) => context.unguarded(inner, NESTED),
+            "location" => context.leave_with(inner, NESTED),
             _ => context.leave(inner),
+        }
+    }
+}
+
+/// What is said of a location in another.
+const NESTED: &str = "write it beside the outer one";
+
+/// Marks locations without a listing in nginx whose directories are listed here.
+pub(super) fn name_listed(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
+    let listed = site.table_if("listing").and_then(|table| table.get("paths")).and_then(Value::as_array).cloned();
+    let listed = listed.unwrap_or_default();
+    for location in settings.all("location") {
+        let own = location.children().iter().rfind(|inner| inner.name == "autoindex");
+        if own.or(settings.last("autoindex")).is_some_and(|autoindex| autoindex.first() == "on") {
+            continue;
+        }
+        let (covered, closed) = match Scope::of(location) {
+            Some(Scope::Prefix(path)) => {
+                let is_beneath = |outer: &str| {
+                    let outer = outer.trim_end_matches('/');
+                    path.trim_end_matches('/')
+                        .strip_prefix(outer)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                (listed.iter().filter_map(Value::as_str).any(is_beneath), guards::is_closed_part(site, is_beneath))
+            }
+            // It may match directories.
+            Some(Scope::Regex { .. }) => (own.is_some() && !listed.is_empty(), false),
+            _ => (false, false),
+        };
+        if covered && !closed {
+            let remedy = "nginx lists no directory there; here [site.listing] paths covers it, and shows the names of its files: name \
+                          only paths that are to be listed";
+            context.unguarded(location, remedy);
         }
     }
 }
 
 /// `index`: names of files in a directory.
 pub(super) fn index(context: &mut Context, site: &mut Table, directive: &Directive) {
-    let (names, others): (Vec<_>, Vec<_>) =
-        directive.arguments.iter().partition(|name| !name.contains(['/', '$']) && !name.ends_with(".php"));
+    let (names, others): (Vec<_>, Vec<_>) = directive
+        .arguments
+        .iter()
+        .partition(|name| !name.contains(['/', '$']) && !name.starts_with('.') && !targets::is_program(name));
     if !others.is_empty() {
-        context.leave_with(directive, "an index is a file of the directory; programs are not run");
+        context.leave_with(directive, "an index is a file of the directory; programs are not run, and their source is not sent: name a static file");
     }
     if !names.is_empty() {
         site.set("index", names.into_iter().cloned().map(Value::from).collect::<Vec<_>>());
@@ -179,12 +228,15 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     let Some((last, tried)) = directive.arguments.split_last() else { return context.leave(directive) };
     let usual = tried.iter().all(|tried| matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html"));
     let fallback = last.split('?').next().unwrap_or(last);
-    let is_file = fallback.starts_with('/') && !fallback.contains('$') && !fallback.ends_with(".php");
+    let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
         _ if !usual => context
             .leave_with(directive, "the path itself is tried, as a file and as a directory: rewrites say the rest"),
         "=404" | "$uri" | "$uri/" => {}
-        _ if is_file && *scope == Scope::Everything => site.set("fallback", fallback),
+        _ if is_file && *scope == Scope::Everything => match context.targets.objection(last) {
+            None => site.set("fallback", fallback),
+            Some(objection) => context.leave_with(directive, objection),
+        },
         _ => context.leave_with(directive, "a fallback is a file, for all of a site"),
     }
 }
@@ -209,6 +261,11 @@ fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Dir
     };
     if !directory.starts_with('/') || directory.contains('$') {
         return context.leave_with(directive, "name the directory in full, with mounts");
+    }
+    if directive.name == "alias" && path.ends_with('/') && !directory.ends_with('/') {
+        let remedy = "nginx appends the rest of the path to it without a slash; nobody gets in now: end both with a slash, as a mount";
+        context.leave_with(directive, remedy);
+        return guards::close(context, site, scope, directive);
     }
     let root = if directive.name == "alias" {
         directory.to_owned()

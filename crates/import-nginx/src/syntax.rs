@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use globset::GlobBuilder;
 
-use super::{Place, SyntaxError};
 use super::tokens::{Token, Tokens};
+use super::{Place, SyntaxError};
 
 /// `name arguments;` or `name arguments { … }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,25 @@ pub(super) struct Configuration {
 pub(super) struct Missing {
     pub(super) place: Place,
     pub(super) what: String,
+    /// The last part of its path.
+    name: String,
+}
+
+impl Missing {
+    /// Whether it is a file that packages bring, which keeps nobody out.
+    pub(super) fn is_known(&self) -> bool {
+        const KNOWN: [&str; 8] = [
+            "fastcgi.conf",
+            "fastcgi-php.conf",
+            "fastcgi_params",
+            "mime.types",
+            "options-ssl-nginx.conf",
+            "proxy_params",
+            "scgi_params",
+            "uwsgi_params",
+        ];
+        KNOWN.contains(&self.name.as_str())
+    }
 }
 
 /// Reads `file` with what it includes.
@@ -167,6 +186,7 @@ impl Reader {
                 Err(e) => self.missing.push(Missing {
                     place: place.clone(),
                     what: format!("{} cannot be read here ({e})", file.display()),
+                    name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 }),
             }
         }

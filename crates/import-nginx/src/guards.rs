@@ -26,14 +26,90 @@ const NO_PART: &str =
 pub(super) fn guards(directive: &Directive) -> bool {
     let refuses = |status: &str| status.parse::<u16>().is_ok_and(|status| status >= 400);
     match directive.name.as_str() {
-        "allow" | "deny" | "auth_basic" | "auth_request" | "auth_jwt" | "internal" => true,
+        "allow" | "deny" | "internal" => true,
+        "auth_basic" | "auth_request" | "auth_jwt" => directive.first() != "off",
         "disable_symlinks" | "modsecurity" | "secure_link" | "ssl_crl" | "ssl_verify_client" | "valid_referers" => {
             directive.first() != "off"
         }
         "limit_except" => !directive.arguments.iter().any(|method| method == "GET"),
         "return" => refuses(directive.first()),
-        name if name.starts_with("access_by_") => true,
-        _ => directive.children().iter().any(guards),
+        "if" if is_about_clients(directive) => true,
+        name if name.starts_with("access_by_") || name.starts_with("rewrite_by_") => true,
+        _ => hands_over(directive) || directive.children().iter().any(guards),
+    }
+}
+
+/// Whether a directive gives requests to a program, so that files, the program's own among them, are not sent.
+pub(super) fn hands_over(directive: &Directive) -> bool {
+    match directive.name.as_str() {
+        "perl" | "js_content" => true,
+        "passenger_enabled" => directive.first() == "on",
+        name => name.ends_with("_pass") || name.starts_with("content_by_"),
+    }
+}
+
+/// Whether a condition leads some clients elsewhere for what they are or bring, and not for what they ask for.
+fn is_about_clients(condition: &Directive) -> bool {
+    const OTHERS: [&str; 21] = [
+        "args",
+        "document_root",
+        "document_uri",
+        "host",
+        "hostname",
+        "http_accept",
+        "http_accept_encoding",
+        "http_accept_language",
+        "http_host",
+        "http_user_agent",
+        "http_x_forwarded_proto",
+        "https",
+        "is_args",
+        "query_string",
+        "request_filename",
+        "request_method",
+        "request_uri",
+        "scheme",
+        "server_name",
+        "server_port",
+        "uri",
+    ];
+    let leads_away = condition.children().iter().any(|inner| matches!(inner.name.as_str(), "return" | "rewrite"));
+    let text = condition.arguments.join(" ");
+    let mut variables = text.split('$').skip(1).map(|rest| {
+        let rest = rest.trim_start_matches('{');
+        rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default()
+    });
+    // A dollar sign that ends an expression names none.
+    leads_away && variables.any(|variable| !variable.is_empty() && !OTHERS.contains(&variable))
+}
+
+/// Whether a server answers nobody.
+pub(super) fn refuses_everybody(server: &Directive) -> bool {
+    server.children().iter().any(|inner| match inner.name.as_str() {
+        "return" => guards(inner),
+        "deny" => inner.first() == "all",
+        "ssl_reject_handshake" => inner.first() == "on",
+        _ => false,
+    })
+}
+
+/// Whether a site lets nobody in.
+pub(super) fn is_closed(site: &Table) -> bool {
+    is_closed_part(site, |path| path == "/")
+}
+
+/// Whether nobody gets into a part of a site. `covers`: whether a path covers it.
+pub(super) fn is_closed_part(site: &Table, covers: impl Fn(&str) -> bool) -> bool {
+    let everybody = Value::from(EVERYBODY.to_vec());
+    let mut closed = site.list("access").filter(|rule| rule.get("deny") == Some(&everybody));
+    closed.any(|rule| rule.get("path").and_then(Value::as_str).is_some_and(&covers))
+}
+
+/// Looks at directives, and at those inside them.
+pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a Directive)) {
+    for directive in directives {
+        visit(directive);
+        walk(directive.children(), visit);
     }
 }
 
@@ -50,9 +126,24 @@ pub(super) fn hides_dotfiles(location: &Directive) -> bool {
     let depth = |text: &str| text.matches('(').count().saturating_sub(text.matches(')').count());
     let or_something_else = name.match_indices('|').any(|(at, _)| depth(&name[..at]) == 0);
     let or_no_dot = name.starts_with(['*', '?', '{']);
-    // It alone is shown.
-    let well_known = name.replace("(?!well-known", "").contains("well-known");
-    tilde.starts_with('~') && !(or_something_else || or_no_dot || well_known) && location.children().iter().all(refuses)
+    tilde.starts_with('~')
+        && !(or_something_else || or_no_dot || may_be_well_known(name))
+        && location.children().iter().all(refuses)
+}
+
+/// Whether what follows the dot may be `well-known`, which alone is shown.
+fn may_be_well_known(name: &str) -> bool {
+    if name.starts_with("(?!well-known") {
+        return false;
+    }
+    let name = name.strip_prefix('(').unwrap_or(name);
+    name.strip_prefix("?:").unwrap_or(name).split('|').any(|one| {
+        let literal = one.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(one.len());
+        // What is repeated may be missing.
+        let sure = if one[literal..].starts_with(['?', '*', '{']) { literal.saturating_sub(1) } else { literal };
+        let sure = one[..sure].to_ascii_lowercase();
+        "well-known".starts_with(&sure) || sure.starts_with("well-known")
+    })
 }
 
 /// Names rewrites that may lead to what an expression refuses.
@@ -77,14 +168,33 @@ pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, dire
             site.push("access", rule);
         }
         (_, Some(regex)) => {
-            rule.set("regex", regex);
+            let regex = of_octets(regex);
+            rule.set("regex", regex.as_str());
             rule.set("to", NOWHERE);
+            context.refusals.push((directive.clone(), regex));
             // The first that matches counts.
             site.push_first("rewrites", rule);
         }
         (_, None) => context
             .unguarded(directive, "the expression of its location is not one of ours: keep such files out of the root"),
     }
+}
+
+/// An expression that takes octets for characters where it matters, as nginx does: else `.` would leave out names that are not UTF-8.
+fn of_octets(regex: String) -> String {
+    let negates = ["[^", r"\D", r"\S", r"\W"].iter().any(|part| regex.contains(part));
+    let has_dot = regex.replace(r"\.", "").contains('.');
+    let octets = format!("(?-u){regex}");
+    if (negates || has_dot) && regex::bytes::Regex::new(&octets).is_ok() { octets } else { regex }
+}
+
+/// What a rule of the site sends instead of what was asked for, and which may be a program: nobody gets in.
+pub(super) fn lead_nowhere(site: &mut Table, directive: &Directive, regex: &str) {
+    let mut rule = Table::default();
+    rule.comment(&directive.place);
+    rule.set("regex", regex);
+    rule.set("to", NOWHERE);
+    site.push("rewrites", rule);
 }
 
 /// A location that is passed on. Its files are of no use to clients: they may be programs.

@@ -50,6 +50,12 @@ impl Table {
         &mut self.tables[at].2
     }
 
+    /// The table `[name]` inside this one, if there is one.
+    pub(super) fn table_if(&self, name: &str) -> Option<&Table> {
+        let is_it = |(existing, many, _): &&(String, Many, Table)| existing == name && *many == Many::One;
+        self.tables.iter().find(is_it).map(|(.., table)| table)
+    }
+
     /// Another `[[name]]` inside this one.
     pub(super) fn push(&mut self, name: &str, table: Table) {
         self.tables.push((name.to_owned(), Many::List, table));

@@ -14,6 +14,17 @@ pub(super) struct Listeners {
     all: Vec<Listener>,
     /// Where some server says `ssl`: it holds for all servers of that address.
     tls: HashSet<String>,
+    /// Those with TLS of the server that was looked at last.
+    taken: Vec<String>,
+    bound: Vec<Bound>,
+}
+
+/// A server that became a site, and where nginx answers for it.
+#[derive(Debug)]
+struct Bound {
+    server: Directive,
+    addresses: Vec<String>,
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -39,12 +50,13 @@ impl Listeners {
     pub(super) fn of(servers: &[&Directive]) -> Self {
         let listens = servers.iter().flat_map(|server| server.children()).filter(|inner| inner.name == "listen");
         let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
-        Listeners { all: Vec::new(), tls: tls.filter_map(|listen| address(listen.first())).collect() }
+        Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() }
     }
 
     /// Takes the `listen`s of a server; `shared`: what stands beside the servers.
     pub(super) fn take(&mut self, context: &mut Context, server: &Directive, shared: &[&Directive]) -> Listens {
         let mut listens = Listens::default();
+        self.taken.clear();
         // Of old: `ssl on;` for the whole server.
         let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
         let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
@@ -78,7 +90,8 @@ impl Listeners {
             }
             listens.default |= has("default_server") || has("default");
             if tls {
-                listens.tls = true
+                listens.tls = true;
+                self.taken.push(address.clone());
             } else {
                 listens.plain = true
             }
@@ -106,6 +119,34 @@ impl Listeners {
             }
         }
         listens
+    }
+
+    /// Remembers where the server that was looked at last is reached. `is_closed`: its site lets nobody in.
+    pub(super) fn bind(&mut self, server: &Directive, is_closed: bool) {
+        let addresses = std::mem::take(&mut self.taken);
+        self.bound.push(Bound { server: server.clone(), addresses, is_closed });
+    }
+
+    /// Marks servers that are reached where nginx did not answer for them.
+    pub(super) fn name_new_addresses(&self, context: &mut Context) {
+        for Bound { server, addresses, .. } in self.bound.iter().filter(|bound| !bound.is_closed) {
+            let reaches = |other: &str| addresses.iter().any(|own| own == other || is_wildcard_of(own, other));
+            let mut new: Vec<&str> = Vec::new();
+            for listener in self.all.iter().filter(|listener| listener.tls) {
+                if !reaches(&listener.address) {
+                    new.push(&listener.address);
+                }
+            }
+            if !new.is_empty() {
+                let remedy = format!(
+                    "nginx answers for it at {} only; here a site answers on every listener, so on {} too. Keep others out with \
+                     [[site.access]] allow, or give it a Sealion of its own with a file that has only its listeners",
+                    addresses.join(", "),
+                    new.join(", ")
+                );
+                context.unguarded(server, remedy);
+            }
+        }
     }
 
     pub(super) fn write(&self, root: &mut Table) {
@@ -136,6 +177,14 @@ fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
         }
     }
     networks
+}
+
+/// Whether `own` stands for all addresses of a machine, at the port of `other`. IPv4 and IPv6 make no difference: it is the same machine.
+fn is_wildcard_of(own: &str, other: &str) -> bool {
+    match (own.rsplit_once(':'), other.rsplit_once(':')) {
+        (Some(("0.0.0.0" | "[::]", own)), Some((host, other))) => own == other && host != "unix",
+        _ => false,
+    }
 }
 
 /// The address as we write it; nginx takes a port, an address, or both.

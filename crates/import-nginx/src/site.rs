@@ -2,12 +2,13 @@
 
 use toml::Value;
 
-use super::{guards, limits, path_rules, tls, values};
 use super::convert::Context;
 use super::listeners::Listeners;
-use super::location::{self, Scope};
+use super::location::Scope;
 use super::syntax::Directive;
+use super::targets::Targets;
 use super::toml_text::Table;
+use super::{guards, indirect, limits, location, path_rules, tls, values};
 
 /// Directives of `http` that hold in every server without its own.
 const INHERITED: &[&str] = &[
@@ -108,6 +109,8 @@ pub(super) fn convert(
         context.leave_with(server, "over plain HTTP Sealion answers with the way to HTTPS, and with nothing else");
     }
     let settings = Settings::of(server, shared);
+    context.targets = Targets::of(server);
+    context.refusals.clear();
     let mut site = Table::default();
     site.comment(&server.place);
     let names = names(context, server);
@@ -162,6 +165,8 @@ pub(super) fn convert(
         }
     }
     guards::look_behind_rewrites(context, &site, server);
+    indirect::mark(context, &site);
+    location::name_listed(context, &mut site, &settings);
     Some(site)
 }
 
@@ -286,7 +291,7 @@ fn media_types(site: &mut Table, settings: &Settings<'_>) {
 
 fn media_type_of(extension: &str) -> String {
     let mut text = Vec::new();
-    sealion_http::content_type::ContentType::of_name(format!("x.{extension}").as_bytes()).write(&mut text);
+    sealion_http::ContentType::of_name(format!("x.{extension}").as_bytes()).write(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
@@ -294,7 +299,7 @@ fn media_type_of(extension: &str) -> String {
 fn plain(context: &mut Context, server: &Directive) {
     let mut leads_to_https = false;
     let mut others = Vec::new();
-    walk(server.children(), &mut |inner| match inner.name.as_str() {
+    guards::walk(server.children(), &mut |inner| match inner.name.as_str() {
         "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
             leads_to_https = true
         }
@@ -320,12 +325,5 @@ fn plain(context: &mut Context, server: &Directive) {
             "nothing is passed on: leave this with nginx"
         };
         context.leave_with(&other, remedy);
-    }
-}
-
-fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a Directive)) {
-    for directive in directives {
-        visit(directive);
-        walk(directive.children(), visit);
     }
 }

@@ -2,11 +2,12 @@
 
 use toml::Value;
 
-use super::{guards, values};
 use super::convert::Context;
+use super::guards;
 use super::location::Scope;
 use super::syntax::Directive;
 use super::toml_text::Table;
+use super::values;
 
 /// `add_header` and `expires` of one block. `replaced`: those of the block around it, which nginx forgets where a block has its own.
 pub(super) fn fields(
@@ -43,7 +44,7 @@ pub(super) fn fields(
             "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
             "access-control-allow-origin" => cors(context, site, pattern, directive, value),
             _ if lower.starts_with("access-control-") => context.leave_with(directive, "say it with [site.cors]"),
-            _ if crate::site::is_ours(name) => {
+            _ if (context.is_reserved)(name) => {
                 context.leave_with(directive, "Sealion says it itself, or another key does")
             }
             _ => {
@@ -65,7 +66,7 @@ pub(super) fn fields(
         let gone: Vec<Value> = replaced
             .iter()
             .map(|directive| directive.first())
-            .filter(|name| !crate::site::is_ours(name))
+            .filter(|name| !(context.is_reserved)(name))
             .filter(|name| !add_header.iter().any(|own| own.first().eq_ignore_ascii_case(name)))
             .map(Value::from)
             .collect();
@@ -143,6 +144,9 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     if !page.starts_with('/') || page.contains('$') {
         return context.leave_with(directive, "an error page is a file of the site");
     }
+    if let Some(objection) = context.targets.objection(page) {
+        return context.leave_with(directive, objection);
+    }
     match change.first().map(|change| change.as_str()) {
         None => {}
         Some("=200") if codes == ["404"] => return site.set("fallback", page.as_str()),
@@ -178,7 +182,7 @@ pub(super) fn answer(
         [url] if url.starts_with("http") => (302, url.as_str()),
         [status, target] if !refuses(directive) => match status.parse::<u16>() {
             Ok(status @ (301 | 302 | 303 | 307 | 308)) => (status, target.as_str()),
-            _ => return context.leave_with(directive, "only redirects are answered without a file"),
+            _ => return unanswered(context, site, scope, directive, "only redirects are answered without a file"),
         },
         [status, ..] if refuses(directive) => {
             guards::close(context, site, scope, directive);
@@ -187,10 +191,10 @@ pub(super) fn answer(
             }
             return;
         }
-        _ => return context.leave_with(directive, "only redirects are answered without a file"),
+        _ => return unanswered(context, site, scope, directive, "only redirects are answered without a file"),
     };
     let Some((target, keeps_path)) = redirect_target(target, host) else {
-        return context.leave_with(directive, "where it leads has a variable that is not converted");
+        return unanswered(context, site, scope, directive, "where it leads has a variable that is not converted");
     };
     let to_itself = keeps_path && (target.is_empty() || host.is_some_and(|host| target == format!("https://{host}")));
     if to_itself {
@@ -219,10 +223,18 @@ pub(super) fn answer(
             table.set("regex", format!("^{}", values::literally(path)));
             table.set("to", target.replace('$', "$$"));
         }
-        (Scope::Regex { .. }, _) => return context.leave_with(directive, "say it with a regex of redirects"),
+        (Scope::Regex { .. }, _) => {
+            return unanswered(context, site, scope, directive, "say it with a regex of redirects");
+        }
     }
     table.set("status", i64::from(status));
     site.push("redirects", table);
+}
+
+/// An answer that is not converted. nginx sends no file there, and so neither do we.
+fn unanswered(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive, remedy: &str) {
+    context.leave_with(directive, format!("{remedy}; nobody gets in now, since nginx sends no file there"));
+    guards::close(context, site, scope, directive);
 }
 
 /// Where a redirect leads, and whether what was asked for is appended. The scheme here is https, and the host a name of the site.
@@ -251,17 +263,22 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         [regex, to, flag] => (regex, to, flag.as_str()),
         _ => return context.leave(directive),
     };
+    let redirects = matches!(flag, "permanent" | "redirect") || to.starts_with("http");
+    let objection = context.targets.objection(to).filter(|_| !redirects);
     let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
     if *scope != Scope::Everything && !within {
-        return context.leave_with(
-            directive,
-            "rewrites and redirects hold for all of a site: begin it with ^ and the location's path",
-        );
+        let remedy = "rewrites and redirects hold for all of a site: begin it with ^ and the location's path";
+        return leave_rewrite(context, directive, remedy, objection);
     }
     if let Err(error) = regex::bytes::Regex::new(regex) {
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        return context.leave_with(directive, format!("the expression is not one of ours ({why}): write it without"));
+        let remedy = format!("the expression is not one of ours ({why}): write it without");
+        return leave_rewrite(context, directive, &remedy, objection);
+    }
+    if let Some(objection) = objection {
+        context.leave_with(directive, format!("{objection}. Nobody gets in by this path now"));
+        return guards::lead_nowhere(site, directive, regex);
     }
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
         return context.leave_with(directive, "the replacement has a variable that is not converted");
@@ -278,4 +295,16 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         _ => return context.leave(directive),
     }
     site.push("redirects", table);
+}
+
+/// Names a rewrite that is not converted. One that leads to a program hides the files that have its path.
+fn leave_rewrite(context: &mut Context, directive: &Directive, remedy: &str, objection: Option<String>) {
+    match objection {
+        None => context.leave_with(directive, remedy),
+        Some(objection) => {
+            let remedy =
+                format!("{remedy}. Until then files of this path are sent, where nginx sends none: {objection}");
+            context.unguarded(directive, remedy);
+        }
+    }
 }

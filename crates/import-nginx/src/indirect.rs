@@ -1,0 +1,259 @@
+//! Refusals by expression look at the path that is requested. `/private/` is answered with `/private/index.html`, at which no expression
+//! looks: nginx does, so each one that could match a directory's index is marked.
+//!
+//! Error pages and the fallback need no such look, since [`super::targets`] lets none be a file that is refused. A compressed sibling is sent
+//! for its original by nginx too, whatever guards the sibling.
+
+use toml::Value;
+
+use super::convert::Context;
+use super::toml_text::Table;
+
+/// Marks what refuses an index only under its own name.
+pub(super) fn mark(context: &mut Context, site: &Table) {
+    let indexes: Vec<String> = match site.get("index").and_then(Value::as_array) {
+        Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        None => vec![DEFAULT_INDEX.to_owned()],
+    };
+    for (directive, regex) in std::mem::take(&mut context.refusals) {
+        if let Some(index) = indexes.iter().find(|index| may_match_index(&regex, index)) {
+            let remedy = format!(
+                "an expression is compared with the requested path only: where it refuses {index}, a request for the directory is still \
+                 answered with that file. Name the directories in [[site.access]] or [[site.basic_auth]], or set another index"
+            );
+            context.unguarded(&directive, remedy);
+        }
+    }
+}
+
+/// The index of sites that name none, here and in nginx.
+const DEFAULT_INDEX: &str = "index.html";
+
+/// Whether an expression may match the path of a directory with `index` at its end, and not that directory. `false` is certain.
+fn may_match_index(regex: &str, index: &str) -> bool {
+    let Some(words) = Parser::words(regex) else { return true };
+    let index = index.to_lowercase();
+    words.iter().any(|word| word.may_end_in(&index))
+}
+
+/// How a match may end. Sets of them are never less than what the expression matches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Word {
+    /// Whether something unknown is before the text.
+    open: bool,
+    /// In lower case: expressions may ignore case.
+    text: String,
+    /// Whether the path ends there (`$`).
+    end: bool,
+    /// Whether anything at all may follow (`.*`).
+    any: bool,
+}
+
+impl Word {
+    fn literal(c: char) -> Self {
+        Word { text: c.to_lowercase().collect(), ..Word::default() }
+    }
+
+    fn unknown() -> Self {
+        Word { open: true, ..Word::default() }
+    }
+
+    fn then(&self, next: &Word) -> Word {
+        let nothing_before = next.text.is_empty() && !next.open;
+        match next {
+            _ if *next == Word::default() => self.clone(),
+            // The path may end anywhere behind `.*`.
+            _ if nothing_before && next.end && self.any => self.clone(),
+            _ if nothing_before && next.end => Word { end: true, ..self.clone() },
+            _ if self.end => Word::unknown(),
+            _ if nothing_before && next.any => Word { any: true, ..self.clone() },
+            _ if next.open || self.any => Word { open: true, ..next.clone() },
+            _ => Word { open: self.open, text: format!("{}{}", self.text, next.text), end: next.end, any: next.any },
+        }
+    }
+
+    /// Whether a match that ends so may reach into `index`, behind the slash of its directory. One that does not matches the directory.
+    fn may_end_in(&self, index: &str) -> bool {
+        let text = self.text.as_str();
+        if text.is_empty() {
+            return self.open || self.end;
+        }
+        if self.end {
+            let longer =
+                text.strip_suffix(index).is_some_and(|directory| directory.is_empty() || directory.ends_with('/'));
+            return index.ends_with(text) || longer;
+        }
+        let across = text.rsplit_once('/').is_some_and(|(_, name)| !name.is_empty() && index.starts_with(name));
+        index.contains(text) || across
+    }
+}
+
+/// Reads the part of the syntax that configurations use.
+struct Parser<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+}
+
+impl Parser<'_> {
+    /// How matches of an expression may end. `None`: it is not understood.
+    fn words(regex: &str) -> Option<Vec<Word>> {
+        let mut regex = regex;
+        while let Some(rest) = ["(?i)", "(?-u)", "(?s)"].iter().find_map(|flags| regex.strip_prefix(flags)) {
+            regex = rest;
+        }
+        let mut parser = Parser { rest: regex.chars().peekable() };
+        let words = parser.alternatives()?;
+        parser.rest.next().is_none().then_some(words)
+    }
+
+    fn alternatives(&mut self) -> Option<Vec<Word>> {
+        let mut words = self.sequence()?;
+        while self.rest.next_if_eq(&'|').is_some() {
+            words.extend(self.sequence()?);
+        }
+        (words.len() <= MOST_WORDS).then_some(words)
+    }
+
+    fn sequence(&mut self) -> Option<Vec<Word>> {
+        let mut words = vec![Word::default()];
+        while self.rest.peek().is_some_and(|c| !matches!(c, '|' | ')')) {
+            let (atom, is_dot) = self.atom()?;
+            let repeated = self.quantified(atom, is_dot)?;
+            words = words.iter().flat_map(|word| repeated.iter().map(|next| word.then(next))).collect();
+            if words.len() > MOST_WORDS {
+                return None;
+            }
+        }
+        Some(words)
+    }
+
+    /// What one atom matches, and whether it is the dot.
+    fn atom(&mut self) -> Option<(Vec<Word>, bool)> {
+        let word = match self.rest.next()? {
+            '^' => Word::default(),
+            '$' => Word { end: true, ..Word::default() },
+            '.' => return Some((vec![Word::unknown()], true)),
+            '[' => {
+                self.class()?;
+                Word::unknown()
+            }
+            '(' => {
+                if self.rest.next_if_eq(&'?').is_some() && self.rest.next()? != ':' {
+                    return None;
+                }
+                let words = self.alternatives()?;
+                return (self.rest.next()? == ')').then_some((words, false));
+            }
+            '\\' => match self.rest.next()? {
+                'd' | 'D' | 'w' | 'W' | 's' | 'S' | 'n' | 'r' | 't' => Word::unknown(),
+                c if c.is_ascii_punctuation() && !matches!(c, '<' | '>') => Word::literal(c),
+                _ => return None,
+            },
+            '*' | '+' | '?' | '{' => return None,
+            c => Word::literal(c),
+        };
+        Some((vec![word], false))
+    }
+
+    fn quantified(&mut self, mut atom: Vec<Word>, is_dot: bool) -> Option<Vec<Word>> {
+        let words = match self.rest.peek() {
+            Some('?') => {
+                atom.push(Word::default());
+                atom
+            }
+            Some('*') if is_dot => vec![Word { any: true, ..Word::default() }],
+            Some('+') if is_dot => vec![Word { any: true, ..Word::unknown() }],
+            Some('*' | '+') => vec![Word::unknown()],
+            Some('{') => {
+                while self.rest.peek().is_some_and(|c| *c != '}') {
+                    self.rest.next();
+                }
+                vec![Word::unknown()]
+            }
+            _ => return Some(atom),
+        };
+        self.rest.next()?;
+        // Lazy or possessive.
+        self.rest.next_if(|c| matches!(c, '?' | '+'));
+        Some(words)
+    }
+
+    fn class(&mut self) -> Option<()> {
+        self.rest.next_if_eq(&'^');
+        self.rest.next_if_eq(&']');
+        loop {
+            match self.rest.next()? {
+                ']' => return Some(()),
+                '\\' => drop(self.rest.next()?),
+                '[' => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// More ways to end are not looked at.
+const MOST_WORDS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_that_may_match_an_index() {
+        for (regex, index, may) in [
+            (r"\.html$", "index.html", true),
+            (r"(?i)\.HTML$", "index.html", true),
+            (r"\.(env|git)$", "index.html", false),
+            (r"\.html?$", "index.htm", true),
+            (r"\.html?$", "start.txt", false),
+            (r"\.htm$", "index.html", false),
+            (r"\.htm", "index.html", true),
+            (r"/index\.html$", "index.html", true),
+            (r"/private/index\.html$", "index.html", true),
+            (r"/private/myindex\.html$", "index.html", false),
+            (r"^/private/", "index.html", false),
+            (r"^/private", "index.html", false),
+            (r"^/in", "index.html", true),
+            (r"^/private/.*", "index.html", false),
+            (r"^/private/.*$", "index.html", false),
+            (r"^/private/(.*)$", "index.html", false),
+            (r"^/private/.+", "index.html", true),
+            (r"^/private/[^/]+$", "index.html", true),
+            (r"^/[a-z]+/private/", "index.html", false),
+            (r"/\.git|/config/", "index.html", false),
+            (r"/\.git|x", "index.html", true),
+            (r"/\.", "index.html", false),
+            (r"^(.+\.php)(/.+)?$", "index.html", true),
+            (r"^(.+\.php)(/.*)?$", "index.html", false),
+            (r"[^/]\.php(/|$)", "index.html", false),
+            (r"\.(bak|sql)[0-9]{1,2}$", "index.html", true),
+            (r"(?:a)(?=b)", "index.html", true),
+            (r"\bx", "index.html", true),
+            (r"[[:alpha:]]\.key$", "index.html", true),
+            ("", "index.html", false),
+            ("$", "index.html", true),
+        ] {
+            assert_eq!(may_match_index(regex, index), may, "{regex} {index}");
+        }
+    }
+
+    /// What is said to be certain is so: no path of a directory that is not refused leads to an index that is.
+    #[test]
+    fn what_is_certain_holds_for_paths() {
+        const ATOMS: [&str; 14] =
+            ["a", "/", "in", "index", r"\.", "html", "[a-z]", ".*", ".+", "(a|/)", "(/|$)", "x?", "^/", "$"];
+        const DIRECTORIES: [&str; 6] = ["/", "/a/", "/a/x/", "/index.html/", "/in/a/", "/x.html/"];
+        for picks in 0..ATOMS.len().pow(4) {
+            let pick = |n: u32| ATOMS[picks / ATOMS.len().pow(n) % ATOMS.len()];
+            let text = [pick(0), pick(1), pick(2), pick(3)].concat();
+            if may_match_index(&text, "index.html") {
+                continue;
+            }
+            let regex = regex::bytes::Regex::new(&text).unwrap();
+            for directory in DIRECTORIES {
+                let leads = regex.is_match(format!("{directory}index.html").as_bytes());
+                assert!(!leads || regex.is_match(directory.as_bytes()), "{text} {directory}");
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What may be sent in the place of what was asked for: an error page, a fallback, an index, what a rewrite leads to. No rule of the site looks
+//! at some of these, so that none may be a program, or a file that a location refuses.
+
+use super::guards;
+use super::location::Scope;
+use super::syntax::Directive;
+
+/// The locations of a server, with those inside others.
+#[derive(Debug, Default)]
+pub(super) struct Targets(Vec<Location>);
+
+#[derive(Debug)]
+struct Location {
+    paths: Paths,
+    closed: bool,
+    shown: String,
+}
+
+#[derive(Debug)]
+enum Paths {
+    Exact(String),
+    Prefix(String),
+    /// `None`: one that is not understood, and may match anything.
+    Regex(Option<regex::bytes::Regex>),
+}
+
+impl Targets {
+    pub(super) fn of(server: &Directive) -> Self {
+        let mut targets = Targets::default();
+        targets.add(server, false);
+        targets
+    }
+
+    fn add(&mut self, block: &Directive, outer_is_closed: bool) {
+        for location in block.children().iter().filter(|inner| inner.name == "location") {
+            let closed = outer_is_closed || location.children().iter().any(closes);
+            let paths = match Scope::of(location) {
+                None => continue,
+                Some(Scope::Everything) => Paths::Prefix("/".to_owned()),
+                Some(Scope::Exact(path)) => Paths::Exact(path),
+                Some(Scope::Prefix(path)) => Paths::Prefix(path),
+                Some(Scope::Regex { .. }) => {
+                    let regex = location.arguments.last().map_or("", String::as_str);
+                    let regex = without_look_around(regex.trim_start_matches(['~', '*']));
+                    // What ignores case matches more.
+                    Paths::Regex(regex::bytes::Regex::new(&format!("(?is-u){regex}")).ok())
+                }
+            };
+            self.0.push(Location { paths, closed, shown: format!("{location} at {}", location.place) });
+            self.add(location, closed);
+        }
+    }
+
+    /// Why a path is not to be sent in the place of others. `None`: it may be.
+    pub(super) fn objection(&self, target: &str) -> Option<String> {
+        let path = target.split(['?', '#']).next().unwrap_or(target);
+        let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+        if is_program(&decoded) {
+            return Some(format!(
+                "{path} is a program, of which clients would get the source: name a file that is to be sent as it is, or leave this \
+                 path with nginx"
+            ));
+        }
+        let known = decoded.split('$').next().unwrap_or_default();
+        let refused_by = |location: &Location| {
+            format!(
+                "{path} is refused by {}, and would be sent all the same: name a file that no location refuses",
+                location.shown
+            )
+        };
+        // It alone counts.
+        if let Some(exact) = self.0.iter().find(|one| matches!(&one.paths, Paths::Exact(path) if **path == *decoded)) {
+            return exact.closed.then(|| refused_by(exact));
+        }
+        let prefixes = self.0.iter().filter_map(|one| match &one.paths {
+            Paths::Prefix(prefix) if known.starts_with(prefix.as_str()) => Some((prefix.len(), one)),
+            _ => None,
+        });
+        let longest = prefixes.max_by_key(|(len, _)| *len).map(|(_, one)| one);
+        let regexes = self.0.iter().filter(|one| match &one.paths {
+            Paths::Regex(regex) => regex.as_ref().is_none_or(|regex| regex.is_match(known.as_bytes())),
+            _ => false,
+        });
+        longest.into_iter().chain(regexes).find(|one| one.closed).map(refused_by)
+    }
+}
+
+/// Whether a directive of a location keeps its files from some clients or all. `internal` does not: error pages, indexes and fallbacks are
+/// what it is for.
+fn closes(directive: &Directive) -> bool {
+    match directive.name.as_str() {
+        "location" | "internal" | "allow" => false,
+        "return" => true,
+        _ => guards::guards(directive),
+    }
+}
+
+/// Whether a path names a program, or something in one (`/index.php/x`), which a server of files would send as text.
+pub(super) fn is_program(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let segment = segment.trim_end_matches(['~', '.', ' ']).to_ascii_lowercase();
+        let name = [".gz", ".br", ".zst"].iter().find_map(|coding| segment.strip_suffix(coding)).unwrap_or(&segment);
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let plain = extension.trim_end_matches(|c: char| c.is_ascii_digit());
+        PROGRAMS.contains(&extension) || plain == "php" || matches!(name, "cgi-bin" | "fcgi-bin")
+    })
+}
+
+/// Extensions of programs that servers run.
+const PROGRAMS: &[&str] = &[
+    "action", "ashx", "asmx", "asp", "aspx", "bash", "cfm", "cgi", "do", "exs", "fcgi", "fpl", "inc", "jsp", "jspx",
+    "lua", "phar", "php", "phps", "pht", "phtm", "phtml", "pl", "pm", "psgi", "py", "pyc", "rb", "rhtml", "sh", "tcl",
+    "wsgi",
+];
+
+/// The expression without what it wants before or behind it, so that it matches more.
+fn without_look_around(regex: &str) -> String {
+    let mut out = String::new();
+    let mut rest = regex;
+    while let Some(c) = rest.chars().next() {
+        let look_around = ["(?!", "(?=", "(?<!", "(?<="].iter().any(|start| rest.starts_with(start));
+        let len = match c {
+            '(' if look_around => {
+                rest = &rest[group(rest)..];
+                continue;
+            }
+            '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
+            _ => c.len_utf8(),
+        };
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// The octets of the group that `text` begins with.
+fn group(text: &str) -> usize {
+    let (mut depth, mut escaped) = (0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '(' => depth += 1,
+            ')' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_programs() {
+        for path in [
+            "/index.php",
+            "/INDEX.PhP",
+            "/index.php/x/y",
+            "/x.php5",
+            "/x.phtml",
+            "/x.phar",
+            "/a/x.cgi",
+            "/x.pl",
+            "/x.py",
+            "/x.rb",
+            "/x.jsp",
+            "/x.asp",
+            "/x.aspx",
+            "/x.lua",
+            "/x.sh",
+            "/x.fcgi",
+            "/cgi-bin/x",
+            "/x.php.gz",
+            "/x.php~",
+            "/$1.php",
+            "index.php",
+            "/x.php.",
+        ] {
+            assert!(is_program(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/404.html",
+            "/php",
+            "/php/x.html",
+            "/x.html",
+            "/photos.zip",
+            "/a.b/c",
+            "/x.js",
+            "/.php5.html",
+            "/50x.html",
+        ] {
+            assert!(!is_program(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn look_around_is_left_out() {
+        for (regex, without) in [
+            ("^/(?!public)[a-z]+", "^/[a-z]+"),
+            ("(?<=a)b(?=(c|d))e", "be"),
+            (r"\(?!a", r"\(?!a"),
+            (r"(?!\)a)b", "b"),
+            ("(?:a)é", "(?:a)é"),
+        ] {
+            assert_eq!(without_look_around(regex), without, "{regex}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `sealion import-nginx`: an nginx configuration, converted.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use sealion_import_nginx::{convert, markdown};
+
+use super::print;
+use crate::site::is_ours;
+
+/// What `sealion import-nginx` can be told.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ImportArgs {
+    /// The configuration that nginx is started with; files that it includes are read too
+    #[arg(default_value = "/etc/nginx/nginx.conf")]
+    file: PathBuf,
+
+    /// Where to write the configuration [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Print the table of directives of docs/migrate-from-nginx.md
+    #[arg(long, hide = true)]
+    table: bool,
+}
+
+/// The exit code when something was not converted.
+const SOME_LEFT: u8 = 3;
+
+/// Converts, prints the result, and names on standard error what could not be converted: exit code 3 if there is any.
+///
+/// # Errors
+/// The configuration cannot be read, or the result not be written.
+pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
+    if args.table {
+        return print(&markdown()).map(|()| ExitCode::SUCCESS);
+    }
+    let conversion = convert(&args.file, is_ours)?;
+    let text = conversion.text();
+    match &args.output {
+        Some(output) => {
+            std::fs::write(output, text).map_err(|e| format!("cannot write {}: {e}", output.display()))?;
+        }
+        None => print(&text)?,
+    }
+    for left in &conversion.left {
+        eprintln!("{left}");
+    }
+    let open = conversion.left.iter().filter(|left| left.unguarded).count();
+    match (conversion.left.len(), open) {
+        (0, _) => return Ok(ExitCode::SUCCESS),
+        (n, 0) => eprintln!("sealion: {n} not converted; the rest is. See docs/migrate-from-nginx.md"),
+        (n, open) => eprintln!(
+            "sealion: {n} not converted, and {open} of them kept somebody out: do not start before each UNGUARDED is mended. \
+             See docs/migrate-from-nginx.md"
+        ),
+    }
+    Ok(ExitCode::from(SOME_LEFT))
+}
+
+#[cfg(test)]
+mod tests {
+    use sealion_import_nginx::counterparts;
+
+    use crate::config::reference;
+
+    #[test]
+    fn directives_become_keys_that_exist() {
+        let tables = reference::tables();
+        let plain = |name: &str| name.trim_matches(['[', ']']).to_owned();
+        let keys: Vec<String> = tables
+            .iter()
+            .flat_map(|table| table.keys.iter().map(|key| format!("{}.{}", plain(&key.table), key.name)))
+            .chain(tables.iter().map(|table| plain(&table.name)))
+            .collect();
+        let unknown: Vec<_> = counterparts().filter(|key| !keys.iter().any(|known| known == key)).collect();
+        assert!(unknown.is_empty(), "no keys of sealion.toml: {unknown:?}, but {keys:?}");
+    }
+}

@@ -1,0 +1,73 @@
+//! State shared by the driver of a handshake and the callbacks that rustls makes for it.
+//!
+//! The certificate resolver, the verifier of client certificates and the ticketer serve all connections, and rustls 0.23 does not
+//! tell them which one they are called for. The driver therefore places the state of its handshake in a thread-local for the time of
+//! each call into rustls. rustls never suspends, so handshakes that interleave on one thread cannot see each other's state.
+
+use std::cell::RefCell;
+use std::time::SystemTime;
+
+use super::tickets::Authentication;
+
+/// What callbacks have learned in one handshake.
+#[derive(Default)]
+pub(super) struct CallbackState {
+    /// The host name in the ClientHello. The unbuffered connections of rustls 0.23 do not give it.
+    pub(super) server_name: Option<Box<str>>,
+    /// From the ticket that opened last. If rustls resumes a session it is that one's: it tries no further ticket.
+    pub(super) opened_ticket: Option<Authentication>,
+    /// The end of the certificate that the client showed in this handshake.
+    pub(super) client_not_after: Option<SystemTime>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<CallbackState>> = const { RefCell::new(None) };
+}
+
+impl CallbackState {
+    /// Makes a call into rustls whose callbacks see this state.
+    pub(super) fn during<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        CURRENT.replace(Some(std::mem::take(self)));
+        let result = call();
+        // A panic leaves the state behind; the next call replaces it.
+        *self = CURRENT.take().unwrap_or_default();
+        result
+    }
+}
+
+/// The state of the handshake that rustls is working on; `None` outside [`CallbackState::during`].
+pub(super) fn with_current<T>(access: impl FnOnce(&mut CallbackState) -> T) -> Option<T> {
+    CURRENT.with_borrow_mut(|current| current.as_mut().map(access))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Option<Box<str>> {
+        with_current(|state| state.server_name.clone()).flatten()
+    }
+
+    #[test]
+    fn states_are_apart_and_gone_after_the_call() {
+        let [mut a, mut b] = [CallbackState::default(), CallbackState::default()];
+        a.during(|| with_current(|state| state.server_name = Some("a".into())));
+        assert!(with_current(|_| ()).is_none());
+        b.during(|| {
+            assert_eq!(name(), None);
+            with_current(|state| state.server_name = Some("b".into()));
+        });
+        assert_eq!(a.during(name).as_deref(), Some("a"));
+        assert_eq!(b.server_name.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_panic_leaves_nothing_to_the_next_handshake() {
+        let panicked = std::panic::catch_unwind(|| {
+            let mut state = CallbackState { server_name: Some("a".into()), ..CallbackState::default() };
+            state.during(|| panic!("in a callback"));
+        });
+        assert!(panicked.is_err());
+        assert_eq!(CallbackState::default().during(name), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! How long a session is resumed, by real handshakes under a clock of the test's.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use sealion_testkit::PATIENCE;
+use sealion_testkit::pki::{Authority, Pki};
+
+use super::certificate::Certificate;
+use super::client_auth::{ClientAuth, ClientAuthMode};
+use super::config::{Limits, ServerConfig, SiteTls, TlsOptions};
+use super::resolver::SiteCertificates;
+use super::tickets::{TICKET_LIFETIME, TicketKeys, TicketSecret};
+use super::{HandshakeInfo, accept};
+use crate::error::HandshakeError;
+use crate::socket::Socket;
+
+const START: u64 = 1_800_000_000;
+const HOUR: u64 = 3600;
+const LIFETIME: u64 = TICKET_LIFETIME.as_secs();
+const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+
+/// Seconds since [`START`].
+#[derive(Debug)]
+struct Clock(AtomicU64);
+
+impl Clock {
+    fn set(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+}
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(START + self.0.load(Ordering::Relaxed))))
+    }
+}
+
+/// Servers with one certificate, one clock and one key for tickets.
+struct Fleet {
+    pki: Pki,
+    clock: Arc<Clock>,
+    keys: Arc<TicketKeys>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let keys = TicketKeys::shared(&TicketSecret::generate().unwrap(), &[]);
+        Self { pki: Pki::ecdsa(), clock: Arc::new(Clock(AtomicU64::new(0))), keys: Arc::new(keys) }
+    }
+
+    fn server(&self, client_auth: Option<ClientAuth>) -> ServerConfig {
+        self.server_with_suites(client_auth, &[])
+    }
+
+    fn server_with_suites(&self, client_auth: Option<ClientAuth>, suites: &[&str]) -> ServerConfig {
+        let certificate = Certificate::from_pem_files(&self.pki.certificate_file(), &self.pki.key_file()).unwrap();
+        let certificates = Arc::new(SiteCertificates::new(vec![certificate]));
+        let site = SiteTls { names: Vec::new(), certificates, client_auth };
+        let options = TlsOptions {
+            suites: suites.iter().map(ToString::to_string).collect(),
+            tickets: Some(self.keys.clone()),
+            ..TlsOptions::new(&[]).unwrap()
+        };
+        ServerConfig::with_time(&site, &[], &options, Limits::default(), self.clock.clone()).unwrap()
+    }
+
+    /// A client that keeps its sessions.
+    fn client(&self, version: &'static SupportedProtocolVersion, own: Option<&Pki>) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.pki.certificate().clone()).unwrap();
+        let builder = ClientConfig::builder_with_protocol_versions(&[version]).with_root_certificates(roots);
+        Arc::new(match own {
+            Some(own) => builder.with_client_auth_cert(vec![own.certificate().clone()], own.key()).unwrap(),
+            None => builder.with_no_client_auth(),
+        })
+    }
+
+    /// A handshake at this time.
+    fn at(
+        &self,
+        seconds: u64,
+        server: &ServerConfig,
+        client: &Arc<ClientConfig>,
+    ) -> Result<HandshakeInfo, HandshakeError> {
+        self.clock.set(seconds);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let client = client.clone();
+        let client = std::thread::spawn(move || connect(client, theirs, || {}));
+        let info = block_on(async { accept_one(ours, server).await });
+        let _ = client.join().unwrap();
+        info
+    }
+
+    #[track_caller]
+    fn resumes(&self, seconds: u64, server: &ServerConfig, client: &Arc<ClientConfig>) -> bool {
+        self.at(seconds, server, client).unwrap().resumed
+    }
+}
+
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task)
+}
+
+/// The socket closes with the handshake's end, so that the client knows when it has all tickets.
+async fn accept_one(io: UnixStream, server: &ServerConfig) -> Result<HandshakeInfo, HandshakeError> {
+    io.set_nonblocking(true).unwrap();
+    let mut io = Socket::from(tokio::net::UnixStream::from_std(io).unwrap());
+    accept(&mut io, server).await.map(|finished| finished.info)
+}
+
+/// Shakes hands and receives what tickets come. `before_last` runs before the client's last flight.
+fn connect(config: Arc<ClientConfig>, mut io: UnixStream, before_last: impl FnOnce()) -> io::Result<()> {
+    io.set_read_timeout(Some(PATIENCE))?;
+    let mut client = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+    let mut before_last = Some(before_last);
+    loop {
+        if !client.is_handshaking()
+            && let Some(before_last) = before_last.take()
+        {
+            before_last();
+        }
+        while client.wants_write() {
+            client.write_tls(&mut io)?;
+        }
+        if client.read_tls(&mut io)? == 0 {
+            return Ok(());
+        }
+        let processed = client.process_new_packets();
+        if let Err(error) = processed {
+            let _ = client.write_tls(&mut io);
+            return Err(io::Error::other(error));
+        }
+    }
+}
+
+/// A client certificate that is its own root, valid until this time.
+fn client_certificate(until: u64) -> Pki {
+    let [from, until] = [START - HOUR, START + until].map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+    Pki::valid(&["client.test"], from, until)
+}
+
+fn client_auth(root: &Pki, mode: ClientAuthMode) -> Option<ClientAuth> {
+    Some(ClientAuth::from_pem_file(&root.certificate_file(), mode).unwrap())
+}
+
+#[test]
+fn renewed_tickets_end_twelve_hours_after_the_full_handshake() {
+    let fleet = Fleet::new();
+    let authority = Authority::new("clients");
+    let alice = authority.issue_client("alice");
+    let open = fleet.server(None);
+    let closed = fleet.server(client_auth(authority.pki(), ClientAuthMode::Require));
+    let request = fleet.server(client_auth(authority.pki(), ClientAuthMode::Request));
+    for version in VERSIONS {
+        for (server, own) in [(&open, None), (&closed, Some(&alice)), (&request, None)] {
+            let client = fleet.client(version, own);
+            for (seconds, resumed) in [
+                (0, false),
+                (5 * HOUR, true),
+                (10 * HOUR, true),
+                (LIFETIME - 1, true),
+                (LIFETIME, false),
+                // Counted from there.
+                (LIFETIME + 11 * HOUR, true),
+                (2 * LIFETIME - 1, true),
+                (2 * LIFETIME, false),
+            ] {
+                assert_eq!(fleet.resumes(seconds, server, &client), resumed, "{version:?} at {seconds}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_clients_certificate() {
+    let fleet = Fleet::new();
+    let alice = client_certificate(HOUR);
+    for mode in [ClientAuthMode::Require, ClientAuthMode::Request] {
+        let server = fleet.server(client_auth(&alice, mode));
+        for version in VERSIONS {
+            let client = fleet.client(version, Some(&alice));
+            for (seconds, resumed) in [(0, false), (HOUR / 2, true), (HOUR - 1, true), (HOUR, true)] {
+                let info = fleet.at(seconds, &server, &client).unwrap();
+                assert_eq!(info.resumed, resumed, "{version:?} at {seconds}");
+                assert!(info.client_certificate.is_some());
+            }
+            // The full handshake that takes its place refuses the certificate.
+            match fleet.at(HOUR + 1, &server, &client) {
+                Err(HandshakeError::Tls(why)) => assert!(why.contains("expired"), "{why}"),
+                other => panic!("{version:?}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// The ticket opens, but the session is of a suite that the second server does not have.
+#[test]
+fn a_full_handshake_after_an_opened_ticket_counts_from_now() {
+    let fleet = Fleet::new();
+    let server = |suites| fleet.server_with_suites(None, suites);
+    let first = server(&["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"]);
+    let second = server(&["TLS_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"]);
+    for version in VERSIONS {
+        let client = fleet.client(version, None);
+        assert!(!fleet.resumes(0, &first, &client));
+        assert!(!fleet.resumes(11 * HOUR, &second, &client));
+        assert!(fleet.resumes(13 * HOUR, &second, &client), "{version:?}");
+        assert!(!fleet.resumes(11 * HOUR + LIFETIME, &second, &client), "{version:?}");
+    }
+}
+
+/// One handshake resumes, and a full one runs from start to end within it, on the same thread.
+#[test]
+fn interleaved_handshakes_keep_their_own_times() {
+    let fleet = Fleet::new();
+    let server = fleet.server(None);
+    for version in VERSIONS {
+        let [old, new] = [(); 2].map(|()| fleet.client(version, None));
+        assert!(!fleet.resumes(0, &server, &old));
+        fleet.clock.set(11 * HOUR);
+        let [(old_io, old_peer), (new_io, new_peer)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let (old_waits, new_starts) = mpsc::channel();
+        let (new_ends, old_goes_on) = mpsc::channel::<()>();
+        let outer = std::thread::spawn({
+            let old = old.clone();
+            move || {
+                connect(old, old_peer, move || {
+                    old_waits.send(()).unwrap();
+                    old_goes_on.recv().unwrap();
+                })
+            }
+        });
+        let inner = std::thread::spawn({
+            let new = new.clone();
+            move || {
+                new_starts.recv().unwrap();
+                let done = connect(new, new_peer, || {});
+                new_ends.send(()).unwrap();
+                done
+            }
+        });
+        let (resumed, full) =
+            block_on(async { tokio::join!(accept_one(old_io, &server), accept_one(new_io, &server)) });
+        for client in [outer, inner] {
+            client.join().unwrap().unwrap();
+        }
+        assert_eq!((resumed.unwrap().resumed, full.unwrap().resumed), (true, false), "{version:?}");
+        assert!(!fleet.resumes(13 * HOUR, &server, &old), "{version:?}");
+        assert!(fleet.resumes(13 * HOUR, &server, &new), "{version:?}");
+    }
+}
