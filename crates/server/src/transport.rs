@@ -37,9 +37,9 @@ pub(crate) async fn send(
     let upcoming = head.len() as u64 + body.len();
     choice.make(stream, upcoming, shared, mode).await?;
     match body {
-        Body::Empty => stream.send(&[Part::Bytes(head)]).await,
-        Body::Bytes(bytes) => stream.send(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
-        Body::File { file, range } => stream.send(&[Part::Bytes(head), part(file, range)]).await,
+        Body::Empty => stream.respond(&[Part::Bytes(head)]).await,
+        Body::Bytes(bytes) => stream.respond(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
+        Body::File { file, range } => stream.respond(&[Part::Bytes(head), part(file, range)]).await,
         Body::Multipart { file, parts, closing } => {
             let mut all = Vec::with_capacity(parts.len() * 2 + 2);
             all.push(Part::Bytes(head));
@@ -48,7 +48,7 @@ pub(crate) async fn send(
                 all.push(self::part(file, &part.range));
             }
             all.push(Part::Bytes(closing));
-            stream.send(&all).await
+            stream.respond(&all).await
         }
     }
 }
