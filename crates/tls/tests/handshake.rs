@@ -19,7 +19,7 @@ const SENDER: sealion_tls::Path = sealion_tls::Path::User;
 fn serve_info(server: &Server) -> support::Serving<HandshakeInfo> {
     server.serve(async |mut stream: TlsStream| {
         support::take(&mut stream, 4).await.unwrap();
-        stream.send(&[Part::Bytes(b"pong")]).await.unwrap();
+        stream.respond(&[Part::Bytes(b"pong")]).await.unwrap();
         stream.shutdown().await.unwrap();
         stream.info().clone()
     })
@@ -116,7 +116,7 @@ fn what_comes_with_finished_is_not_lost() {
         for (large, cut) in [(0, 0), (0, 1), (0, 6), (50_000, 0), (50_000, 700)] {
             let serving = server.serve(async move |mut stream| {
                 let received = support::take(&mut stream, 6 + large).await.unwrap();
-                stream.send(&[Part::Bytes(&received[..6])]).await.unwrap();
+                stream.respond(&[Part::Bytes(&received[..6])]).await.unwrap();
                 stream.shutdown().await.unwrap();
             });
             let holding = connector.clone().hold_last_flight();

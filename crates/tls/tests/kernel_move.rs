@@ -14,13 +14,13 @@ use support::{FILE, FILE_LEN, PKI, Server};
 const SENDER: Path = Path::Kernel;
 
 async fn small(stream: &mut TlsStream, at: u64) {
-    stream.send(&[Part::Bytes(&pattern::bytes(at..at + 700))]).await.unwrap();
+    stream.respond(&[Part::Bytes(&pattern::bytes(at..at + 700))]).await.unwrap();
 }
 
 async fn large(stream: &mut TlsStream, at: u64) {
     let head = pattern::bytes(at..at + 333);
     let file = Part::File { file: &FILE, range: at + 333..at + 1_500_001 };
-    stream.send(&[Part::Bytes(&head), file]).await.unwrap();
+    stream.respond(&[Part::Bytes(&head), file]).await.unwrap();
 }
 
 fn read_small(client: &mut Client, at: u64) {

@@ -44,7 +44,7 @@ fn connect(
     let serving = server.serve_handshakes(1, async |mut accepted| {
         let mut stream: TlsStream = accepted.remove(0)?;
         // A client whose certificate was refused is told after its own handshake has ended (RFC 8446 §4.4.2.4).
-        let _ = stream.send(&[Part::Bytes(b"hello")]).await;
+        let _ = stream.respond(&[Part::Bytes(b"hello")]).await;
         let info = stream.info().clone();
         let _ = stream.shutdown().await;
         Ok(info)

@@ -21,7 +21,7 @@ impl TlsStream {
     /// for the peer's FIN, so that no reset overtakes the tail.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] when a send was not finished, because `close_notify` would call it
+    /// [`Error::Unfinished`] when a response has begun and is not finished, because `close_notify` would call it
     /// complete; use [`Self::abort`]. Otherwise what the transport did.
     pub async fn shutdown(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_close(cx)).await?;
@@ -39,7 +39,7 @@ impl TlsStream {
 
     /// [`Self::shutdown`] without the wait at its end.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.sending == Sending::Unfinished {
+        if matches!(self.sending, Sending::Responding | Sending::Midway | Sending::Unfinished) {
             return Poll::Ready(Err(Error::Unfinished));
         }
         self.poll_end_with(cx, AlertDescription::CLOSE_NOTIFY)
@@ -48,7 +48,7 @@ impl TlsStream {
     fn poll_end_with(&mut self, cx: &mut Context<'_>, alert: AlertDescription) -> Poll<Result<(), Error>> {
         loop {
             match self.sending {
-                Sending::Open | Sending::Unfinished => {
+                Sending::Open | Sending::Responding | Sending::Midway | Sending::Unfinished => {
                     ready!(self.poll_drain(cx))?;
                     let payload = alert.to_wire();
                     match &mut self.sender {

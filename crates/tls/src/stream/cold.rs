@@ -8,7 +8,7 @@ use std::io::{self, IoSliceMut};
 use std::ops::Range;
 
 use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::error::Error;
 
@@ -83,12 +83,11 @@ pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
 /// come in runs of that length.
 const SAMPLED: u64 = 128 << 10;
 
-/// Has another thread read `range`, so that its pages are there. What it cannot read, whoever needs it will find out.
-///
-/// Callers box this, so that what is rarely needed takes no room in every connection.
-pub(super) async fn fetch(file: &File, range: Range<u64>) -> Result<(), Error> {
+/// Has another thread read `range`, so that its pages are in memory. A read that fails shows again where the bytes are
+/// needed.
+pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<JoinHandle<()>, Error> {
     let file = file.try_clone().map_err(Error::File)?;
-    let reading = spawn_blocking(move || {
+    Ok(spawn_blocking(move || {
         let mut scratch = vec![0; SCRATCH];
         let mut at = range.start;
         while at < range.end {
@@ -100,10 +99,7 @@ pub(super) async fn fetch(file: &File, range: Range<u64>) -> Result<(), Error> {
                 Err(_) => return,
             }
         }
-    });
-    // It neither panics nor is it cancelled but with the runtime.
-    let _ = reading.await;
-    Ok(())
+    }))
 }
 
 /// Bytes copied out of the page cache at a time, for nobody. GUESS: fits a core's own cache.

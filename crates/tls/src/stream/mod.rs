@@ -9,7 +9,7 @@ pub(crate) mod move_to_kernel;
 mod receive;
 pub(crate) mod send;
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -52,13 +52,21 @@ impl Path {
 /// A TLS connection of a server.
 ///
 /// ```text
-///            send ─► Sending ──all with TCP──► Open
-///   Open ───┤          └──error, cancelled──► Unfinished ─► abort: alert ─┐
-///            └► shutdown: close_notify ─────────────────────────────────────┴► Notified ─► FIN: Closed
+///             ┌──────────────finish─────────────┐
+///             ▼                                 │
+///            Open ──begin──► Responding ◄──all with TCP──┐
+///             │                │     └─────send──────► Midway
+///             │                │                         │ error: Unfinished
+///   shutdown: close_notify     └─────────┬───────────────┘
+///             │                     abort: alert
+///             └───────► Notified ◄───────┘
+///                          └──FIN──► Closed
 /// ```
 ///
-/// A send that is dropped before it ends leaves the stream unfinished: no later send is accepted,
-/// and no `close_notify` leaves, because the peer would take the response for complete.
+/// `close_notify` tells the peer that nothing is missing, so it leaves from `Open` alone. A response whose caller is dropped
+/// between [`begin`](Self::begin) and [`finish`](Self::finish) stays `Responding`, a send that is dropped stays `Midway`:
+/// neither has a way back to `Open`, but a response between two sends may go on. [`respond`](Self::respond) is the short
+/// way for a response that is known whole.
 pub struct TlsStream {
     io: Socket,
     config: Arc<ServerConfig>,
@@ -110,7 +118,13 @@ struct Outgoing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
+    /// Between responses.
     Open,
+    /// In a response, between two sends.
+    Responding,
+    /// In a send, which may have been dropped.
+    Midway,
+    /// A send or a move failed.
     Unfinished,
     /// The last record, an alert, is sealed.
     Notified,
@@ -167,7 +181,7 @@ impl TlsStream {
         }
     }
 
-    /// Bytes of responses that [`Self::send`] has given to TCP or the kernel, on both paths.
+    /// Bytes of responses that [`Self::send`] and [`Self::respond`] have given to TCP or the kernel.
     pub fn payload_sent(&self) -> u64 {
         self.payload_sent
     }
@@ -235,18 +249,17 @@ impl TlsStream {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.batch = (self.batch / 2).max(FEWEST_RECORDS_PER_SEND);
-                    out.buffer.keep_only(&mut out.unsent);
+                    // Polled again for another reason, TCP takes no less than it did.
+                    if self.timer.is_none() {
+                        self.batch = (self.batch / 2).max(FEWEST_RECORDS_PER_SEND);
+                        out.buffer.keep_only(&mut out.unsent);
+                    }
                     ready!(self.poll_writable(cx))?;
                 }
                 Err(e) => return Poll::Ready(Err(Error::Io(e))),
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    async fn drain(&mut self) -> Result<(), Error> {
-        poll_fn(|cx| self.poll_drain(cx)).await
     }
 
     /// Waits until TCP takes more, for as long as a peer may stall.
@@ -308,13 +321,6 @@ impl TlsStream {
                 (Err(_), Some(e)) => return Poll::Ready(Err(Error::Kernel(e))),
             }
         }
-    }
-
-    async fn kernel<T>(
-        &mut self,
-        mut operation: impl FnMut(&mut Tx, &Socket) -> Result<T, sealion_ktls::Error>,
-    ) -> Result<T, Error> {
-        poll_fn(|cx| self.poll_kernel(cx, &mut operation)).await
     }
 }
 

@@ -39,8 +39,8 @@ impl std::fmt::Display for MoveError {
 impl std::error::Error for MoveError {}
 
 impl TlsStream {
-    /// Gives the sending side to the kernel at a record boundary, before `upcoming` bytes are sent. Returns how long the kernel
-    /// took to accept it, during which the thread did nothing else.
+    /// Gives the sending side to the kernel, before `upcoming` bytes are sent. Returns how long the kernel took to accept it,
+    /// during which the thread did nothing else. It may move between two responses, and between two sends of one.
     ///
     /// Everything sealed so far goes to TCP first, and a key update that the peer asked for is
     /// answered, so that the kernel starts with fresh keys where there are any.
@@ -48,7 +48,8 @@ impl TlsStream {
     /// # Errors
     /// [`MoveError`]
     pub async fn move_to_kernel(&mut self, upcoming: u64) -> Result<Duration, MoveError> {
-        if self.sending != Sending::Open {
+        let before = self.sending;
+        if !matches!(before, Sending::Open | Sending::Responding) {
             return Err(MoveError::Connection(Error::Unfinished));
         }
         if matches!(self.sender, Sender::Kernel(_)) {
@@ -56,8 +57,8 @@ impl TlsStream {
         }
         self.sending = Sending::Unfinished;
         poll_fn(|cx| self.poll_answer_key_update(cx)).await.map_err(MoveError::Connection)?;
-        self.drain().await.map_err(MoveError::Connection)?;
-        self.sending = Sending::Open;
+        poll_fn(|cx| self.poll_drain(cx)).await.map_err(MoveError::Connection)?;
+        self.sending = before;
         self.hand_over(upcoming)
     }
 

@@ -11,7 +11,7 @@ use super::{Sending, TlsStream};
 use crate::AlertDescription;
 use crate::buffers;
 use crate::error::Error;
-use crate::record::{ContentType, Opener};
+use crate::record::{ContentType, MAX_PLAINTEXT, Opener};
 
 /// Records without effect that a peer may send in a row: empty application data, ignored warnings.
 /// INHERITED from rustls.
@@ -19,6 +19,9 @@ const MAX_EMPTY_RECORDS: u8 = 32;
 
 /// Key updates that a peer may send without application data between them. INHERITED from rustls.
 const MAX_KEY_UPDATES: u8 = 32;
+
+/// Unread bytes at which [`TlsStream::peer_gone`] reads no more: a record, room for many pipelined requests.
+const MOST_KEPT: usize = MAX_PLAINTEXT;
 
 /// What was received and is not read yet.
 pub(super) struct Receiver {
@@ -94,7 +97,11 @@ impl TlsStream {
         poll_fn(|cx| self.poll_read_more(cx)).await
     }
 
-    pub(super) fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
+    /// [`Self::read_more`] for a caller that polls; it may be polled while a send waits, see [`Self::poll_send`].
+    ///
+    /// # Errors
+    /// As [`Self::read_more`].
+    pub fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         loop {
             match self.receiver.state {
                 State::Open => {}
@@ -122,6 +129,38 @@ impl TlsStream {
                 return Poll::Ready(Ok(came));
             }
         }
+    }
+
+    /// Waits until the peer closes, while nothing is to be sent or received: a server that waits for an upstream need not
+    /// go on for a client that left. What the peer sends meanwhile is kept in [`Self::buffered`]. Dropping the future
+    /// loses nothing.
+    ///
+    /// It ends as [`Self::read_more`] does: `Ok` after `close_notify`, [`Error::Truncated`] at a bare FIN, another error when
+    /// the connection was reset or the peer broke the protocol.
+    ///
+    /// - `close_notify` and FIN close one direction. A peer that closed only that one still reads (`shutdown(2)`), and looks the
+    ///   same as one that left until our data is answered by a reset.
+    /// - They are seen behind all that was sent before them. At 16 KiB of unread bytes this stops reading, so of a
+    ///   peer that sends on it does not see the end.
+    /// - A peer that vanishes without FIN or reset is not seen.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn peer_gone(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_peer_gone(cx)).await
+    }
+
+    /// [`Self::peer_gone`] for a caller that polls.
+    ///
+    /// # Errors
+    /// As [`Self::peer_gone`].
+    pub fn poll_peer_gone(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        while self.receiver.state != State::Open || self.buffered().len() < MOST_KEPT {
+            if ready!(self.poll_read_more(cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        Poll::Pending
     }
 
     /// Reads once and opens every whole record.

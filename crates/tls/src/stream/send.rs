@@ -6,12 +6,15 @@
 //! a record of their own for what comes before them.
 
 use std::fs::File;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
 use sealion_ktls::{More, Operation};
+use tokio::task::{JoinHandle, yield_now};
 
 use super::cold::{self, Read, Wait};
 use super::key_update::most_records;
@@ -57,155 +60,247 @@ pub(super) const TURN: u64 = 512 << 10;
 const SLICES: usize = 2;
 
 impl TlsStream {
-    /// Sends the parts as one response and returns when TCP, or the kernel's record layer, has all of
-    /// it. A response that fits one record is one record and one system call.
+    /// Sends a response that is known whole: [`Self::begin`], one [`Self::send`], [`Self::finish`]. A response that fits
+    /// one record is one record and one system call.
     ///
     /// The peer may stall for at most [`crate::Limits::stall`] at a time.
     ///
     /// # Errors
     /// Any [`Error`]; the stream is then unfinished. End it with [`Self::abort`].
-    pub async fn send(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
-        if self.sending != Sending::Open {
-            return Err(Error::Unfinished);
-        }
-        self.sending = Sending::Unfinished;
-        poll_fn(|cx| self.poll_answer_key_update(cx)).await?;
-        self.drain().await?;
+    pub async fn respond(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
         let mut source = Source::new(parts);
-        match self.sender {
-            Sender::User { .. } => self.send_from_user(&mut source).await?,
-            Sender::Kernel(_) => self.send_from_kernel(&mut source).await?,
+        poll_fn(|cx| {
+            if !source.started {
+                ready!(self.poll_begin(cx))?;
+            }
+            ready!(self.poll_send(cx, &mut source))?;
+            Poll::Ready(self.finish())
+        })
+        .await
+    }
+
+    /// Begins a response: answers a key update that is due and gives TCP what is left of earlier writes. From here to
+    /// [`Self::finish`] the stream is unfinished: it sends no `close_notify`.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] when another response has begun, otherwise any [`Error`].
+    pub async fn begin(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_begin(cx)).await
+    }
+
+    /// [`Self::begin`] for a caller that polls. A begin that is dropped has begun nothing.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.sending != Sending::Open {
+            return Poll::Ready(Err(Error::Unfinished));
+        }
+        ready!(self.poll_answer_key_update(cx))?;
+        ready!(self.poll_drain(cx))?;
+        self.sending = Sending::Responding;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the next parts of the response that [`Self::begin`] began, and returns when TCP, or the kernel's record
+    /// layer, has all of them. Nothing is held back for a later send.
+    ///
+    /// # Errors
+    /// Any [`Error`]; the response can then not be finished. End the stream with [`Self::abort`].
+    pub async fn send(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
+        let mut source = Source::new(parts);
+        poll_fn(|cx| self.poll_send(cx, &mut source)).await
+    }
+
+    /// [`Self::send`] for a caller that polls, so that one task can receive while TCP is full:
+    ///
+    /// ```no_run
+    /// # use std::future::poll_fn;
+    /// # use std::task::Poll;
+    /// # use sealion_tls::{Error, Part, Source, TlsStream};
+    /// # async fn example(stream: &mut TlsStream, parts: &[Part<'_>]) -> Result<(), Error> {
+    /// let mut source = Source::new(parts);
+    /// poll_fn(|cx| {
+    ///     while let Poll::Ready(came) = stream.poll_read_more(cx) {
+    ///         if came? == 0 {
+    ///             break;
+    ///         }
+    ///         // A WINDOW_UPDATE, say: look at `stream.buffered()`.
+    ///     }
+    ///     stream.poll_send(cx, &mut source)
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    ///
+    /// The progress is in `source`. A source that is dropped before it is sent leaves the response unfinishable: the
+    /// stream accepts no other. One that is sent must not be polled again.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        match self.sending {
+            Sending::Responding if !source.started => {
+                self.sending = Sending::Midway;
+                source.started = true;
+            }
+            Sending::Midway if source.started => {}
+            _ => return Poll::Ready(Err(Error::Unfinished)),
+        }
+        let sent = ready!(match self.sender {
+            Sender::User { .. } => self.poll_send_from_user(cx, source),
+            Sender::Kernel(_) => self.poll_send_from_kernel(cx, source),
+        });
+        self.sending = if sent.is_ok() { Sending::Responding } else { Sending::Unfinished };
+        Poll::Ready(sent)
+    }
+
+    /// Declares the response complete: the next one may begin, and [`Self::shutdown`] may send `close_notify`.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] when no response has begun, or a send failed or was dropped.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.sending != Sending::Responding {
+            return Err(Error::Unfinished);
         }
         self.sending = Sending::Open;
         Ok(())
     }
 
-    async fn send_from_user(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
-        let mut turn = 0;
-        let mut wait = Wait::No;
-        while source.remaining > 0 {
-            self.key_for(1).await?;
-            self.drain().await?;
+    fn poll_send_from_user(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        loop {
+            if let Stage::Sealed { bytes, batch } = source.stage {
+                ready!(self.poll_drain(cx))?;
+                source.stage = Stage::Next;
+                if self.batch == batch {
+                    self.batch = (2 * batch).min(RECORDS_PER_SEND);
+                }
+                self.progressed(bytes);
+                ready!(source.poll_turn(cx, bytes));
+            }
+            if source.rest.len == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(source.poll_fetched(cx));
+            ready!(self.poll_answer_key_update(cx))?;
+            ready!(self.poll_key_for(cx, 1))?;
+            ready!(self.poll_drain(cx))?;
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
-            let before = source.remaining;
-            match seal_batch(sealer, source, self.batch, wait)? {
-                Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
-                Batch::Cold { file, range } => {
-                    Box::pin(cold::fetch(file, range)).await?;
-                    wait = Wait::Yes;
-                    continue;
+            let before = source.rest.len;
+            match seal_batch(sealer, &mut source.rest, self.batch, source.wait)? {
+                Batch::Sealed(outgoing) => {
+                    self.outgoing = Some(outgoing);
+                    source.stage = Stage::Sealed { bytes: before - source.rest.len, batch: self.batch };
+                    source.wait = Wait::No;
                 }
-            }
-            wait = Wait::No;
-            let batch = self.batch;
-            self.drain().await?;
-            if self.batch == batch {
-                self.batch = (2 * batch).min(RECORDS_PER_SEND);
-            }
-            self.progressed(before - source.remaining);
-            turn += before - source.remaining;
-            if turn >= TURN && source.remaining > 0 {
-                turn = 0;
-                tokio::task::yield_now().await;
+                Batch::Cold { file, range } => source.fetch = Some(cold::fetch(file, range)?),
             }
         }
-        Ok(())
     }
 
-    async fn send_from_kernel(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
-        if source.remaining <= MAX_PLAINTEXT as u64 && !source.is_in_memory() {
-            return self.send_one_record(source).await;
+    fn poll_send_from_kernel(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        if matches!(source.stage, Stage::New) {
+            let one_record = source.rest.len <= MAX_PLAINTEXT as u64 && !source.rest.is_in_memory();
+            source.stage = if one_record { Stage::Record(Record::new()) } else { Stage::Next };
         }
-        let mut turn = 0;
-        while let Some(piece) = source.piece() {
+        if matches!(source.stage, Stage::Record(_)) {
+            return self.poll_send_record(cx, source);
+        }
+        loop {
+            ready!(source.poll_fetched(cx));
+            let Some(piece) = source.rest.piece() else {
+                return Poll::Ready(Ok(()));
+            };
             let sent = match piece {
                 Part::Bytes(_) => {
                     let mut slices = [IoSlice::new(&[]); SLICES];
-                    let (count, bytes) = source.leading_memory(&mut slices);
+                    let (count, bytes) = source.rest.leading_memory(&mut slices);
                     // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
                     // block of the cipher lies across two pages.
-                    self.key_for(most_records(bytes)).await?;
-                    self.kernel(|tx, io| tx.send_vectored(io, &slices[..count], More::No)).await? as u64
+                    ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
+                    ready!(self.poll_kernel(cx, |tx, io| tx.send_vectored(io, &slices[..count], More::No)))? as u64
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
                     // A call that is satisfied closes its record: let it end where a full one does, or the file.
                     let count = if left <= 2 * TURN { left } else { TURN };
                     let asked = range.start..range.start + count;
-                    if cold::is_cold(file, &asked) {
-                        Box::pin(cold::fetch(file, asked)).await?;
+                    if !source.reserved && source.wait == Wait::No && cold::is_cold(file, &asked) {
+                        source.fetch = Some(cold::fetch(file, asked)?);
+                        continue;
                     }
-                    self.key_for(most_records(count)).await?;
-                    self.sendfile(file, range, count).await?
+                    ready!(self.poll_reserve(cx, source, most_records(count)))?;
+                    ready!(self.poll_sendfile(cx, file, range, count))?
                 }
             };
-            source.advance(sent);
+            source.reserved = false;
+            source.wait = Wait::No;
+            source.rest.advance(sent);
             self.progressed(sent);
-            turn += sent;
-            if turn >= TURN && source.remaining > 0 {
-                turn = 0;
-                tokio::task::yield_now().await;
-            }
+            ready!(source.poll_turn(cx, sent));
         }
-        Ok(())
     }
 
     /// One record, one system call.
-    async fn send_one_record(&mut self, source: &mut Source<'_>) -> Result<(), Error> {
-        let mut buffer = SendBuffer::take();
-        let mut len = 0;
-        let mut wait = Wait::No;
-        while let Some(piece) = source.piece() {
-            let read = match piece {
-                Part::Bytes(bytes) => {
-                    buffer[len..][..bytes.len()].copy_from_slice(bytes);
-                    bytes.len()
-                }
-                Part::File { file, range } => {
-                    let wanted = (range.end - range.start) as usize;
-                    let mut slot = [IoSliceMut::new(&mut buffer[len..][..wanted])];
-                    match cold::read(file, &mut slot, &range, wait)? {
-                        Read::Bytes(read) => read,
-                        Read::Cold => {
-                            Box::pin(cold::fetch(file, range)).await?;
-                            wait = Wait::Yes;
-                            0
-                        }
-                    }
-                }
+    fn poll_send_record(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        loop {
+            ready!(source.poll_fetched(cx));
+            let Stage::Record(record) = &mut source.stage else {
+                unreachable!("only called in this stage");
             };
-            source.advance(read as u64);
-            len += read;
+            match record.fill(&mut source.rest, source.wait)? {
+                Some((file, range)) => source.fetch = Some(cold::fetch(file, range)?),
+                None => break,
+            }
         }
-        self.key_for(1).await?;
-        self.progressed(len as u64);
-        let mut sent = 0;
-        while sent < len {
-            sent += self.kernel(|tx, io| tx.send(io, &buffer[sent..len], More::No)).await?;
+        loop {
+            ready!(self.poll_reserve(cx, source, 1))?;
+            let Stage::Record(record) = &mut source.stage else {
+                unreachable!("only called in this stage");
+            };
+            let sent = ready!(self.poll_kernel(cx, |tx, io| tx.send(io, record.unsent(), More::No)))?;
+            record.sent += sent;
+            self.progressed(sent as u64);
+            if record.unsent().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
         }
-        Ok(())
     }
 
     /// `count` bytes from the start of `range`, or as many as TCP takes now.
-    async fn sendfile(&mut self, file: &File, range: Range<u64>, count: u64) -> Result<u64, Error> {
+    fn poll_sendfile(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        range: Range<u64>,
+        count: u64,
+    ) -> Poll<Result<u64, Error>> {
         let mut offset = range.start;
-        let sent = self.kernel(|tx, io| tx.send_file(io, file, &mut offset, count as usize)).await;
-        let sent = sent.map_err(|error| match error {
-            Error::Kernel(e) if e.operation() == Operation::SendFile && is_of_the_file(e.errno()) => {
-                Error::File(e.into())
+        let sent = ready!(self.poll_kernel(cx, |tx, io| tx.send_file(io, file, &mut offset, count as usize)));
+        Poll::Ready(match sent {
+            Ok(0) => Err(Error::FileShrank { at: range.start, end: range.end }),
+            Ok(sent) => Ok(sent as u64),
+            Err(Error::Kernel(e)) if e.operation() == Operation::SendFile && is_of_the_file(e.errno()) => {
+                Err(Error::File(e.into()))
             }
-            other => other,
-        })?;
-        match sent {
-            0 => Err(Error::FileShrank { at: range.start, end: range.end }),
-            sent => Ok(sent as u64),
-        }
+            Err(error) => Err(error),
+        })
     }
 
-    async fn key_for(&mut self, records: u64) -> Result<(), Error> {
-        poll_fn(|cx| self.poll_key_for(cx, records)).await
+    /// Makes sure, once for each operation of the kernel, that its key may seal what the operation sends. An update that
+    /// the peer asks for while the operation waits is answered before it.
+    fn poll_reserve(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>, records: u64) -> Poll<Result<(), Error>> {
+        if self.key_update_due && self.can_update_keys() {
+            ready!(self.poll_update_sending_key(cx))?;
+            source.reserved = false;
+        }
+        if !source.reserved {
+            ready!(self.poll_key_for(cx, records))?;
+            source.reserved = true;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Seals `bytes`, or the beginning of them, into [`Self::outgoing`]; for the poll interface.
@@ -214,19 +309,126 @@ impl TlsStream {
             unreachable!("only called on the user path");
         };
         let parts = [Part::Bytes(bytes)];
-        let mut source = Source::new(&parts);
-        match seal_batch(sealer, &mut source, self.batch, Wait::Yes)? {
+        let mut rest = Rest::new(&parts);
+        match seal_batch(sealer, &mut rest, self.batch, Wait::Yes)? {
             Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
             Batch::Cold { .. } => unreachable!("memory is never cold"),
         }
-        Ok(bytes.len() - source.remaining as usize)
+        Ok(bytes.len() - rest.len as usize)
+    }
+}
+
+/// Parts on their way through [`TlsStream::poll_send`], and how far they have come.
+///
+/// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
+pub struct Source<'a> {
+    rest: Rest<'a>,
+    started: bool,
+    stage: Stage,
+    /// Bytes since other connections last had a turn.
+    turn: u64,
+    /// Whether the next read may wait for the disk.
+    wait: Wait,
+    /// Brings pages into memory; the next step waits for it.
+    fetch: Option<JoinHandle<()>>,
+    /// The records of the kernel's next operation are counted against its key.
+    reserved: bool,
+}
+
+enum Stage {
+    New,
+    /// All that was taken from the rest is with TCP or the kernel.
+    Next,
+    /// User space has sealed so many bytes, in a batch of that many records at most, which TCP does not have yet.
+    Sealed {
+        bytes: u64,
+        batch: usize,
+    },
+    /// The kernel gets everything as one record, which is put together here.
+    Record(Record),
+}
+
+/// The plaintext of a record, some of it sent.
+struct Record {
+    buffer: SendBuffer,
+    len: usize,
+    sent: usize,
+}
+
+impl<'a> Source<'a> {
+    /// All of `parts`, from their beginning.
+    pub fn new(parts: &'a [Part<'a>]) -> Self {
+        Self {
+            rest: Rest::new(parts),
+            started: false,
+            stage: Stage::New,
+            turn: 0,
+            wait: Wait::No,
+            fetch: None,
+            reserved: false,
+        }
+    }
+
+    /// Waits for pages that are being fetched. What is read next is there, or may be waited for.
+    fn poll_fetched(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(fetch) = &mut self.fetch {
+            // It neither panics nor is it cancelled but with the runtime.
+            let _ = ready!(Pin::new(fetch).poll(cx));
+            self.fetch = None;
+            self.wait = Wait::Yes;
+        }
+        Poll::Ready(())
+    }
+
+    /// Counts what was sent, and pauses for the other connections of this thread when a turn is over.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
+        self.turn += bytes;
+        if self.turn < TURN || self.rest.len == 0 {
+            return Poll::Ready(());
+        }
+        self.turn = 0;
+        // Its first poll arranges the wake-up, after the sockets have been asked; a plain `wake` would come before that.
+        pin!(yield_now()).poll(cx)
+    }
+}
+
+impl Record {
+    fn new() -> Self {
+        Self { buffer: SendBuffer::take(), len: 0, sent: 0 }
+    }
+
+    /// Takes all of `rest`, which fits. Returns what has to be fetched from a disk before that can go on.
+    fn fill<'a>(&mut self, rest: &mut Rest<'a>, wait: Wait) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+        while let Some(piece) = rest.piece() {
+            let taken = match piece {
+                Part::Bytes(bytes) => {
+                    self.buffer[self.len..][..bytes.len()].copy_from_slice(bytes);
+                    bytes.len()
+                }
+                Part::File { file, range } => {
+                    let wanted = (range.end - range.start) as usize;
+                    let mut slot = [IoSliceMut::new(&mut self.buffer[self.len..][..wanted])];
+                    match cold::read(file, &mut slot, &range, wait)? {
+                        Read::Bytes(read) => read,
+                        Read::Cold => return Ok(Some((file, range))),
+                    }
+                }
+            };
+            rest.advance(taken as u64);
+            self.len += taken;
+        }
+        Ok(None)
+    }
+
+    fn unsent(&self) -> &[u8] {
+        &self.buffer[self.sent..self.len]
     }
 }
 
 /// What became of a batch of records.
 enum Batch<'a> {
     Sealed(Outgoing),
-    /// Nothing was taken from the source: these bytes have to come from a disk first.
+    /// Nothing was taken from the rest: these bytes have to come from a disk first.
     Cold {
         file: &'a File,
         range: Range<u64>,
@@ -234,9 +436,9 @@ enum Batch<'a> {
 }
 
 /// Fills and seals as many records as are wanted, at `most`, and the key allows.
-fn seal_batch<'a>(sealer: &mut Sealer, source: &mut Source<'a>, most: usize, wait: Wait) -> Result<Batch<'a>, Error> {
+fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: Wait) -> Result<Batch<'a>, Error> {
     let records = sealer.records_left().min(most as u64);
-    let payload = source.remaining.min(records * MAX_PLAINTEXT as u64) as usize;
+    let payload = rest.len.min(records * MAX_PLAINTEXT as u64) as usize;
     let records = payload.div_ceil(MAX_PLAINTEXT);
     let prefix = sealer.prefix_len();
     let overhead = sealer.sealed_len(0);
@@ -249,33 +451,33 @@ fn seal_batch<'a>(sealer: &mut Sealer, source: &mut Source<'a>, most: usize, wai
         let end = prefix + record.len() - overhead;
         *slot = IoSliceMut::new(&mut record[prefix..end]);
     }
-    let mut filled = source.clone();
+    let mut filled = rest.clone();
     if let Some((file, range)) = filled.fill(&mut slots[..records], wait)? {
         return Ok(Batch::Cold { file, range });
     }
-    *source = filled;
+    *rest = filled;
     for record in buffer[..len].chunks_mut(full) {
         sealer.seal(ContentType::ApplicationData, record)?;
     }
     Ok(Batch::Sealed(Outgoing { buffer, unsent: 0..len }))
 }
 
-/// The parts from where the last send ended.
+/// What of the parts nobody has taken yet.
 #[derive(Clone)]
-struct Source<'a> {
+struct Rest<'a> {
     parts: &'a [Part<'a>],
     /// How much of the first part is done.
     done: u64,
     /// Bytes left in all parts.
-    remaining: u64,
+    len: u64,
 }
 
-impl<'a> Source<'a> {
+impl<'a> Rest<'a> {
     fn new(parts: &'a [Part<'a>]) -> Self {
-        let remaining = parts.iter().map(Part::len).sum();
-        let mut source = Self { parts, done: 0, remaining };
-        source.advance(0);
-        source
+        let len = parts.iter().map(Part::len).sum();
+        let mut rest = Self { parts, done: 0, len };
+        rest.advance(0);
+        rest
     }
 
     /// The rest of the first part that has any.
@@ -313,7 +515,7 @@ impl<'a> Source<'a> {
 
     fn advance(&mut self, bytes: u64) {
         self.done += bytes;
-        self.remaining -= bytes;
+        self.len -= bytes;
         while let Some((first, rest)) = self.parts.split_first()
             && self.done >= first.len()
         {
@@ -366,13 +568,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_goes_on_where_a_send_ended_in_any_part() {
+    fn the_rest_goes_on_where_a_send_ended_in_any_part() {
         let parts = [Part::Bytes(b"head"), Part::Bytes(b""), Part::Bytes(b"body"), Part::Bytes(b"end")];
         for first in 0..=11 {
-            let mut source = Source::new(&parts);
+            let mut source = Rest::new(&parts);
             source.advance(first);
             let mut rest = Vec::new();
-            while source.remaining > 0 {
+            while source.len > 0 {
                 let mut slices = [IoSlice::new(&[]); SLICES];
                 let (count, bytes) = source.leading_memory(&mut slices);
                 slices[..count].iter().for_each(|slice| rest.extend_from_slice(slice));

@@ -15,7 +15,7 @@ fn a_file_shorter_than_promised() {
             let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
                 let file = Part::File { file: &FILE, range: start..start + len };
                 let head = pattern::bytes(start - 7..start);
-                let error = stream.send(&[Part::Bytes(&head), file]).await.unwrap_err();
+                let error = stream.respond(&[Part::Bytes(&head), file]).await.unwrap_err();
                 stream.abort(error.alert().unwrap()).await;
                 error
             });
@@ -43,7 +43,7 @@ fn a_file_truncated_while_it_is_sent() {
         let file = pattern::file(&path, LEN);
         let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
             let part = Part::File { file: &file, range: 0..LEN };
-            let error = stream.send(&[part]).await.unwrap_err();
+            let error = stream.respond(&[part]).await.unwrap_err();
             stream.abort(error.alert().unwrap()).await;
             error
         });
@@ -74,7 +74,7 @@ fn a_file_that_cannot_be_read() {
                 // A directory opens and cannot be read.
                 let file = File::open(PKI.directory()).unwrap();
                 let part = Part::File { file: &file, range: 0..len };
-                let error = stream.send(&[Part::Bytes(b"head"), part]).await.unwrap_err();
+                let error = stream.respond(&[Part::Bytes(b"head"), part]).await.unwrap_err();
                 if let Some(alert) = error.alert() {
                     stream.abort(alert).await;
                 }
@@ -98,7 +98,7 @@ fn a_send_that_was_dropped_leaves_the_stream_unfinished() {
             let (_keep, never) = oneshot::channel::<()>();
             drop_in_the_middle(&mut stream, never).await;
             dropped.send(()).unwrap();
-            let again = stream.send(&[Part::Bytes(b"again")]).await;
+            let again = stream.respond(&[Part::Bytes(b"again")]).await;
             assert!(matches!(again, Err(Error::Unfinished)), "{again:?}");
             let shutdown = stream.shutdown().await;
             assert!(matches!(shutdown, Err(Error::Unfinished)), "{shutdown:?}");
@@ -122,7 +122,7 @@ async fn drop_in_the_middle(stream: &mut TlsStream, never: oneshot::Receiver<()>
     let parts = [whole.clone(), whole.clone(), whole.clone(), whole];
     tokio::select! {
         biased;
-        sent = stream.send(&parts) => panic!("a peer that does not read took it all: {sent:?}"),
+        sent = stream.respond(&parts) => panic!("a peer that does not read took it all: {sent:?}"),
         _ = never => {}
         () = tokio::time::sleep(std::time::Duration::from_millis(300)) => {}
     }

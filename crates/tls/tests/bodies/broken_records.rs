@@ -11,7 +11,7 @@ use crate::support;
 pub(super) fn refused(suite: Suite, alert: AlertDescription, make: impl FnOnce(&mut Client) -> Vec<u8>) -> Error {
     let serving = support::Server::new(support::limits()).serve(async |mut stream| {
         support::take(&mut stream, 4).await.unwrap();
-        stream.send(&[Part::Bytes(b"pong")]).await.unwrap();
+        stream.respond(&[Part::Bytes(b"pong")]).await.unwrap();
         let (_, result) = support::read_to_end(&mut stream).await;
         let error = result.expect_err("the server refuses what came");
         if let Some(alert) = error.alert() {
@@ -160,7 +160,7 @@ fn what_looks_odd_but_is_allowed() {
     for suite in Suite::all() {
         let serving = support::Server::new(support::limits()).serve(async |mut stream| {
             let received = support::take(&mut stream, 16_384 + 10).await.unwrap();
-            stream.send(&[Part::Bytes(&received)]).await.unwrap();
+            stream.respond(&[Part::Bytes(&received)]).await.unwrap();
         });
         let mut client = support::connect(&serving, suite);
         let mut sent = Vec::new();

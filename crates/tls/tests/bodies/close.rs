@@ -19,7 +19,7 @@ fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
             if round % 2 == 0 {
                 socket2::SockRef::from(stream.socket()).set_send_buffer_size(small_buffer()).unwrap();
             }
-            stream.send(&[Part::File { file: &FILE, range: 3..3 + len }]).await.unwrap();
+            stream.respond(&[Part::File { file: &FILE, range: 3..3 + len }]).await.unwrap();
             stream.shutdown().await.unwrap();
         });
         let window = [4_096, 8_192, 65_536][round as usize % 3];
@@ -59,7 +59,7 @@ fn shutting_down_twice_is_harmless_and_sending_afterwards_is_not() {
     let serving = support::Server::new(support::limits()).serve(async |mut stream| {
         stream.shutdown().await.unwrap();
         stream.shutdown().await.unwrap();
-        stream.send(&[Part::Bytes(b"late")]).await.unwrap_err()
+        stream.respond(&[Part::Bytes(b"late")]).await.unwrap_err()
     });
     let mut client = support::connect(&serving, Suite::TLS13);
     client.read_to_end().unwrap().assert_orderly();
@@ -96,7 +96,7 @@ fn a_client_that_has_closed_its_half_still_gets_its_answer() {
             assert_eq!(request, b"last request");
             // It stays that way.
             assert_eq!(stream.read_more().await.unwrap(), 0);
-            stream.send(&[Part::File { file: &FILE, range: 0..200_000 }]).await.unwrap();
+            stream.respond(&[Part::File { file: &FILE, range: 0..200_000 }]).await.unwrap();
             stream.shutdown().await.unwrap();
         });
         let mut client = support::connect(&serving, suite);
@@ -120,12 +120,12 @@ fn a_reset_that_was_read_is_an_error_and_nothing_is_sent_after_it() {
     for suite in [Suite::TLS13, Suite::TLS12] {
         let (reset, when_reset) = tokio::sync::oneshot::channel();
         let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
-            stream.send(&[Part::Bytes(b"hello")]).await.unwrap();
+            stream.respond(&[Part::Bytes(b"hello")]).await.unwrap();
             when_reset.await.unwrap();
             let read = stream.read_more().await;
             assert!(matches!(read, Err(Error::Io(_))), "{read:?}");
             let file = Part::File { file: &FILE, range: 0..FILE_LEN };
-            let sent = stream.send(&[file]).await;
+            let sent = stream.respond(&[file]).await;
             assert!(matches!(sent, Err(Error::Unfinished)), "{sent:?}");
             assert_eq!(stream.payload_sent(), 5, "nothing is sealed for nobody");
             stream.abort(AlertDescription::INTERNAL_ERROR).await;
@@ -144,7 +144,7 @@ fn a_reset_in_the_middle_of_a_response_is_an_error() {
         let serving = support::Server::new(support::limits()).serve(async |mut stream| {
             let file = Part::File { file: &FILE, range: 0..FILE_LEN };
             let parts: [Part<'_>; 8] = std::array::from_fn(|_| file.clone());
-            let sent = stream.send(&parts).await;
+            let sent = stream.respond(&parts).await;
             let alert = sent.as_ref().err().and_then(Error::alert);
             assert_eq!(alert, None, "there is nobody to tell: {sent:?}");
             sent
@@ -162,7 +162,7 @@ fn a_reset_in_the_middle_of_a_response_is_an_error() {
 fn the_server_waits_for_the_clients_fin_only_so_long() {
     let limits = sealion_tls::Limits { linger: Duration::from_millis(50), ..support::limits() };
     let serving = support::Server::new(limits).serve(async |mut stream| {
-        stream.send(&[Part::Bytes(b"bye")]).await.unwrap();
+        stream.respond(&[Part::Bytes(b"bye")]).await.unwrap();
         stream.shutdown().await.unwrap();
     });
     let mut client = support::connect(&serving, Suite::TLS13);

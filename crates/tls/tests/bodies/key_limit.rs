@@ -34,7 +34,7 @@ fn the_key_changes_in_the_middle_of_a_large_response_or_the_response_fails() {
     for suite in Suite::all() {
         let serving = support::Server::new(limits()).serve(async |mut stream| {
             let file = Part::File { file: &FILE, range: 10..FILE_LEN };
-            let sent = stream.send(&[Part::Bytes(&pattern::bytes(0..10)), file]).await;
+            let sent = stream.respond(&[Part::Bytes(&pattern::bytes(0..10)), file]).await;
             match &sent {
                 Ok(()) => stream.shutdown().await.unwrap(),
                 Err(error) => stream.abort(error.alert().unwrap()).await,
@@ -66,14 +66,14 @@ fn a_connection_that_cannot_change_its_key_says_so_in_time() {
         let serving = support::Server::new(limits()).serve(async |mut stream| {
             let mut sent = 0;
             while !stream.should_close() && sent < 3 * LIMIT {
-                stream.send(&[Part::Bytes(b"small")]).await.unwrap();
+                stream.respond(&[Part::Bytes(b"small")]).await.unwrap();
                 sent += 1;
             }
             // The response in preparation still leaves.
-            stream.send(&[Part::Bytes(b"last.")]).await.unwrap();
+            stream.respond(&[Part::Bytes(b"last.")]).await.unwrap();
             let mut failure = None;
             while failure.is_none() && sent < 3 * LIMIT {
-                failure = stream.send(&[Part::Bytes(b"small")]).await.err();
+                failure = stream.respond(&[Part::Bytes(b"small")]).await.err();
                 sent += 1;
             }
             match &failure {

@@ -26,7 +26,7 @@ async fn echo(mut stream: TlsStream) -> bool {
         }
         let word = support::take(&mut stream, 4).await.unwrap();
         let large = vec![7; if word == b"mark" { 300_000 } else { 0 }];
-        stream.send(&[Part::Bytes(&word), Part::Bytes(&large)]).await.unwrap();
+        stream.respond(&[Part::Bytes(&word), Part::Bytes(&large)]).await.unwrap();
         wanted_to_close = stream.should_close();
     }
 }

@@ -14,14 +14,14 @@ const ODD: u64 = 4_097 + 1_234;
 fn from_memory() {
     whole_bodies(async |stream, len| {
         let body = pattern::bytes(ODD..ODD + len);
-        stream.send(&[Part::Bytes(&body)]).await.expect("the client reads");
+        stream.respond(&[Part::Bytes(&body)]).await.expect("the client reads");
     });
 }
 
 #[test]
 fn from_a_file_at_an_odd_offset() {
     whole_bodies(async |stream, len| {
-        stream.send(&[file(ODD, ODD + len)]).await.expect("the client reads");
+        stream.respond(&[file(ODD, ODD + len)]).await.expect("the client reads");
     });
 }
 
@@ -30,7 +30,7 @@ fn from_a_head_in_memory_and_a_file() {
     whole_bodies(async |stream, len| {
         let head = pattern::bytes(ODD..ODD + len.min(301));
         let parts = [Part::Bytes(&head), file(ODD + len.min(301), ODD + len)];
-        stream.send(&parts).await.expect("the client reads");
+        stream.respond(&parts).await.expect("the client reads");
     });
 }
 
@@ -55,7 +55,7 @@ fn from_many_parts_with_empty_ones_between() {
             }
             parts.push(Part::Bytes(b""));
         }
-        stream.send(&parts).await.expect("the client reads");
+        stream.respond(&parts).await.expect("the client reads");
     });
 }
 

@@ -3,9 +3,11 @@
 mod abort;
 mod broken_records;
 mod close;
+mod duplex;
 mod key_limit;
 mod key_update;
 mod lengths;
 mod record_boundaries;
+mod session;
 mod stall;
 mod traits;

@@ -64,13 +64,13 @@ fn no_explicit_nonce_comes_twice() {
     for suite in Suite::all().into_iter().filter(|suite| suite.has_explicit_nonce()) {
         let serving = support::Server::new(support::limits()).serve_unmoved(async |mut stream| {
             for _ in 0..20 {
-                stream.send(&[Part::Bytes(b"small, from user space")]).await.unwrap();
+                stream.respond(&[Part::Bytes(b"small, from user space")]).await.unwrap();
             }
             support::prepare(&mut stream).await;
             for _ in 0..20 {
-                stream.send(&[Part::Bytes(b"small")]).await.unwrap();
+                stream.respond(&[Part::Bytes(b"small")]).await.unwrap();
                 let large = Part::File { file: &FILE, range: 1..100_000 };
-                stream.send(&[Part::Bytes(b"head"), large]).await.unwrap();
+                stream.respond(&[Part::Bytes(b"head"), large]).await.unwrap();
             }
             stream.shutdown().await.unwrap();
         });
@@ -89,7 +89,7 @@ fn records_of(suite: Suite, cases: &'static [(u64, u64)]) -> Vec<Vec<usize>> {
         for &(head, file) in cases {
             let memory = pattern::bytes(0..head);
             let file = Part::File { file: &FILE, range: 0..file };
-            stream.send(&[Part::Bytes(&memory), file]).await.unwrap();
+            stream.respond(&[Part::Bytes(&memory), file]).await.unwrap();
             support::take(&mut stream, 1).await.unwrap();
         }
     });

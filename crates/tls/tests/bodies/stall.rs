@@ -24,11 +24,11 @@ fn a_peer_that_takes_nothing_is_given_up_and_holds_up_nobody() {
             let echo = async {
                 for _ in 0..50 {
                     let word = support::take(&mut lively, 4).await.unwrap();
-                    lively.send(&[Part::Bytes(&word)]).await.unwrap();
+                    lively.respond(&[Part::Bytes(&word)]).await.unwrap();
                 }
                 lively
             };
-            let (sent, lively) = tokio::join!(stalled.send(&parts), echo);
+            let (sent, lively) = tokio::join!(stalled.respond(&parts), echo);
             (sent, lively, stalled)
         });
         let connector = Connector::new(&PKI, suite);
@@ -51,7 +51,7 @@ fn a_slow_peer_is_not_a_stalled_one() {
         let stall = Duration::from_secs(2);
         let limits = Limits { stall, ..support::limits() };
         let serving = support::Server::new(limits).serve(async |mut stream| {
-            stream.send(&whole_file_often()).await?;
+            stream.respond(&whole_file_often()).await?;
             stream.shutdown().await
         });
         let connector = Connector::new(&PKI, suite).receive_buffer(65_536);
@@ -76,7 +76,7 @@ fn a_slow_peer_is_not_a_stalled_one() {
 fn a_body_is_whole_after_every_kind_of_pause() {
     for pause in [0, 1, 10, 100] {
         let serving = support::Server::new(support::limits()).serve(async |mut stream| {
-            stream.send(&[Part::File { file: &FILE, range: 1..FILE_LEN }]).await.unwrap();
+            stream.respond(&[Part::File { file: &FILE, range: 1..FILE_LEN }]).await.unwrap();
             stream.shutdown().await.unwrap();
         });
         let connector = Connector::new(&PKI, Suite::TLS13).receive_buffer(16_384);

@@ -44,7 +44,7 @@ fn writes_reads_and_responses_mix() {
                 let at = round * 20_000;
                 stream.write_all(&pattern::bytes(at..at + 1)).await.unwrap();
                 let body = pattern::bytes(at + 1..at + 10_000);
-                stream.send(&[Part::Bytes(&body)]).await.unwrap();
+                stream.respond(&[Part::Bytes(&body)]).await.unwrap();
                 stream.write_all(&pattern::bytes(at + 10_000..at + 20_000)).await.unwrap();
                 stream.flush().await.unwrap();
             }

@@ -67,6 +67,11 @@ pub(crate) struct Serving<T> {
 }
 
 impl<T> Serving<T> {
+    /// Whether the server's task has returned.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// What the server's task returned; its panic becomes the test's.
     pub(crate) fn finish(self) -> T {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

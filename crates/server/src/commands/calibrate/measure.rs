@@ -166,7 +166,7 @@ impl Sender {
         let read = self.pair.read();
         let began = thread_nanoseconds();
         for _ in 0..repeats {
-            self.pair.stream.send(&parts).await.map_err(|e| e.to_string())?;
+            self.pair.stream.respond(&parts).await.map_err(|e| e.to_string())?;
         }
         let took = thread_nanoseconds() - began;
         self.pair.wait_until_read(read + repeats * bytes)?;
