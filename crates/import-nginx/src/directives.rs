@@ -19,17 +19,6 @@ pub(super) fn fate(name: &str) -> Option<Fate> {
 }
 
 /// The table of the page on migration.
-/// The keys of sealion.toml that directives are converted to, for instance `site.root`.
-pub fn counterparts() -> impl Iterator<Item = &'static str> {
-    DIRECTIVES
-        .iter()
-        .flat_map(|(_, fate, _)| match fate {
-            Converted(counterparts) => *counterparts,
-            _ => &[],
-        })
-        .copied()
-}
-
 pub fn markdown() -> String {
     let mut table = String::from("| nginx | Sealion | |\n|---|---|---|\n");
     for (names, fate, note) in DIRECTIVES {
@@ -325,6 +314,15 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     ("stream mail", Absent("Sealion serves files over HTTPS"), ""),
 ];
+
+/// The keys of sealion.toml that directives are converted to, for instance `site.root`.
+pub fn counterparts() -> impl Iterator<Item = &'static str> {
+    let of = |fate: &'static Fate| match fate {
+        Converted(counterparts) => *counterparts,
+        _ => &[],
+    };
+    DIRECTIVES.iter().flat_map(move |(_, fate, _)| of(fate)).copied()
+}
 
 #[cfg(test)]
 mod tests {
