@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealion::range::{Selection, select};
+use sealion_http::range::{Selection, select};
 
 const MAX_RANGES: usize = 16;
 

@@ -6,24 +6,36 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealion::http1::body::{BodyDrain, Drained};
-use sealion::http1::head::{Framing, HeadLimits, Parsed, parse};
-use sealion::request::Target;
-use sealion::target::SitePath;
+use sealion_http::Target;
+use sealion_http::http1::body::{BodyDrain, Drained};
+use sealion_http::http1::head::{Framing, HeadLimits, HeadSpan, Reject, RequestHead, find};
+use sealion_http::path::SitePath;
 
 const LIMITS: HeadLimits = HeadLimits { request_line: 200, head: 1000, fields: 20 };
 const CAP: u64 = 500;
 
-fuzz_target!(|input: &[u8]| {
-    let whole = parse(input, &LIMITS);
-    for end in 0..input.len() {
-        let prefix = parse(&input[..end], &LIMITS);
-        assert!(prefix == Ok(Parsed::Incomplete) || prefix == whole, "the first {end} octets say {prefix:?}");
-    }
-    assert!(input.len() < LIMITS.buffer() || whole != Ok(Parsed::Incomplete), "a full buffer is undecided");
+/// What the octets say: `None`, nothing wrong so far.
+fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, HeadSpan)>, Reject> {
+    let Some(span) = find(input, &LIMITS)? else { return Ok(None) };
+    RequestHead::parse(input, span).map(|head| Some((head, span)))
+}
 
-    let Ok(Parsed::Head { head, len }) = whole else { return };
+fuzz_target!(|input: &[u8]| {
+    let whole = parse(input);
+    for end in 0..input.len() {
+        let prefix = parse(&input[..end]);
+        assert!(prefix == Ok(None) || prefix == whole, "the first {end} octets say {prefix:?}");
+    }
+    assert!(input.len() < LIMITS.buffer() || whole != Ok(None), "a full buffer is undecided");
+
+    let Ok(Some((head, span))) = whole else { return };
+    let len = span.end;
     assert!(len <= input.len() && input[..len].ends_with(b"\r\n\r\n"));
+    let copy = &input[span.start..span.end];
+    assert_eq!(RequestHead::parse(copy, span.from_start()).as_ref(), Ok(&head), "a copy says something else");
+    for (name, value) in head.request.fields.iter() {
+        assert!(!name.is_empty() && !value.iter().any(|octet| matches!(octet, b'\r' | b'\n' | 0)));
+    }
     assert!(head.framing != Framing::Length(0));
     let raw = head.request.raw_target;
     assert!(!raw.is_empty() && raw.bytes().all(|octet| octet.is_ascii_graphic()));
