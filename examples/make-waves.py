@@ -4,17 +4,17 @@
     python3 examples/make-waves.py > examples/site/waves.png
     python3 examples/make-waves.py | cmp - examples/site/waves.png
 
-The second line says whether the picture in the repository is the one drawn here.
+The second command compares the picture in the repository with the one drawn here.
 
 The example site needs one file that is far larger than a TLS record and worth looking at. Two
 choices keep its bytes the same on every machine:
 
-* The pixels are stored, not compressed. Two builds of zlib may pack the same picture differently;
-  stored blocks leave them nothing to choose, and the size follows from width and height alone.
-* Beyond one table of sines, rounded to 15 bits, every colour is integer arithmetic, so the last
+* The pixels are stored, not compressed. Two builds of zlib may compress the same picture differently;
+  stored blocks are identical, and the size follows from width and height alone.
+* Except for one table of sines, rounded to 15 bits, colours are computed in integers, so the last
   bits of a platform's floating point never reach a pixel.
 
-The site's first page prints the picture's SHA-256; change the drawing and change it there as well.
+The site's first page shows the picture's SHA-256: if you change the drawing, change it there too.
 """
 
 import math
@@ -54,7 +54,7 @@ def column(x, noise):
     pixels = [sky(x, y) for y in range(HEIGHT)]
     swells = [swell(x, layer) for layer in range(LAYERS)]
     for layer, (crest, foam) in enumerate(swells):
-        # What nearer swells hide need not be painted; their first pixel is half transparent.
+        # Skip rows hidden by nearer swells, whose first pixel is half transparent.
         hidden = min((nearer for nearer, _ in swells[layer + 1 :]), default=HEIGHT << 8)
         paint(pixels, x, layer, crest, foam, min(HEIGHT, (hidden >> 8) + 1))
     # Half a step of noise hides the bands that 8 bits a channel leave in a slow gradient.
@@ -91,7 +91,7 @@ def swell(x, layer):
 
 
 def paint(pixels, x, layer, crest, foam, end):
-    """One swell over what is behind it, from its crest down to the row before `end`."""
+    """Paint one swell over the pixels behind it, from its crest down to the row before `end`."""
     near = nearness(layer)
     body = mix(shade(FAR_SEA), NEAR_SEA, near * (512 - near) // 256)
     thick = (3 + near * 40 // 256) << 8
@@ -109,12 +109,12 @@ def paint(pixels, x, layer, crest, foam, end):
 
 
 def nearness(layer):
-    """0 at the horizon, 256 at the beholder's feet."""
+    """0 at the horizon, 256 at the viewer's feet."""
     return layer * 256 // (LAYERS - 1)
 
 
 def glitter(x, y, layer):
-    """How much of the sun a facet at this place throws back, of 256."""
+    """Sunlight reflected by a facet at this point, of 256."""
     path = 26 + (y - HORIZON) // 2
     off = abs(x - SUN_X)
     if off >= path:
@@ -124,7 +124,7 @@ def glitter(x, y, layer):
 
 
 class Noise:
-    """A linear congruential generator: the same sequence everywhere, which is all it must be."""
+    """A linear congruential generator: its only requirement is the same sequence everywhere."""
 
     def __init__(self, seed):
         self.state = seed
