@@ -10,6 +10,7 @@ use sealion_guest::{Machine, Series};
 
 use crate::bench_guard::{self, BenchGuard};
 use crate::binaries::{self, Built, Selection, TestBinary};
+use crate::cycles::Cycles;
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
 use crate::libtest::{Tally, Watch};
@@ -35,6 +36,8 @@ pub(crate) struct Test {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
     Format,
+    /// Modules that import each other in a circle
+    Cycles,
     Lint,
     Docs,
     /// Tests on this machine
@@ -61,6 +64,12 @@ impl Test {
         }
         if wanted(Step::Format) {
             report.check("format", format);
+        }
+        if wanted(Step::Cycles) {
+            report.check("cycles", || {
+                ensure!(Cycles::default().run()?, "too many modules import each other in a circle, see above");
+                Ok(())
+            });
         }
         if wanted(Step::Lint) {
             report.check("lint", lint);
