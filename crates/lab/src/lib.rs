@@ -25,3 +25,4 @@ pub mod run_info;
 pub mod setup_cost;
 pub mod statistics;
 pub mod study;
+mod units;

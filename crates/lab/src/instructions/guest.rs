@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use sealion_guest::{Job, Load, Machine, Series, tools};
+use sealion_guest::{Job, Machine, Payload, Series, tools};
 
 use super::{Arm, Client, Plan};
 use crate::row::Row;
@@ -39,7 +39,7 @@ pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         include.push(plan.sealion.clone());
     }
     let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-    let load = Load {
+    let payload = Payload {
         jobs: vec![Job::program("/init", ["instructions", "--inside", WORK])],
         programs,
         include,
@@ -50,11 +50,11 @@ pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         ],
         directories: vec![OUT.into()],
         bring_back: Some(OUT.into()),
-        ..Load::default()
+        ..Payload::default()
     };
     let machine = Machine { icount: true, timeout: LIMIT, ..Machine::default() };
     let mut counted = Vec::new();
-    for (series, outcome) in sealion_guest::run_on(kernels, &load, &machine)? {
+    for (series, outcome) in sealion_guest::run_on(kernels, &payload, &machine)? {
         if let Some(trouble) = outcome.trouble {
             bail!("kernel {}: {trouble}", series.name());
         }

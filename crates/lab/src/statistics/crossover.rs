@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::units::size;
+
 /// What user space and the kernel cost for one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossoverPoint {
@@ -57,7 +59,6 @@ pub fn crossover(points: &[CrossoverPoint]) -> Crossover {
 
 impl fmt::Display for Crossover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::report::units::size;
         match self {
             Self::From(at) => write!(f, "kernel cheaper from {}", size(*at)),
             Self::Always(from) => write!(f, "kernel always cheaper, from {} on", size(*from as f64)),
