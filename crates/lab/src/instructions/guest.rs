@@ -10,20 +10,19 @@ use crate::row::Row;
 
 /// What was counted on one kernel.
 #[derive(Debug)]
-pub struct Counted {
-    /// The kernel.
-    pub series: Series,
+pub(crate) struct Counted {
+    pub(crate) series: Series,
     /// A row for each arm and cell.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// `raw.csv` as the guest wrote it.
-    pub raw: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
 }
 
 /// Counts `plan` on each kernel, all at once. This program must be `sealion-lab` (it is the guest's `/init`).
 ///
 /// # Errors
 /// A program is missing, a guest crashes twice, or what runs in it fails; its output has been shown.
-pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
+pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
     let mut programs = Vec::new();
     if plan.client == Client::Wrk {
         tools::ensure(&[("wrk", "wrk")])?;

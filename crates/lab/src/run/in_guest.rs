@@ -18,7 +18,7 @@ use crate::study::{Scale, suite_name};
 ///
 /// # Errors
 /// What is asked for cannot be had in a guest, the guest crashed twice, or the run in it failed; its output has been shown.
-pub fn run_in_guest(options: &Options, series: Series) -> Result<()> {
+pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
     let out = options.out.display();
     let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!holds, "{out} is not empty: name another --out (a run in a guest cannot be continued)");
