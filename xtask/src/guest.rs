@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use sealion_guest::tools::{self, Tool};
-use sealion_guest::{Job, JobEnd, Load, Machine, Series};
+use sealion_guest::{Job, JobEnd, Machine, Payload, Series};
 
 use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::libtest::{Tally, Watch};
@@ -47,8 +47,8 @@ pub(crate) struct Guest {
 impl Guest {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let are_tests = self.exec.is_none();
-        let mut load = match &self.exec {
-            Some(command) => Load { jobs: vec![Job::shell(command)], ..equipped()? },
+        let mut payload = match &self.exec {
+            Some(command) => Payload { jobs: vec![Job::shell(command)], ..equipped()? },
             None => {
                 let mut selection = Selection { packages: self.package, tests: self.test, release: self.release };
                 if selection.tests.is_empty() {
@@ -57,9 +57,9 @@ impl Guest {
                 tests(&selection.build()?, &self.arguments)?
             }
         };
-        load.include.extend(self.include);
+        payload.include.extend(self.include);
         let mut code = 0;
-        for (series, outcome) in sealion_guest::run_on(&self.kernel, &load, &self.machine)? {
+        for (series, outcome) in sealion_guest::run_on(&self.kernel, &payload, &self.machine)? {
             let failed = outcome.jobs.iter().map(|job| job.code).find(|&code| code != 0);
             match (failed, outcome.trouble) {
                 (_, Some(trouble)) => {
@@ -80,13 +80,13 @@ impl Guest {
 }
 
 /// The given test binaries, one after another, each test alone, with what tests use.
-pub(crate) fn tests(built: &Built, arguments: &[String]) -> Result<Load> {
-    let mut load = equipped()?;
-    load.jobs = built.tests.iter().map(|test| test_job(test, arguments)).collect();
-    load.include.extend(built.programs.iter().cloned());
-    load.include.extend(built.tests.iter().map(|test| test.executable.clone()));
-    load.directories = built.tests.iter().map(|test| test.directory.clone()).collect();
-    Ok(load)
+pub(crate) fn tests(built: &Built, arguments: &[String]) -> Result<Payload> {
+    let mut payload = equipped()?;
+    payload.jobs = built.tests.iter().map(|test| test_job(test, arguments)).collect();
+    payload.include.extend(built.programs.iter().cloned());
+    payload.include.extend(built.tests.iter().map(|test| test.executable.clone()));
+    payload.directories = built.tests.iter().map(|test| test.directory.clone()).collect();
+    Ok(payload)
 }
 
 /// What a test binary's end says.
@@ -102,18 +102,18 @@ pub(crate) fn ensure_tools() -> Result<()> {
 }
 
 /// No job, but everything that tests use besides their binaries.
-fn equipped() -> Result<Load> {
+fn equipped() -> Result<Payload> {
     ensure_tools()?;
     let environment = [
         ("RUST_BACKTRACE", "1"),
         // Here kernel TLS is promised: a test that cannot use it has failed.
         ("SEALION_TEST_KTLS", "required"),
     ];
-    Ok(Load {
+    Ok(Payload {
         environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         programs: PROGRAMS.iter().map(|&name| name.to_owned()).collect(),
         include: test_data(workspace::root())?,
-        ..Load::default()
+        ..Payload::default()
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod bench_guard;
 mod binaries;
+mod cycles;
 mod fuzz_smoke;
 mod guest;
 mod libtest;
@@ -31,6 +32,7 @@ enum Task {
     Guest(guest::Guest),
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
+    Cycles(cycles::Cycles),
     Licences(licences::Licences),
     Package(package::Package),
     /// Get Pebble, the ACME server of a test, and print where it is
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Task::Guest(guest) => guest.run(),
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
+        Task::Cycles(cycles) => cycles.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(|path| {
             println!("{}", path.display());

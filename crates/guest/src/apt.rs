@@ -70,22 +70,18 @@ impl Apt {
         Ok(same_version_dependencies(&depends))
     }
 
-    /// The packages that installing `name` here would add, `name` included.
-    pub(crate) fn missing_for(&self, name: &str) -> Result<Vec<String>> {
-        // The system's own status says what is here already.
-        let plan =
-            cache::output(self.command("apt-get").args(["-o", "Dir::State::status=/var/lib/dpkg/status"]).args([
-                "--simulate",
-                "--no-install-recommends",
-                "install",
-                name,
-            ]))?;
-        Ok(plan
-            .lines()
-            .filter_map(|line| line.strip_prefix("Inst "))
-            .filter_map(|line| line.split_whitespace().next())
-            .map(str::to_owned)
-            .collect())
+    /// `name` and everything it depends on, as an empty machine would install them. What this machine has installed
+    /// must not matter: guests take files from the unpacked packages alone.
+    pub(crate) fn with_dependencies(&self, name: &str) -> Result<Vec<String>> {
+        let plan = cache::output(&mut self.simulated_install(name))
+            .with_context(|| format!("apt cannot resolve the dependencies of {name}"))?;
+        Ok(installed_by(&plan))
+    }
+
+    fn simulated_install(&self, name: &str) -> Command {
+        let mut command = self.command("apt-get");
+        command.args(["--simulate", "--no-install-recommends", "install", name]);
+        command
     }
 
     /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is
@@ -137,6 +133,12 @@ fn same_version_dependencies(depends: &str) -> Vec<String> {
         .collect()
 }
 
+/// The packages that the output of `apt-get --simulate install` would install.
+fn installed_by(plan: &str) -> Vec<String> {
+    let packages = plan.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next());
+    packages.map(str::to_owned).collect()
+}
+
 fn compare_versions(left: &str, right: &str) -> Result<std::cmp::Ordering> {
     let holds = |relation: &str| -> Result<bool> {
         Ok(Command::new("dpkg")
@@ -167,5 +169,25 @@ mod tests {
             ["linux-binary-7.2", "linux-modules-7.2"]
         );
         assert!(same_version_dependencies("kmod, linux-base (>= 4.3~)").is_empty());
+    }
+
+    #[test]
+    fn installed_packages_of_this_machine_do_not_count() {
+        let apt = Apt { root: "/cache/apt/nginx".into() };
+        let command = apt.simulated_install("nginx");
+        let arguments: Vec<&str> = command.get_args().filter_map(|argument| argument.to_str()).collect();
+        let states: Vec<&&str> = arguments.iter().filter(|argument| argument.contains("State::status=")).collect();
+        assert_eq!(states, [&"Dir::State::status=/dev/null"]);
+        assert!(arguments.ends_with(&["install", "nginx"]));
+    }
+
+    #[test]
+    fn a_simulated_installation_names_its_packages() {
+        let plan = "Reading package lists...\n\
+            Inst nginx-common (1.22.1-9 Debian:12 [all])\n\
+            Inst nginx (1.22.1-9 Debian:12 [amd64])\n\
+            Conf nginx-common (1.22.1-9 Debian:12 [all])\n";
+        assert_eq!(installed_by(plan), ["nginx-common", "nginx"]);
+        assert!(installed_by("nginx is already the newest version.\n").is_empty());
     }
 }

@@ -82,13 +82,15 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries from there or from this
-    /// machine.
+    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries: this machine's where it has
+    /// them, so that a guest holds one version of each library, otherwise those of the tree.
     pub(crate) fn program_below(&mut self, root: &Path, path: &Path) -> Result<()> {
         let host = root.join(path.strip_prefix("/").unwrap_or(path));
         ensure!(host.is_file(), "{} is missing", host.display());
         self.file_at(path, &host);
-        let search = root.join("usr/lib").join(LIBRARY_TRIPLET);
+        let directories = [Path::new("/"), root].map(|root| ["lib", "usr/lib"].map(|lib| root.join(lib)));
+        let search = directories.as_flattened().iter().map(|directory| directory.join(LIBRARY_TRIPLET));
+        let search = std::env::join_paths(search).context("a directory of libraries has a colon in its name")?;
         for library in libraries::closure(&host, Some(&search))? {
             match library.strip_prefix(root) {
                 Ok(inside) => self.file_at(Path::new("/").join(inside), &library),

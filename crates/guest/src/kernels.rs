@@ -58,7 +58,6 @@ impl Kernel {
         Ok(Self { series, directory })
     }
 
-    /// The bzImage.
     pub(crate) fn image(&self) -> PathBuf {
         self.directory.join("vmlinuz")
     }

@@ -2,19 +2,19 @@
 //! and gives back their output, their exit codes and the files they wrote.
 //!
 //! ```text
-//! Load ─► Initramfs (programs, libraries, modules, a plan) ─► Machine (QEMU) ─► init: this very binary as process 1 ─► jobs
+//! Payload ─► Initramfs (programs, libraries, modules, a plan) ─► Machine (QEMU) ─► init: this very binary as process 1 ─► jobs
 //!                    marks among the lines of the second serial port, files as an archive on the third ◄──────────────┘
 //! ```
 //!
 //! A program that boots guests is also their `/init`: it calls [`init_if_process_one`] first thing in `main`.
 //!
 //! ```no_run
-//! use sealion_guest::{Job, Load, Machine, Series};
+//! use sealion_guest::{Job, Machine, Payload, Series};
 //!
 //! fn main() -> anyhow::Result<()> {
 //!     sealion_guest::init_if_process_one();
-//!     let load = Load { jobs: vec![Job::shell("uname -r")], ..Load::default() };
-//!     for (series, outcome) in sealion_guest::run_on(&[Series::V6_1], &load, &Machine::default())? {
+//!     let payload = Payload { jobs: vec![Job::shell("uname -r")], ..Payload::default() };
+//!     for (series, outcome) in sealion_guest::run_on(&[Series::V6_1], &payload, &Machine::default())? {
 //!         println!("{}: {}", series.name(), outcome.jobs[0].output);
 //!     }
 //!     Ok(())
@@ -31,18 +31,20 @@ mod init;
 mod initramfs;
 mod kernels;
 mod libraries;
-mod load;
 mod machine;
 mod modules;
+mod payload;
 mod protocol;
+mod run;
 mod sources;
 pub mod tools;
 
 pub use cache::output;
 pub use kernels::Series;
-pub use load::{Load, run_on};
 pub use machine::{JobEnd, Machine, Outcome, Trouble};
+pub use payload::Payload;
 pub use protocol::Job;
+pub use run::{download, run_on};
 
 /// In a guest, where this program is process 1: runs what the host has planned, powers off, and does not return.
 /// Anywhere else: does nothing. Call it before anything else in `main`.

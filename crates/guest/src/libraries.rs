@@ -1,13 +1,14 @@
 //! The shared libraries a program needs, by ldd(1).
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 /// Everything the dynamic loader would map for `program`, the loader included; empty for a static program.
-/// `library_path` is searched first.
-pub(crate) fn closure(program: &Path, library_path: Option<&Path>) -> Result<Vec<PathBuf>> {
+/// `library_path` is searched first: directories, as LD_LIBRARY_PATH lists them.
+pub(crate) fn closure(program: &Path, library_path: Option<&OsStr>) -> Result<Vec<PathBuf>> {
     let mut command = Command::new("ldd");
     command.arg(program).env("LC_ALL", "C");
     match library_path {

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::follow::{Followed, Next};
 use crate::kernels::Kernel;
-use crate::load::Load;
+use crate::payload::Payload;
 use crate::protocol::Mark;
 use crate::{cpio, tools};
 
@@ -34,7 +34,7 @@ pub struct Machine {
 pub struct Outcome {
     /// The jobs that ended, in order.
     pub jobs: Vec<JobEnd>,
-    /// What the jobs left in [`Load::bring_back`], by paths relative to it.
+    /// What the jobs left in [`Payload::bring_back`], by paths relative to it.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Why there is not more.
     pub trouble: Option<Trouble>,
@@ -76,7 +76,7 @@ impl Default for Machine {
 impl Machine {
     /// Boots `kernel` with the root file system `initramfs.cpio` of `directory`, shows the output of the jobs with the
     /// kernel's name before each line, and leaves the kernel's own messages in `console.log`.
-    pub(crate) fn boot(&self, kernel: &Kernel, directory: &Path, load: &Load) -> Result<Outcome> {
+    pub(crate) fn boot(&self, kernel: &Kernel, directory: &Path, payload: &Payload) -> Result<Outcome> {
         let name = kernel.series.name();
         let limit = Duration::from_secs(self.timeout);
         let guest = Followed::start(&mut self.qemu(kernel, directory), limit)?;
@@ -104,10 +104,10 @@ impl Machine {
                 Some(Mark::Started(_)) => output.clear(),
                 Some(Mark::Ended(_, code)) => outcome.jobs.push(JobEnd { code, output: std::mem::take(&mut output) }),
                 Some(Mark::Finished) => {
-                    let jobs = load.jobs.len();
+                    let jobs = payload.jobs.len();
                     ensure!(outcome.jobs.len() == jobs, "the guest ran {} of {jobs} jobs", outcome.jobs.len());
                     let archive = std::fs::read(directory.join(ARCHIVE)).context("cannot read what the guest sent")?;
-                    if load.bring_back.is_some() {
+                    if payload.bring_back.is_some() {
                         outcome.files = cpio::files(&archive).context("what the guest sent is no whole archive")?;
                     }
                     return Ok(outcome);

@@ -43,7 +43,7 @@ pub struct Job {
     pub arguments: Vec<String>,
     /// The working directory; it must exist in the guest.
     pub directory: PathBuf,
-    /// Variables besides those of [`Load::environment`](crate::Load::environment).
+    /// Variables besides those of [`Payload::environment`](crate::Payload::environment).
     pub environment: Vec<(String, String)>,
 }
 

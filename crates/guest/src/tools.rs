@@ -108,20 +108,30 @@ pub fn python_package(requirement: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get {requirement}"))
 }
 
-/// Debian 12's nginx, unpacked in the cache and never installed, so that no server starts here.
+/// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
+    // Earlier versions left out what this machine had installed.
+    let complete = |directory: &Path| [NGINX, MIME_TYPES].iter().all(|file| directory.join(file).is_file());
+    let cached = cache.root.join("nginx");
+    if cached.is_dir() && !complete(&cached) {
+        std::fs::remove_dir_all(&cached).with_context(|| format!("cannot remove {}", cached.display()))?;
+    }
     cache
         .directory("nginx", |into| {
             eprintln!("guest: downloading nginx from this machine's Debian mirror");
             let apt = Apt::update(cache.root.join("apt/nginx"), &["bookworm"])?;
-            let mut packages = apt.missing_for("nginx")?;
-            if packages.is_empty() {
-                packages.push("nginx".to_owned());
-            }
-            apt.unpack(&packages, into)
+            apt.unpack(&apt.with_dependencies("nginx")?, into)?;
+            anyhow::ensure!(complete(into), "its packages hold no {NGINX} or no {MIME_TYPES}");
+            Ok(())
         })
         .context("cannot get nginx")
 }
+
+/// Where nginx's packages have the program.
+const NGINX: &str = "usr/sbin/nginx";
+
+/// Where nginx's packages have the media types by file extension.
+const MIME_TYPES: &str = "etc/nginx/mime.types";
 
 /// Adds busybox, nginx, and the configuration that programs expect.
 pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
@@ -132,8 +142,8 @@ pub(crate) fn add(root: &mut Initramfs, nginx: &Path) -> Result<()> {
     root.tree(Path::new("/etc/ssl/openssl.cnf"))?;
     root.tree(Path::new("/usr/lib/ssl/openssl.cnf"))?;
 
-    root.program_below(nginx, Path::new("/usr/sbin/nginx"))?;
-    root.file_at("/etc/nginx/mime.types", nginx.join("etc/nginx/mime.types"));
+    root.program_below(nginx, &Path::new("/").join(NGINX))?;
+    root.file_at(Path::new("/").join(MIME_TYPES), nginx.join(MIME_TYPES));
     root.directory("/var/lib/nginx");
     root.directory("/var/log/nginx");
 

@@ -22,7 +22,7 @@ pub fn encode(histogram: &Histogram<u64>) -> Result<String> {
 /// # Errors
 ///
 /// The text is not base64, or not a histogram.
-pub fn decode(text: &str) -> Result<Option<Histogram<u64>>> {
+pub(crate) fn decode(text: &str) -> Result<Option<Histogram<u64>>> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub fn decode(text: &str) -> Result<Option<Histogram<u64>>> {
 /// # Errors
 ///
 /// A value does not fit, which histograms that grow by themselves do not meet.
-pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Option<Histogram<u64>>> {
+pub(crate) fn merge<'a>(histograms: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Option<Histogram<u64>>> {
     let mut all: Option<Histogram<u64>> = None;
     for histogram in histograms {
         match &mut all {

@@ -12,16 +12,20 @@
 #![deny(unsafe_code)]
 
 pub mod arm;
+mod cli;
 pub mod histogram;
-pub mod instructions;
+mod instructions;
 pub mod load;
-pub mod measure;
-pub mod preflight;
-pub mod proof;
+mod measure;
+mod preflight;
+mod proof;
 pub mod report;
 pub mod row;
-pub mod run;
+mod run;
 pub mod run_info;
 pub mod setup_cost;
-pub mod statistics;
+mod statistics;
 pub mod study;
+mod units;
+
+pub use cli::main;

@@ -1,9 +1,7 @@
 //! `sealion-lab`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
     // The lab is also process 1 of the guests it boots.
     sealion_guest::init_if_process_one();
-    cli::main()
+    sealion_lab::main()
 }

@@ -115,7 +115,7 @@ impl RunInfo {
     /// # Errors
     ///
     /// The file is missing, is not JSON, or lacks a field that has always been there; says which, and where.
-    pub fn read(directory: &Path) -> Result<Self> {
+    pub(crate) fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(Self::FILE);
         let text = fs::read_to_string(&path).with_context(|| {
             format!(
@@ -144,7 +144,7 @@ impl RunInfo {
     }
 
     /// Whether CPU times of this run are instruction counts.
-    pub fn counts_instructions(&self) -> bool {
+    pub(crate) fn counts_instructions(&self) -> bool {
         self.guest.as_ref().is_some_and(|guest| guest.counts_instructions)
     }
 }

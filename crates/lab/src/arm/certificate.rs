@@ -7,22 +7,20 @@ use rcgen::{CertificateParams, KeyPair};
 
 /// A self-signed ECDSA P-256 certificate and its key, as PEM files.
 #[derive(Debug, Clone)]
-pub struct Certificate {
-    /// The certificate's file.
-    pub certificate: PathBuf,
-    /// The key's file.
-    pub key: PathBuf,
+pub(crate) struct Certificate {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 impl Certificate {
     /// The name in it.
-    pub const NAME: &str = "localhost";
+    pub(crate) const NAME: &str = "localhost";
 
     /// Makes one in `directory`.
     ///
     /// # Errors
     /// The files cannot be written.
-    pub fn make(directory: &Path) -> Result<Self> {
+    pub(crate) fn make(directory: &Path) -> Result<Self> {
         let key = KeyPair::generate().context("cannot make a key")?;
         let names = [Self::NAME, "127.0.0.1", "::1"].map(str::to_owned);
         let certificate = CertificateParams::new(names).and_then(|p| p.self_signed(&key));

@@ -18,15 +18,15 @@ use sealion_ktls::probe::Probe;
 
 use crate::proof::Claim;
 
-pub use certificate::Certificate;
+pub(crate) use certificate::Certificate;
 pub use nginx::Nginx;
-pub use peer::Peer;
-pub use process::{Process, end_all};
-pub use sealion::Sealion;
+pub(crate) use peer::Peer;
+pub(crate) use process::{Process, end_all};
+pub(crate) use sealion::Sealion;
 
 /// A server in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arm {
+pub(crate) enum Arm {
     /// Ours, `--ktls never`.
     User,
     /// Ours, `--ktls always`.
@@ -45,52 +45,49 @@ pub enum Arm {
 
 /// What servers are started with.
 #[derive(Debug, Clone)]
-pub struct Setup {
-    /// Our server.
-    pub sealion: Option<Sealion>,
-    /// Its peer.
-    pub nginx: Option<Nginx>,
+pub(crate) struct Setup {
+    pub(crate) sealion: Option<Sealion>,
+    pub(crate) nginx: Option<Nginx>,
     /// The one certificate of all.
-    pub certificate: Certificate,
+    pub(crate) certificate: Certificate,
     /// The directory they serve.
-    pub files: PathBuf,
+    pub(crate) files: PathBuf,
     /// For configurations and logs.
-    pub scratch: PathBuf,
+    pub(crate) scratch: PathBuf,
     /// Cores they are pinned to; empty: none.
-    pub cores: Vec<usize>,
+    pub(crate) cores: Vec<usize>,
     /// The address they listen on.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// The process of the server that runs already.
-    pub peer_pid: Option<u32>,
+    pub(crate) peer_pid: Option<u32>,
 }
 
 /// A server that answers.
 #[derive(Debug)]
-pub struct Server {
-    /// Where.
-    pub address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     /// For SNI, Host and the certificate's check.
-    pub name: String,
+    pub(crate) name: String,
     /// The certificate to trust; `None`: any.
-    pub roots: Option<PathBuf>,
+    pub(crate) roots: Option<PathBuf>,
     /// What precedes a file's name in the request-target; ends with `/`.
-    pub prefix: String,
+    pub(crate) prefix: String,
     /// Whose cost is measured, with its children; `None`: unknown.
-    pub pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// Its command line; empty for a server that ran already.
-    pub command: String,
+    pub(crate) command: String,
     /// Its configuration file's text; empty if it has none.
-    pub configuration: String,
+    pub(crate) configuration: String,
     /// Ours to end; `None` for a server that ran already.
-    pub process: Option<Process>,
+    pub(crate) process: Option<Process>,
 }
 
 impl Arm {
     /// Those of our own server and nginx.
-    pub const OWN: [Self; 6] = [Self::User, Self::Kernel, Self::Auto, Self::Nginx, Self::NginxKtls, Self::Nic];
+    pub(crate) const OWN: [Self; 6] = [Self::User, Self::Kernel, Self::Auto, Self::Nginx, Self::NginxKtls, Self::Nic];
 
     /// What it has to prove.
-    pub fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::Nginx => Claim::UserSpace,
             Self::Kernel | Self::NginxKtls => Claim::Kernel,
@@ -100,17 +97,17 @@ impl Arm {
     }
 
     /// Whether it is our server.
-    pub fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Self::User | Self::Kernel | Self::Auto | Self::Nic)
     }
 
     /// Whether it is nginx as the lab starts it.
-    pub fn is_nginx(&self) -> bool {
+    pub(crate) fn is_nginx(&self) -> bool {
         matches!(self, Self::Nginx | Self::NginxKtls)
     }
 
     /// Why it cannot be had on this machine. nginx with kernel TLS starts on any: what it does then is for the proof.
-    pub fn absent(&self, probe: &Probe) -> Option<String> {
+    pub(crate) fn absent(&self, probe: &Probe) -> Option<String> {
         match self {
             Self::Kernel if !probe.any_tx() => Some(no_kernel_tls(probe)),
             Self::Nic => {
@@ -135,7 +132,7 @@ impl Arm {
     ///
     /// # Errors
     /// It does not start; says why in its own words.
-    pub fn start(&self, setup: &Setup) -> Result<Server> {
+    pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
             Self::User => sealion::start(setup, "never"),
             Self::Kernel | Self::Nic => sealion::start(setup, "always"),
@@ -149,12 +146,12 @@ impl Arm {
 
 impl Server {
     /// What its `directory` holds under `name`, as a request-target.
-    pub fn target(&self, name: &str) -> String {
+    pub(crate) fn target(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// Why it does not run any more.
-    pub fn ended(&mut self) -> Option<String> {
+    pub(crate) fn ended(&mut self) -> Option<String> {
         self.process.as_mut().and_then(Process::ended)
     }
 }
@@ -187,7 +184,7 @@ impl FromStr for Arm {
 }
 
 /// The kernel's own words for having none.
-pub fn no_kernel_tls(probe: &Probe) -> String {
+pub(crate) fn no_kernel_tls(probe: &Probe) -> String {
     let why = probe.explain().unwrap_or_else(|| probe.to_string());
     format!("this kernel has no kernel TLS: {}", why.lines().next().unwrap_or_default())
 }

@@ -9,9 +9,9 @@ use super::Server;
 
 /// Where a running server's copy of the lab's files is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// As it was given.
-    pub url: String,
+    pub(crate) url: String,
     /// Host, for SNI and the Host field.
     host: String,
     port: u16,
@@ -24,7 +24,7 @@ impl Peer {
     ///
     /// # Errors
     /// Its host is not known here.
-    pub fn server(&self) -> Result<Server> {
+    pub(crate) fn server(&self) -> Result<Server> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let address = (host, self.port).to_socket_addrs().ok().and_then(|mut all| all.next());
         let address = address.with_context(|| format!("{}: the host {host} is not known here", self.url))?;

@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// A running server.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     said: Arc<Said>,
 }
@@ -55,8 +55,7 @@ impl Process {
         Ok(Self { child, said })
     }
 
-    /// Its number.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -94,7 +93,7 @@ impl Process {
     }
 
     /// How it ended, with its last words; `None` if it runs.
-    pub fn ended(&mut self) -> Option<String> {
+    pub(crate) fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         let mut state = self.said.state.lock().expect("no holder panics");
         // A child of it may hold standard error open for longer.
@@ -117,7 +116,7 @@ impl Drop for Process {
 }
 
 /// Ends every server, for an exit that drops nothing.
-pub fn end_all() {
+pub(crate) fn end_all() {
     for &pid in LIVE.lock().expect("no holder panics").iter() {
         let _ = kill_process_group(pid, Signal::KILL);
     }

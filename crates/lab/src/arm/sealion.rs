@@ -11,13 +11,12 @@ use super::{Certificate, Process, Server, Setup, shown};
 
 /// The program.
 #[derive(Debug, Clone)]
-pub struct Sealion {
-    /// Where it is.
-    pub program: PathBuf,
+pub(crate) struct Sealion {
+    pub(crate) program: PathBuf,
     /// What it says of itself, and the beginning of its SHA-256.
-    pub version: String,
+    pub(crate) version: String,
     /// Built without optimisation.
-    pub debug: bool,
+    pub(crate) debug: bool,
 }
 
 impl Sealion {
@@ -25,7 +24,7 @@ impl Sealion {
     ///
     /// # Errors
     /// There is none; says how to build it.
-    pub fn find(program: Option<&Path>) -> Result<Self> {
+    pub(crate) fn find(program: Option<&Path>) -> Result<Self> {
         let program = match program {
             Some(program) => program.to_owned(),
             None => std::env::current_exe().context("cannot find this program")?.with_file_name("sealion"),

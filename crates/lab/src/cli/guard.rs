@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use crate::instructions::{self, Arm, Client, Counted, Plan, guard};
+use crate::load::Suite;
+use crate::run_info::{Guest, RunInfo};
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
-use sealion_lab::instructions::{self, Arm, Client, Counted, Plan, guard};
-use sealion_lab::load::Suite;
-use sealion_lab::run_info::{Guest, RunInfo};
 
 /// What `sealion-lab guard` can be told.
 #[derive(Debug, Clone, Args)]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::instructions::{self, Arm, Cell, Client, Plan};
+use crate::load::Suite;
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
-use sealion_lab::instructions::{self, Arm, Cell, Client, Plan};
-use sealion_lab::load::Suite;
 
 /// What `sealion-lab instructions` can be told.
 #[derive(Debug, Clone, Args)]

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 
-use sealion_lab::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
 
 /// What `sealion-lab load` can be told.
 #[derive(Debug, Clone, Args)]

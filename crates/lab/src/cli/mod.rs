@@ -11,9 +11,9 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::report::Written;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
-use sealion_lab::report::Written;
 
 /// Loads TLS file servers, measures what they cost and proves which path they took.
 #[derive(Debug, Parser)]
@@ -45,7 +45,8 @@ enum Command {
     },
 }
 
-pub(crate) fn main() -> ExitCode {
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load::main(&args),
         Command::Run(args) => run::main(&args),

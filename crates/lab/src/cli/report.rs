@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use sealion_lab::report;
+use crate::report;
 
 /// What `sealion-lab report` can be told.
 #[derive(Debug, Clone, Args)]

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use crate::arm::{Arm, end_all};
+use crate::load::Suite;
+use crate::report;
+use crate::run::{self, Options};
+use crate::study::{Scale, StudyName};
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
 use sealion_guest::Series;
-use sealion_lab::arm::{Arm, end_all};
-use sealion_lab::load::Suite;
-use sealion_lab::report;
-use sealion_lab::run::{self, Options};
-use sealion_lab::study::{Scale, StudyName};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -234,7 +234,7 @@ impl std::str::FromStr for Peer {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "nginx" => Ok(Self::Nginx),
-            _ => match text.parse::<sealion_lab::arm::Peer>() {
+            _ => match text.parse::<crate::arm::Peer>() {
                 Ok(peer) => Ok(Self::Running(Arm::Peer(peer))),
                 Err(why) => Err(format!("write nginx, or {}", why.trim_start_matches("write "))),
             },

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use sealion_ktls::{Cipher, Version};
 
-use sealion_lab::setup_cost::{SetUpCost, measure};
+use crate::setup_cost::{SetUpCost, measure};
 
 /// What `sealion-lab setup-cost` can be told.
 #[derive(Debug, Clone, Args)]

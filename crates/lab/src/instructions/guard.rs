@@ -13,18 +13,16 @@ use crate::row::Row;
 
 /// A recorded count; a baseline is a file of these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorded {
-    /// The arm's name.
-    pub arm: String,
-    /// The cell's name.
-    pub cell: String,
+pub(crate) struct Recorded {
+    pub(crate) arm: String,
+    pub(crate) cell: String,
     /// Instructions per request.
-    pub instructions: u64,
+    pub(crate) instructions: u64,
 }
 
 /// What the guard does not let pass.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Finding {
+pub(crate) enum Finding {
     /// A measurement that does not count.
     Void {
         /// Arm and cell.
@@ -59,15 +57,13 @@ pub enum Finding {
 
 /// Arm and cell of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Of {
-    /// The arm's name.
-    pub arm: String,
-    /// The cell's name.
-    pub cell: String,
+pub(crate) struct Of {
+    pub(crate) arm: String,
+    pub(crate) cell: String,
 }
 
 /// The cells that are guarded.
-pub fn cells() -> Vec<Cell> {
+pub(crate) fn cells() -> Vec<Cell> {
     let sizes = [1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
     let calls = [Some(1), Some(4), None];
     let mut cells: Vec<Cell> =
@@ -77,7 +73,7 @@ pub fn cells() -> Vec<Cell> {
 }
 
 /// What does not pass, of `rows` counted now on the kernel whose baseline is `recorded`.
-pub fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
+pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
     let known: BTreeMap<(&str, &str), u64> =
         recorded.iter().map(|known| ((known.arm.as_str(), known.cell.as_str()), known.instructions)).collect();
     let mut findings = Vec::new();
@@ -114,7 +110,7 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
 ///
 /// # Errors
 /// It is not what [`write()`] makes.
-pub fn read(text: &[u8]) -> Result<Vec<Recorded>> {
+pub(crate) fn read(text: &[u8]) -> Result<Vec<Recorded>> {
     csv::Reader::from_reader(text).deserialize().collect::<Result<_, _>>().context("the baseline is damaged")
 }
 
@@ -122,7 +118,7 @@ pub fn read(text: &[u8]) -> Result<Vec<Recorded>> {
 ///
 /// # Errors
 /// A row is void.
-pub fn write(rows: &[Row]) -> Result<Vec<u8>> {
+pub(crate) fn write(rows: &[Row]) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         let instructions =

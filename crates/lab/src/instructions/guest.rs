@@ -3,27 +3,26 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use sealion_guest::{Job, Load, Machine, Series, tools};
+use sealion_guest::{Job, Machine, Payload, Series, tools};
 
 use super::{Arm, Client, Plan};
 use crate::row::Row;
 
 /// What was counted on one kernel.
 #[derive(Debug)]
-pub struct Counted {
-    /// The kernel.
-    pub series: Series,
+pub(crate) struct Counted {
+    pub(crate) series: Series,
     /// A row for each arm and cell.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// `raw.csv` as the guest wrote it.
-    pub raw: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
 }
 
 /// Counts `plan` on each kernel, all at once. This program must be `sealion-lab` (it is the guest's `/init`).
 ///
 /// # Errors
 /// A program is missing, a guest crashes twice, or what runs in it fails; its output has been shown.
-pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
+pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
     let mut programs = Vec::new();
     if plan.client == Client::Wrk {
         tools::ensure(&[("wrk", "wrk")])?;
@@ -39,7 +38,7 @@ pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         include.push(plan.sealion.clone());
     }
     let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-    let load = Load {
+    let payload = Payload {
         jobs: vec![Job::program("/init", ["instructions", "--inside", WORK])],
         programs,
         include,
@@ -50,11 +49,11 @@ pub fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         ],
         directories: vec![OUT.into()],
         bring_back: Some(OUT.into()),
-        ..Load::default()
+        ..Payload::default()
     };
     let machine = Machine { icount: true, timeout: LIMIT, ..Machine::default() };
     let mut counted = Vec::new();
-    for (series, outcome) in sealion_guest::run_on(kernels, &load, &machine)? {
+    for (series, outcome) in sealion_guest::run_on(kernels, &payload, &machine)? {
         if let Some(trouble) = outcome.trouble {
             bail!("kernel {}: {trouble}", series.name());
         }

@@ -16,7 +16,7 @@ use crate::row::Row;
 ///
 /// # Errors
 /// A server does not start, a client fails, or a file cannot be written.
-pub fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
+pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     let www = work.join("www");
     fs::create_dir_all(&www)?;
     for cell in &plan.cells {

@@ -8,7 +8,7 @@
 //! ```
 
 mod asking;
-pub mod guard;
+pub(crate) mod guard;
 mod guest;
 mod inside;
 mod plan;
@@ -17,7 +17,7 @@ mod server_cost;
 mod table;
 mod wrk;
 
-pub use guest::{Counted, run};
-pub use inside::measure;
-pub use plan::{Arm, Cell, Client, Plan};
-pub use table::table;
+pub(crate) use guest::{Counted, run};
+pub(crate) use inside::measure;
+pub(crate) use plan::{Arm, Cell, Client, Plan};
+pub(crate) use table::table;

@@ -10,25 +10,24 @@ use crate::load::Suite;
 
 /// Everything that the guest must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Servers, in the order of the table's columns.
-    pub arms: Vec<Arm>,
+    pub(crate) arms: Vec<Arm>,
     /// Loads, each on every arm.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     /// The suite that all agree on.
-    pub suite: Suite,
+    pub(crate) suite: Suite,
     /// Whether nginx keeps files open between requests.
-    pub open_file_cache: bool,
-    /// Who asks.
-    pub client: Client,
+    pub(crate) open_file_cache: bool,
+    pub(crate) client: Client,
     /// Our server's program, at the same path here and in the guest.
-    pub sealion: PathBuf,
+    pub(crate) sealion: PathBuf,
 }
 
 /// A server, and a way of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Arm {
+pub(crate) enum Arm {
     /// Ours, sealing in user space
     User,
     /// Ours, sealing in the kernel from the first response on
@@ -45,7 +44,7 @@ pub enum Arm {
 
 impl Arm {
     /// As on the command line, in tables and in `raw.csv`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::User => "user",
             Self::Kernel => "kernel",
@@ -57,7 +56,7 @@ impl Arm {
     }
 
     /// Whether every connection must have a kernel sender, or none; `None`: the server's choice.
-    pub fn claims_kernel_tls(self) -> Option<bool> {
+    pub(crate) fn claims_kernel_tls(self) -> Option<bool> {
         match self {
             Self::User | Self::Nginx | Self::NginxPlain => Some(false),
             Self::Kernel | Self::NginxKtls => Some(true),
@@ -68,13 +67,13 @@ impl Arm {
 
 /// A load of 2 connections in a closed loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Body bytes.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Requests on a connection; `None`: unlimited.
-    pub calls: Option<u64>,
+    pub(crate) calls: Option<u64>,
     /// Whether connections resume sessions.
-    pub resume: bool,
+    pub(crate) resume: bool,
 }
 
 impl fmt::Display for Cell {
@@ -93,7 +92,7 @@ impl fmt::Display for Cell {
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Client {
+pub(crate) enum Client {
     /// The lab's own: a run of many requests less a run of few, so that the start is not in the count
     Lab,
     /// wrk -t1 -c2 -d1: the start is in the count

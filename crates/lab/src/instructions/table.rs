@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::row::Row;
 
 /// Thousands of instructions per request, a line for each cell and a column for each arm, then the ratios that matter.
-pub fn table(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[Row]) -> String {
     let mut arms: Vec<&str> = Vec::new();
     let mut cells: Vec<&str> = Vec::new();
     for row in rows {

@@ -31,12 +31,12 @@ pub struct Progress {
 
 impl Progress {
     /// Requests answered so far.
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
     /// Failures so far.
-    pub fn failures(&self) -> u64 {
+    pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
@@ -181,7 +181,6 @@ pub(super) fn allow_open_files(plan: &LoadPlan, connections: usize) -> Result<()
         .with_context(|| format!("cannot raise the limit of open files to {needed}"))
 }
 
-/// One client thread.
 struct Thread<'a> {
     plan: &'a LoadPlan,
     number: usize,

@@ -6,7 +6,7 @@ use super::TICK;
 
 /// Time of each core since the machine started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Cores(Vec<Core>);
+pub(crate) struct Cores(Vec<Core>);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Core {
@@ -21,22 +21,22 @@ impl Cores {
     ///
     /// # Errors
     /// /proc/stat cannot be read.
-    pub fn now() -> Result<Self> {
+    pub(crate) fn now() -> Result<Self> {
         Ok(Self::parse(&std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?))
     }
 
     /// Busy time of each core since `earlier`, softirq and irq included, in ns, `;` between.
-    pub fn busy_since(&self, earlier: &Self) -> String {
+    pub(crate) fn busy_since(&self, earlier: &Self) -> String {
         self.list(earlier, |core| core.busy)
     }
 
     /// Softirq time of each core since `earlier`, in ns, `;` between.
-    pub fn softirq_since(&self, earlier: &Self) -> String {
+    pub(crate) fn softirq_since(&self, earlier: &Self) -> String {
         self.list(earlier, |core| core.softirq)
     }
 
     /// Share of `elapsed` that the cores of `numbers` (all, if it is empty) were busy since `earlier`.
-    pub fn load_since(&self, earlier: &Self, numbers: &[usize], elapsed: std::time::Duration) -> f64 {
+    pub(crate) fn load_since(&self, earlier: &Self, numbers: &[usize], elapsed: std::time::Duration) -> f64 {
         let wanted = |core: &&Core| numbers.is_empty() || numbers.contains(&core.number);
         let busy = |cores: &Self| cores.0.iter().filter(wanted).map(|core| core.busy).sum::<u64>();
         let count = self.0.iter().filter(wanted).count().max(1) as f64;

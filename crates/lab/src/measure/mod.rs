@@ -5,8 +5,8 @@ mod process;
 
 use std::time::Duration;
 
-pub use cores::Cores;
-pub use process::{Cost, memory, with_children};
+pub(crate) use cores::Cores;
+pub(crate) use process::{Cost, memory, with_children};
 
 /// Time of a tick of /proc/stat and /proc/PID/stat: `USER_HZ` is 100 on every Linux there is, proc(5).
-pub const TICK: Duration = Duration::from_millis(10);
+pub(crate) const TICK: Duration = Duration::from_millis(10);

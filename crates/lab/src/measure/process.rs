@@ -8,17 +8,17 @@ use anyhow::{Context, Result};
 
 /// What processes have cost since they began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Run time of the threads in ns, kernel work included: the first field of schedstat.
-    pub cpu: u64,
+    pub(crate) cpu: u64,
     /// User part, in ticks.
-    pub user: u64,
+    pub(crate) user: u64,
     /// System part, in ticks.
-    pub system: u64,
+    pub(crate) system: u64,
     /// Context switches because a thread waited.
-    pub switches: u64,
+    pub(crate) switches: u64,
     /// Context switches because another thread's turn came.
-    pub preemptions: u64,
+    pub(crate) preemptions: u64,
 }
 
 impl Cost {
@@ -26,7 +26,7 @@ impl Cost {
     ///
     /// # Errors
     /// One of them has ended.
-    pub fn of(pids: &[u32]) -> Result<Self> {
+    pub(crate) fn of(pids: &[u32]) -> Result<Self> {
         let mut sum = Self::default();
         for pid in pids {
             let directory = format!("/proc/{pid}");
@@ -42,7 +42,7 @@ impl Cost {
     }
 
     /// What was added since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(earlier.cpu),
             user: self.user.saturating_sub(earlier.user),
@@ -72,7 +72,7 @@ impl Cost {
 ///
 /// # Errors
 /// /proc cannot be read.
-pub fn with_children(root: u32) -> Result<Vec<u32>> {
+pub(crate) fn with_children(root: u32) -> Result<Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").context("cannot read /proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -94,7 +94,7 @@ pub fn with_children(root: u32) -> Result<Vec<u32>> {
 }
 
 /// Proportional set size of `pids` in bytes; `None` if it is not ours to see.
-pub fn memory(pids: &[u32]) -> Option<u64> {
+pub(crate) fn memory(pids: &[u32]) -> Option<u64> {
     pids.iter()
         .map(|pid| {
             let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;

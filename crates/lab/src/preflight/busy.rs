@@ -12,7 +12,7 @@ use crate::measure::{Cores, TICK};
 ///
 /// # Errors
 /// /proc cannot be read.
-pub fn busy(cores: &[usize]) -> Result<Option<Finding>> {
+pub(crate) fn busy(cores: &[usize]) -> Result<Option<Finding>> {
     let (before, processes) = (Cores::now()?, processes());
     let start = Instant::now();
     std::thread::sleep(SAMPLE);

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use sealion_ktls::nic::Feature;
 use sealion_ktls::probe::Probe;
 
 use crate::run_info::{AeadDriver, Machine};
 
 /// Processor, cores, memory, what virtualises it.
-pub fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Machine {
         processor: field(&cpuinfo, "model name").unwrap_or_default(),
@@ -22,13 +21,13 @@ pub fn machine() -> Machine {
 }
 
 /// Release and version of the kernel.
-pub fn kernel() -> String {
+pub(crate) fn kernel() -> String {
     let uname = rustix::system::uname();
     format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy())
 }
 
 /// The drivers that the kernel seals with. Only what was used once is in /proc/crypto: `Probe` has seen to that.
-pub fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
+pub(crate) fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
     let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
     let names = ["gcm(aes)", "rfc7539(chacha20,poly1305)"];
     names
@@ -38,7 +37,7 @@ pub fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
 }
 
 /// Settings of TCP, and the TLS that kernel and cards offer, by name.
-pub fn settings() -> BTreeMap<String, String> {
+pub(crate) fn settings() -> BTreeMap<String, String> {
     let names = ["tcp_congestion_control", "tcp_notsent_lowat", "tcp_rmem", "tcp_wmem"];
     let read = |name: &&str| {
         let text = fs::read_to_string(Path::new("/proc/sys/net/ipv4").join(name)).ok()?;
@@ -47,15 +46,8 @@ pub fn settings() -> BTreeMap<String, String> {
     names.iter().filter_map(read).collect()
 }
 
-/// Cards with TLS offload, e.g. `eth0: sending on`.
-pub fn nics() -> Vec<String> {
-    let nics = sealion_ktls::nic::nics().unwrap_or_default();
-    let able = nics.iter().filter(|nic| nic.tx != Feature::Absent);
-    able.map(|nic| format!("{}: sending {}", nic.name, if nic.tx == Feature::On { "on" } else { "off" })).collect()
-}
-
 /// What the figures of this machine cannot tell.
-pub fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
+pub(crate) fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
     let mut limits = Vec::new();
     if loopback {
         limits.push(

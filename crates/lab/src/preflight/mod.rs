@@ -6,16 +6,16 @@ mod machine;
 use anyhow::{Result, bail, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub use busy::busy;
-pub use machine::{aead_drivers, kernel, limits, machine, nics, settings};
+pub(crate) use busy::busy;
+pub(crate) use machine::{aead_drivers, kernel, limits, machine, settings};
 
 /// Something about the machine or the programs that an operator should know before the figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// Whether the run should not begin without the operator's consent.
-    pub grave: bool,
+    pub(crate) grave: bool,
     /// What it is, and what to do.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Finding {
@@ -32,7 +32,7 @@ impl Finding {
 ///
 /// # Errors
 /// There are some; names all of them.
-pub fn consent(findings: &[Finding], consent: bool) -> Result<()> {
+pub(crate) fn consent(findings: &[Finding], consent: bool) -> Result<()> {
     let grave: Vec<&str> = findings.iter().filter(|f| f.grave).map(|f| f.text.as_str()).collect();
     if grave.is_empty() || consent {
         return Ok(());
@@ -41,7 +41,7 @@ pub fn consent(findings: &[Finding], consent: bool) -> Result<()> {
 }
 
 /// What the settings of this machine do to a measurement.
-pub fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Finding> {
+pub(crate) fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let shared: Vec<&usize> = server_cores.iter().filter(|core| client_cores.contains(core)).collect();
     if !shared.is_empty() || server_cores.is_empty() {
@@ -77,7 +77,7 @@ pub fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Finding> 
 ///
 /// # Errors
 /// The hard limit is lower; says how to raise it.
-pub fn descriptors(connections: usize) -> Result<()> {
+pub(crate) fn descriptors(connections: usize) -> Result<()> {
     // On the server's side each connection may have its file open too.
     let needed = 2 * connections as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
@@ -95,7 +95,7 @@ pub fn descriptors(connections: usize) -> Result<()> {
 }
 
 /// That of a debug build, ours or the lab's.
-pub fn debug_build(what: &str) -> Finding {
+pub(crate) fn debug_build(what: &str) -> Finding {
     Finding::warn(format!("{what} is a debug build: its figures compare with nothing"))
 }
 

@@ -4,7 +4,7 @@ use crate::load::Suite;
 
 /// What an arm claims of the path that its records took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub(crate) enum Claim {
     /// User space sealed all of them.
     UserSpace,
     /// The kernel sealed, on every connection.
@@ -17,35 +17,35 @@ pub enum Claim {
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// Rise of TlsTxSw + TlsTxDevice; `None`: the kernel has no such counters.
-    pub tx_opened: Option<u64>,
+    pub(crate) tx_opened: Option<u64>,
     /// Rise of TlsTxDevice.
-    pub tx_device: Option<u64>,
+    pub(crate) tx_device: Option<u64>,
     /// Most sockets of the server's that were seen with a kernel sender at a time; `None`: not asked, or not allowed.
-    pub kernel_sockets: Option<u64>,
+    pub(crate) kernel_sockets: Option<u64>,
     /// Handshakes that the client completed.
-    pub handshakes: u64,
+    pub(crate) handshakes: u64,
     /// Of those, full ones, where sessions were to be resumed.
-    pub not_resumed: Option<u64>,
+    pub(crate) not_resumed: Option<u64>,
     /// Connections at a time.
-    pub connections: u64,
+    pub(crate) connections: u64,
     /// Requests answered rightly.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// What went wrong instead, counted.
-    pub failures: u64,
+    pub(crate) failures: u64,
     /// The first failure in words.
-    pub first_failure: String,
+    pub(crate) first_failure: String,
     /// The only suite that was offered.
-    pub offered: Suite,
+    pub(crate) offered: Suite,
     /// Version and suite agreed on.
-    pub agreed: String,
+    pub(crate) agreed: String,
     /// SHA-256 of the file, where the body was read whole: (expected, got).
-    pub body: Option<(String, Option<String>)>,
+    pub(crate) body: Option<(String, Option<String>)>,
 }
 
 /// Why the measurement does not count; `None` if it does.
-pub fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
+pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     let Evidence { tx_opened, tx_device, handshakes, .. } = *evidence;
     if evidence.requests == 0 {
         return Some(match evidence.first_failure.as_str() {

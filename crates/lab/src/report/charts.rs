@@ -4,7 +4,7 @@ use super::arm;
 use super::chart::{Chart, Point, Scale, Series};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
-use super::units;
+use crate::units;
 
 /// A metric as a chart against size shows it.
 struct Plot {

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::document::Table;
-use super::{markdown, units};
+use super::markdown;
 use crate::row::Row;
 use crate::run_info::RunInfo;
+use crate::units;
 
 /// Directory of raw counts, a file for each kernel.
 pub(crate) const RAW: &str = "raw";

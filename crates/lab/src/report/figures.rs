@@ -173,7 +173,7 @@ fn name(row: &Row) -> String {
         return row.cell.clone();
     }
     let resume = if row.resume { " resume" } else { "" };
-    format!("calls={} connections={}{resume}", super::units::calls(row.calls), row.connections)
+    format!("calls={} connections={}{resume}", crate::units::calls(row.calls), row.connections)
 }
 
 /// The words of a cell's name but those of the given keys.

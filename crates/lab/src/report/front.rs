@@ -1,9 +1,10 @@
 //! The first screen: what was found, on what, how, and what it is not.
 
+use super::arm;
 use super::document::Block;
 use super::figures::{Measured, chose_kernel};
-use super::{arm, units};
 use crate::run_info::RunInfo;
+use crate::units;
 
 /// Title of the report.
 pub(crate) fn title(info: &RunInfo) -> String {

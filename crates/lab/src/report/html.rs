@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::chart::escape;
 use super::document::{Block, Document, Table};
 
-/// The whole page.
 pub(crate) fn page(document: &Document) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\

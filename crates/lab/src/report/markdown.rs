@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::document::{Block, Document, Table};
 
-/// The whole report.
 pub(crate) fn document(document: &Document) -> String {
     let mut text = format!("# {}\n\n", document.title);
     blocks(&mut text, &document.front);

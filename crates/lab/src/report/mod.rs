@@ -19,7 +19,6 @@ mod published;
 pub mod raw;
 mod readme;
 mod study;
-pub(crate) mod units;
 
 use std::fs;
 use std::path::{Path, PathBuf};

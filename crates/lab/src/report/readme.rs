@@ -5,10 +5,11 @@ use anyhow::{Result, bail};
 use super::cost;
 use super::document::Table;
 use super::figures::{Measured, gather};
-use super::{arm, markdown, study, units};
+use super::{arm, markdown, study};
 use crate::row::Row;
 use crate::run_info::RunInfo;
 use crate::study::StudyName;
+use crate::units;
 
 /// The table as Markdown, with a line below that says when, where and how it was measured. The same rows make the same
 /// text.

@@ -13,11 +13,11 @@ use tempfile::NamedTempFile;
 
 /// A directory of files by their size, each read once and so in the page cache if that has room.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub(crate) struct Files {
     /// Where they are.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// SHA-256 in hexadecimal, by size.
-    pub hashes: BTreeMap<u64, String>,
+    pub(crate) hashes: BTreeMap<u64, String>,
 }
 
 impl Files {
@@ -25,7 +25,7 @@ impl Files {
     ///
     /// # Errors
     /// There is no room on the disk or in memory; says how much is needed.
-    pub fn make(directory: &Path, sizes: &BTreeSet<u64>) -> Result<Self> {
+    pub(crate) fn make(directory: &Path, sizes: &BTreeSet<u64>) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         let missing: Vec<u64> = sizes.iter().copied().filter(|&size| !is_whole(directory, size)).collect();
         let needed: u64 = missing.iter().sum();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use sealion_guest::{Job, Load, Machine, Series};
+use sealion_guest::{Job, Machine, Payload, Series};
 
 use super::{Options, Raw};
 use crate::arm::Arm;
@@ -18,7 +18,7 @@ use crate::study::{Scale, suite_name};
 ///
 /// # Errors
 /// What is asked for cannot be had in a guest, the guest crashed twice, or the run in it failed; its output has been shown.
-pub fn run_in_guest(options: &Options, series: Series) -> Result<()> {
+pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
     let out = options.out.display();
     let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!holds, "{out} is not empty: name another --out (a run in a guest cannot be continued)");
@@ -35,15 +35,15 @@ pub fn run_in_guest(options: &Options, series: Series) -> Result<()> {
         "{} is not there: build it with cargo build --release, or name it by --sealion",
         sealion.display()
     );
-    let load = Load {
+    let payload = Payload {
         jobs: vec![Job::program("/init", arguments(options, &sealion))],
         include: vec![sealion],
         directories: vec![INSIDE.into(), "/tmp".into()],
         bring_back: Some(INSIDE.into()),
-        ..Load::default()
+        ..Payload::default()
     };
     let machine = Machine { icount: true, timeout: LIMIT, memory: memory(options)? };
-    let outcomes = sealion_guest::run_on(&[series], &load, &machine)?;
+    let outcomes = sealion_guest::run_on(&[series], &payload, &machine)?;
     let (_, outcome) = outcomes.into_iter().next().context("no guest ran")?;
     if let Some(trouble) = outcome.trouble {
         bail!("kernel {}: {trouble}", series.name());

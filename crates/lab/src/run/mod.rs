@@ -28,59 +28,58 @@ use crate::row::Row;
 use crate::run_info::RunInfo;
 use crate::study::{Scale, StudyName};
 
-pub use files::Files;
-pub use in_guest::run_in_guest;
-pub use plan::Plan;
-pub use raw::Raw;
+pub(crate) use files::Files;
+pub(crate) use in_guest::run_in_guest;
+pub(crate) use plan::Plan;
+pub(crate) use raw::Raw;
 
 /// What is run, and where its results go.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub(crate) struct Options {
     /// Studies in their order.
-    pub studies: Vec<StudyName>,
+    pub(crate) studies: Vec<StudyName>,
     /// How much of them.
-    pub scale: Scale,
+    pub(crate) scale: Scale,
     /// Arms; empty: those that the studies are about, as far as they can be had here.
-    pub arms: Vec<Arm>,
+    pub(crate) arms: Vec<Arm>,
     /// What takes nginx' place among the studies' arms.
-    pub peer: Option<Arm>,
+    pub(crate) peer: Option<Arm>,
     /// The process of the server that runs already, whose cost is measured.
-    pub peer_pid: Option<u32>,
+    pub(crate) peer_pid: Option<u32>,
     /// Rounds, if not the studies' own number.
-    pub rounds: Option<u32>,
+    pub(crate) rounds: Option<u32>,
     /// Suite, if not the studies' own.
-    pub suite: Option<Suite>,
-    /// The run's directory.
-    pub out: PathBuf,
+    pub(crate) suite: Option<Suite>,
+    pub(crate) out: PathBuf,
     /// The files' directory; `None`: in the user's cache.
-    pub files: Option<PathBuf>,
+    pub(crate) files: Option<PathBuf>,
     /// Our server; `None`: the one beside the lab.
-    pub sealion: Option<PathBuf>,
+    pub(crate) sealion: Option<PathBuf>,
     /// nginx; `None`: the one that is found.
-    pub nginx: Option<PathBuf>,
+    pub(crate) nginx: Option<PathBuf>,
     /// Address that servers listen on.
-    pub address: IpAddr,
+    pub(crate) address: IpAddr,
     /// Cores for the servers; `None`: the first, if there are two.
-    pub server_cores: Option<Vec<usize>>,
+    pub(crate) server_cores: Option<Vec<usize>>,
     /// Cores for the client; `None`: the second, if there are two.
-    pub client_cores: Option<Vec<usize>>,
+    pub(crate) client_cores: Option<Vec<usize>>,
     /// Measure debug builds too.
-    pub allow_debug: bool,
+    pub(crate) allow_debug: bool,
     /// Measure in spite of what preflight found.
-    pub yes: bool,
+    pub(crate) yes: bool,
     /// The command line, for the record.
-    pub command: String,
+    pub(crate) command: String,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// Measurements that are in raw.csv now.
-    pub measured: usize,
+    pub(crate) measured: usize,
     /// Those of them that do not count.
-    pub void: usize,
+    pub(crate) void: usize,
     /// Measurements that are still to do, because it was stopped.
-    pub left: usize,
+    pub(crate) left: usize,
 }
 
 /// Runs what `options` ask for until all is measured or `stop` is set; then the measurement under way is finished. What
@@ -88,7 +87,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// Something keeps the run from beginning, or the disk does not take its results.
-pub fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
+pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     let mut prepared = prepare::prepare(options)?;
     let (mut raw, mut rows) = Raw::open(&options.out)?;
     let jobs = jobs(&prepared.plan);
@@ -173,20 +172,11 @@ fn ended(rows: &[Row]) -> Ended {
 /// GUESS: share above which the operator should know; the kernel's own interrupts are part of it.
 const OTHER_WORK: f64 = 0.15;
 
-/// Makes the files of `studies` in `directory`, for a server that runs elsewhere.
-///
-/// # Errors
-/// As [`Files::make`].
-pub fn make_files(studies: &[StudyName], scale: Scale, directory: &std::path::Path) -> Result<Files> {
-    let cells = studies.iter().flat_map(|study| study.study(scale).cells);
-    Files::make(directory, &cells.flat_map(|cell| cell.sizes().collect::<Vec<_>>()).collect())
-}
-
 /// The directory of the files unless another is named.
 ///
 /// # Errors
 /// There is no home.
-pub fn files_directory() -> Result<PathBuf> {
+pub(crate) fn files_directory() -> Result<PathBuf> {
     let cache = match std::env::var_os("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),
         None => std::env::home_dir().context("there is no home directory: name one by --files")?.join(".cache"),

@@ -10,26 +10,26 @@ use crate::study::{Scale, Study};
 
 /// What a run measures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The studies in their order, with the arms that are measured.
-    pub studies: Vec<Study>,
+    pub(crate) studies: Vec<Study>,
     /// How much of them.
-    pub scale: Scale,
+    pub(crate) scale: Scale,
     /// Cores that servers are pinned to; empty: none.
-    pub server_cores: Vec<usize>,
+    pub(crate) server_cores: Vec<usize>,
     /// Cores that the client's threads are pinned to; empty: none.
-    pub client_cores: Vec<usize>,
+    pub(crate) client_cores: Vec<usize>,
 }
 
 impl Plan {
     /// Name of the file in a run's directory.
-    pub const FILE: &str = "plan.json";
+    pub(crate) const FILE: &str = "plan.json";
 
     /// Reads it; `None` if the directory holds none.
     ///
     /// # Errors
     /// The file cannot be read, or is of another version.
-    pub fn read(directory: &Path) -> Result<Option<Self>> {
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(Self::FILE);
         if !path.exists() {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Plan {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, directory: &Path) -> Result<()> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(Self::FILE);
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))

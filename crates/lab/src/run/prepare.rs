@@ -18,7 +18,6 @@ use crate::preflight::{self, Finding};
 use crate::run_info::{ArmInfo, RunInfo, Version};
 use crate::study::{Cell, Study};
 
-/// What measurements need.
 pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) files: Files,

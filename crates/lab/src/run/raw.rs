@@ -9,19 +9,19 @@ use crate::row::Row;
 
 /// The file, open for more.
 #[derive(Debug)]
-pub struct Raw {
+pub(crate) struct Raw {
     writer: csv::Writer<File>,
 }
 
 impl Raw {
     /// Name of the file in a run's directory.
-    pub const FILE: &str = "raw.csv";
+    pub(crate) const FILE: &str = "raw.csv";
 
     /// Opens it and returns the rows that it holds. What an interrupt left of a row at the end is cut off.
     ///
     /// # Errors
     /// It cannot be written, or holds something else.
-    pub fn open(directory: &Path) -> Result<(Self, Vec<Row>)> {
+    pub(crate) fn open(directory: &Path) -> Result<(Self, Vec<Row>)> {
         let path = directory.join(Self::FILE);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
         let file = open.with_context(|| format!("cannot write {}", path.display()))?;
@@ -38,7 +38,7 @@ impl Raw {
     ///
     /// # Errors
     /// The disk is full, or gone.
-    pub fn add(&mut self, row: &Row) -> Result<()> {
+    pub(crate) fn add(&mut self, row: &Row) -> Result<()> {
         self.writer.serialize(one_line(row))?;
         self.writer.flush().and_then(|()| self.writer.get_ref().sync_data()).context("cannot write raw.csv")
     }

@@ -2,20 +2,22 @@
 
 use std::fmt;
 
+use crate::units::size;
+
 /// What user space and the kernel cost for one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CrossoverPoint {
+pub(crate) struct CrossoverPoint {
     /// Bytes of the body.
-    pub size: u64,
+    pub(crate) size: u64,
     /// Cost of a request in user space, in any unit.
-    pub user: f64,
+    pub(crate) user: f64,
     /// Cost of a request in the kernel, in the same unit.
-    pub kernel: f64,
+    pub(crate) kernel: f64,
 }
 
 /// Where the kernel begins to be cheaper.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Crossover {
+pub(crate) enum Crossover {
     /// From this size on, up to the largest measured.
     From(f64),
     /// At every size measured, the smallest being this.
@@ -32,7 +34,7 @@ pub enum Crossover {
 
 /// Finds where the costs cross: between two sizes, on the line through both on logarithmic axes, on which costs that
 /// grow by a power of the size are straight. Equal cost counts as not cheaper.
-pub fn crossover(points: &[CrossoverPoint]) -> Crossover {
+pub(crate) fn crossover(points: &[CrossoverPoint]) -> Crossover {
     let mut points: Vec<_> =
         points.iter().filter(|point| point.size > 0 && point.user > 0.0 && point.kernel > 0.0).collect();
     points.sort_by_key(|point| point.size);
@@ -57,7 +59,6 @@ pub fn crossover(points: &[CrossoverPoint]) -> Crossover {
 
 impl fmt::Display for Crossover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::report::units::size;
         match self {
             Self::From(at) => write!(f, "kernel cheaper from {}", size(*at)),
             Self::Always(from) => write!(f, "kernel always cheaper, from {} on", size(*from as f64)),

@@ -6,32 +6,32 @@ use super::{Summary, student_quantile};
 
 /// Difference of a sample from a baseline, at 95 % confidence, by two tests.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// Student's test with a pooled deviation, as ministat does it: assumes that both samples scatter alike.
-    pub student: Estimate,
+    pub(crate) student: Estimate,
     /// Welch's test, which does not assume that.
-    pub welch: Estimate,
+    pub(crate) welch: Estimate,
 }
 
 /// A difference with its error, in the samples' unit and in percent of the baseline's mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Mean minus the baseline's mean.
-    pub difference: f64,
+    pub(crate) difference: f64,
     /// Half the width of the 95 % interval around it.
-    pub error: f64,
+    pub(crate) error: f64,
     /// The difference in percent of the baseline's mean.
-    pub percent: f64,
+    pub(crate) percent: f64,
     /// Half the width of the interval in percent. The baseline's mean is uncertain too and this counts it in, as
     /// ministat does; so it is not simply `error` in percent.
-    pub percent_error: f64,
+    pub(crate) percent_error: f64,
     /// Degrees of freedom.
-    pub freedom: f64,
+    pub(crate) freedom: f64,
 }
 
 impl Difference {
     /// Difference of `sample` from `baseline`; `None` if either has fewer than two values, or the baseline's mean is 0.
-    pub fn between(baseline: &Summary, sample: &Summary) -> Option<Self> {
+    pub(crate) fn between(baseline: &Summary, sample: &Summary) -> Option<Self> {
         if baseline.n < 2 || sample.n < 2 || baseline.mean == 0.0 {
             return None;
         }
@@ -69,7 +69,7 @@ impl Estimate {
     }
 
     /// Whether the interval leaves out zero.
-    pub fn is_proven(&self) -> bool {
+    pub(crate) fn is_proven(&self) -> bool {
         self.difference.abs() > self.error
     }
 }

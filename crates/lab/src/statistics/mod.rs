@@ -7,8 +7,8 @@ mod roi;
 mod student;
 mod summary;
 
-pub use crossover::{Crossover, CrossoverPoint, crossover};
-pub use difference::{Difference, Estimate};
-pub use roi::{ROI_EXPONENT, roi};
-pub use student::quantile as student_quantile;
-pub use summary::Summary;
+pub(crate) use crossover::{Crossover, CrossoverPoint, crossover};
+pub(crate) use difference::Difference;
+pub(crate) use roi::roi;
+pub(crate) use student::quantile as student_quantile;
+pub(crate) use summary::Summary;

@@ -6,7 +6,7 @@
 /// # Panics
 ///
 /// `p` is not between 0 and 1, or `freedom` is not above 0.
-pub fn quantile(p: f64, freedom: f64) -> f64 {
+pub(crate) fn quantile(p: f64, freedom: f64) -> f64 {
     assert!(p > 0.0 && p < 1.0, "a probability lies between 0 and 1, not at {p}");
     assert!(freedom > 0.0, "degrees of freedom are above 0, not {freedom}");
     if p < 0.5 {

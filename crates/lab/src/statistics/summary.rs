@@ -2,24 +2,20 @@
 
 /// Summary of a sample. The median is the one to show; mean and deviation are for tests of a difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
-    /// How many values.
-    pub n: usize,
-    /// Least value.
-    pub min: f64,
-    /// Greatest value.
-    pub max: f64,
+pub(crate) struct Summary {
+    pub(crate) n: usize,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
     /// Middle value; of an even number, the mean of the two in the middle.
-    pub median: f64,
-    /// Arithmetic mean.
-    pub mean: f64,
+    pub(crate) median: f64,
+    pub(crate) mean: f64,
     /// Standard deviation of the sample (divisor n − 1); 0 for a single value.
-    pub deviation: f64,
+    pub(crate) deviation: f64,
 }
 
 impl Summary {
     /// Summary of `values`; `None` if there are none, or one is not a number.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
         }

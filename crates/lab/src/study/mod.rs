@@ -157,7 +157,7 @@ impl Cell {
     }
 
     /// Sizes of the files that it asks for.
-    pub fn sizes(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
         let beside = match self.scene {
             Scene::Beside { size, .. } => Some(size),
             Scene::Alone | Scene::Idle => None,
@@ -189,7 +189,7 @@ impl Cell {
     }
 
     /// How long one measurement takes, about.
-    pub fn estimate(&self) -> Duration {
+    pub(crate) fn estimate(&self) -> Duration {
         match self.extent {
             Extent::Time(time) => time,
             // GUESS: 1 GB/s and 1 ms a request.

@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::label::{Label, spread, width};
 use super::{Chart, Scale, Series, escape};
 use crate::report::arm::{Marker, Style};
-use crate::report::units;
+use crate::units;
 
 /// The chart as SVG, and the boxes of its texts.
 pub(super) fn draw(chart: &Chart) -> (String, Vec<Label>) {

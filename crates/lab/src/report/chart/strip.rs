@@ -7,8 +7,8 @@ use super::draw::{Canvas, TEXT, WIDTH};
 use super::label::width;
 use super::{Scale, escape};
 use crate::report::arm::Style;
-use crate::report::units;
 use crate::statistics::Summary;
+use crate::units;
 
 /// Samples to compare.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::report::{arm, units};
+use crate::report::arm;
+use crate::units;
 
 fn chart(series: &[(&str, &[f64])], y_scale: Scale) -> Chart {
     let line = |(name, values): &(&str, &[f64])| Series {

@@ -4,9 +4,10 @@ use super::super::arm;
 use super::super::chart::Strip;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::super::{published, units};
+use super::super::published;
 use super::{PEERS, conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
 use crate::statistics::Summary;
+use crate::units;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let (metric, name, format): (_, _, fn(f64) -> String) = if instructions {

@@ -3,8 +3,9 @@
 use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::super::{published, units};
+use super::super::published;
 use super::{against_peer, against_size, cost, extremes, of_arm, pairs, sizes};
+use crate::units;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let (mut by_calls, mut gains) = (Vec::new(), Vec::new());

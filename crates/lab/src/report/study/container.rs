@@ -2,8 +2,9 @@
 
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::super::{published, units};
+use super::super::published;
 use super::{against_peer, cost, pairs, sizes};
+use crate::units;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = Vec::new();

@@ -1,10 +1,11 @@
 //! The table that leaves nothing out.
 
+use super::super::arm;
 use super::super::document::Table;
 use super::super::figures::{Measured, Metric};
-use super::super::{arm, units};
 use super::cost;
 use crate::statistics::Difference;
+use crate::units;
 
 /// Every cell on every arm.
 pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {

@@ -13,8 +13,8 @@ use super::cost;
 use super::document::{Block, Section};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
-use super::units;
 use crate::statistics::{Crossover, CrossoverPoint, Difference, crossover};
+use crate::units;
 
 /// A study's section, and what it found in a line or two each.
 pub(crate) struct Told {

@@ -2,9 +2,10 @@
 
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::super::{published, units};
+use super::super::published;
 use super::{against_peer, against_size, cost, crossover_of, fixed_pairs, of_condition, said, sizes, widest};
 use crate::statistics::Summary;
+use crate::units;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = against_size(cells, instructions);

@@ -2,9 +2,9 @@
 
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
-use super::super::units;
 use super::{against_peer, against_size, cost};
 use crate::row::Row;
+use crate::units;
 
 pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut findings = against_peer(cells, cost(instructions));

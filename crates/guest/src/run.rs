@@ -1,4 +1,4 @@
-//! What to run in guests, and running it.
+//! Boots kernels with a payload, all at once.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,40 +9,18 @@ use crate::cache::Cache;
 use crate::initramfs::Initramfs;
 use crate::kernels::{Kernel, Series};
 use crate::machine::{Machine, Outcome, Trouble};
-use crate::protocol::{Job, MODULES_PATH, PLAN_PATH, Plan, TOOLS_PATH};
+use crate::payload::Payload;
+use crate::protocol::{MODULES_PATH, PLAN_PATH, Plan, TOOLS_PATH};
 use crate::tools;
 
-/// What to run in a guest, whichever its kernel. Every guest has busybox besides, and Debian 12's nginx at its own path.
-#[derive(Debug, Clone, Default)]
-pub struct Load {
-    /// Run one after another as root, also when one fails.
-    pub jobs: Vec<Job>,
-    /// Variables of every job's environment, besides PATH, HOME, LANG, TERM and `SEALION_KERNEL`, the kernel's series.
-    pub environment: Vec<(String, String)>,
-    /// Programs, looked up in PATH, that go to their own paths with their libraries.
-    pub programs: Vec<String>,
-    /// Programs, files and directories of this machine that go to their own paths, programs with their libraries.
-    pub include: Vec<PathBuf>,
-    /// Files with their content.
-    pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Directories that must exist.
-    pub directories: Vec<PathBuf>,
-    /// A directory whose files are brought back into [`Outcome::files`] after the last job.
-    pub bring_back: Option<PathBuf>,
-}
-
-/// Runs `load` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that
+/// Runs `payload` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that
 /// crashes is tried once more.
 ///
 /// # Errors
 /// When a kernel cannot be had, a file is missing, or QEMU cannot be run. A guest that crashes or is late is no error
 /// but [`Outcome::trouble`], and a job's failure is its exit code.
-pub fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
-    tools::ensure(tools::FOR_GUESTS)?;
-    let cache = Cache::open()?;
-    let nginx = tools::nginx(&cache)?;
-    let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
-    let kernels = kernels?;
+pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
+    let (cache, nginx, kernels) = ensure_inputs(kernels)?;
     let scratch = cache.scratch()?;
     // Others may use the cache while the guests run.
     drop(cache);
@@ -54,7 +32,7 @@ pub fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<
                 let nginx = &nginx;
                 scope.spawn(move || {
                     std::fs::create_dir(&directory)?;
-                    let outcome = run_once_or_twice(kernel, nginx, load, machine, &directory)?;
+                    let outcome = run_once_or_twice(kernel, nginx, payload, machine, &directory)?;
                     Ok((kernel.series, outcome))
                 })
             })
@@ -63,19 +41,35 @@ pub fn run_on(kernels: &[Series], load: &Load, machine: &Machine) -> Result<Vec<
     })
 }
 
+/// Downloads what guests with these kernels need, where it is not in the cache yet: [`run_on`] does the same first.
+///
+/// # Errors
+/// It cannot be had.
+pub fn download(kernels: &[Series]) -> Result<()> {
+    ensure_inputs(kernels).map(drop)
+}
+
+fn ensure_inputs(kernels: &[Series]) -> Result<(Cache, PathBuf, Vec<Kernel>)> {
+    tools::ensure(tools::FOR_GUESTS)?;
+    let cache = Cache::open()?;
+    let nginx = tools::nginx(&cache)?;
+    let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
+    Ok((cache, nginx, kernels?))
+}
+
 fn run_once_or_twice(
     kernel: &Kernel,
     nginx: &Path,
-    load: &Load,
+    payload: &Payload,
     machine: &Machine,
     directory: &Path,
 ) -> Result<Outcome> {
-    root_file_system(kernel, nginx, load)?.pack(&directory.join("initramfs.cpio"))?;
-    let mut outcome = machine.boot(kernel, directory, load)?;
+    root_file_system(kernel, nginx, payload)?.pack(&directory.join("initramfs.cpio"))?;
+    let mut outcome = machine.boot(kernel, directory, payload)?;
     show_console(kernel.series, directory, outcome.trouble)?;
     if outcome.trouble == Some(Trouble::Crashed) {
         eprintln!("[{}] booting it once more", kernel.series.name());
-        outcome = machine.boot(kernel, directory, load)?;
+        outcome = machine.boot(kernel, directory, payload)?;
         show_console(kernel.series, directory, outcome.trouble)?;
     }
     Ok(outcome)
@@ -102,7 +96,7 @@ fn show_console(series: Series, directory: &Path, trouble: Option<Trouble>) -> R
 /// GUESS: lines; an oops with its registers and trace.
 const LOG_TAIL: usize = 60;
 
-fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initramfs> {
+fn root_file_system(kernel: &Kernel, nginx: &Path, payload: &Payload) -> Result<Initramfs> {
     let mut root = Initramfs::new();
     let init = std::env::current_exe().context("cannot find this program")?;
     root.program(&init)?;
@@ -112,10 +106,10 @@ fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initra
         root.file_at(Path::new(MODULES_PATH).join(entry.file_name()), entry.path());
     }
     tools::add(&mut root, nginx)?;
-    for name in &load.programs {
+    for name in &payload.programs {
         root.program(&tools::found(name)?)?;
     }
-    for path in &load.include {
+    for path in &payload.include {
         let path = std::path::absolute(path)?;
         if path.is_file() && is_elf(&path)? {
             root.program(&path)?;
@@ -123,15 +117,15 @@ fn root_file_system(kernel: &Kernel, nginx: &Path, load: &Load) -> Result<Initra
             root.tree(&path)?;
         }
     }
-    for (path, content) in &load.files {
+    for (path, content) in &payload.files {
         root.bytes(path, content.as_slice(), 0o644);
     }
-    for directory in &load.directories {
+    for directory in &payload.directories {
         root.directory(directory);
     }
     let mut environment = environment(kernel.series);
-    environment.extend(load.environment.iter().cloned());
-    let plan = Plan { environment, jobs: load.jobs.clone(), bring_back: load.bring_back.clone() };
+    environment.extend(payload.environment.iter().cloned());
+    let plan = Plan { environment, jobs: payload.jobs.clone(), bring_back: payload.bring_back.clone() };
     root.bytes(PLAN_PATH, serde_json::to_vec(&plan)?, 0o644);
     Ok(root)
 }
