@@ -7,8 +7,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sealion::costs::calibration::{Calibration, default_path};
-use sealion::costs::{Costs, display_bytes};
+use sealion::path::costs::calibration::{Calibration, default_path};
+use sealion::path::costs::{Costs, display_bytes};
 use sealion_testkit::http;
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::server::Server;

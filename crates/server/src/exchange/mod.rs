@@ -30,7 +30,7 @@ use crate::site::{self, Client, Site};
 pub(crate) use clock::now;
 pub(crate) use error::Error;
 pub(crate) use generation::{Current, Generation, Generations};
-pub(crate) use path_choice::PathChoice;
+pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
 
 /// One request, from the end of its head to its line in the access log. Any number of them can be under way on one connection.

@@ -4,8 +4,20 @@ use std::time::Duration;
 
 use sealion_tls::{Error, MoveError, TlsStream};
 
-use super::Shared;
+use crate::path::costs::Costs;
+use crate::path::offer::KernelOffer;
 use crate::path::policy::{Decision, Forgone, KtlsMode, Offer, PathReason, Situation, decide};
+
+/// What decides over the path of a response, besides the connection itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathPolicy<'a> {
+    /// What the operator chose.
+    pub(crate) mode: KtlsMode,
+    /// What the kernel offers.
+    pub(crate) kernel: &'a KernelOffer,
+    /// What the two paths cost here.
+    pub(crate) costs: &'a Costs,
+}
 
 /// The choice of a path, from response to response of a connection.
 #[derive(Debug, Default)]
@@ -25,16 +37,15 @@ impl PathChoice {
         &mut self,
         stream: &mut TlsStream,
         upcoming: u64,
-        shared: &Shared,
-        mode: KtlsMode,
+        policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         (self.reason, self.set_up) = (None, None);
         let (version, aead) = (stream.info().version, stream.aead());
-        let cost = shared.costs.of(version, aead);
+        let cost = policy.costs.of(version, aead);
         let situation = Situation {
             path: stream.path(),
             kernel: match stream.socket().is_tcp() {
-                true => shared.kernel.for_connection(version, aead),
+                true => policy.kernel.for_connection(version, aead),
                 false => Offer::NotTcp,
             },
             upcoming,
@@ -42,7 +53,7 @@ impl PathChoice {
             curve: &cost.curve,
             set_up: cost.set_up.nanoseconds(),
         };
-        let (decision, forgone) = decide(mode, &situation);
+        let (decision, forgone) = decide(policy.mode, &situation);
         self.forgone = forgone;
         self.reason = Some(match decision {
             Decision::Stay(reason) => reason,
@@ -57,7 +68,7 @@ impl PathChoice {
                 Err(MoveError::KeyWorn) => PathReason::KeyWorn,
                 Err(MoveError::Refused(error)) => {
                     tracing::debug!("stays in user space: {error}");
-                    shared.kernel.refused(&error);
+                    policy.kernel.refused(&error);
                     PathReason::Refused
                 }
                 Err(MoveError::Connection(error)) => return Err(error),
@@ -71,12 +82,11 @@ impl PathChoice {
         &mut self,
         stream: &mut TlsStream,
         upcoming: u64,
-        shared: &Shared,
-        mode: KtlsMode,
+        policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         match self.reason {
             Some(PathReason::Moved | PathReason::MovedBefore) => Ok(()),
-            _ => self.make(stream, upcoming, shared, mode).await,
+            _ => self.make(stream, upcoming, policy).await,
         }
     }
 }

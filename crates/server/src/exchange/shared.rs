@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tokio::sync::{Semaphore, watch};
 
-use super::Generations;
+use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
 use crate::limits::Addresses;
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
+use crate::path::policy::KtlsMode;
 use crate::values::Phase;
 
 /// What all connections share, from the start of the process to its end.
@@ -40,4 +41,11 @@ pub(crate) struct Shared {
     pub proxies_refused: AtomicU64,
     /// Connections that did not end within the grace time.
     pub cut: AtomicUsize,
+}
+
+impl Shared {
+    /// What decides over the paths of responses. `mode`: what the configuration says now.
+    pub(crate) fn path_policy(&self, mode: KtlsMode) -> PathPolicy<'_> {
+        PathPolicy { mode, kernel: &self.kernel, costs: &self.costs }
+    }
 }

@@ -196,7 +196,7 @@ impl Http1 {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let sent = respond(stream, &mut self.path, shared, current.ktls, &mut response, framing, connection, &date).await;
+        let sent = respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, connection, &date).await;
         let protocol = if head.version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
         self.finish(&exchange, Some((&head.request, protocol)), stream, peer, &response, &sent);
         sent.result.map(|()| connection != Connection::Close)
@@ -216,7 +216,7 @@ impl Http1 {
         let mut response = exchange.refuse(status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
-        let sent = respond(stream, &mut self.path, shared, current.ktls, &mut response, framing, close, &date).await;
+        let sent = respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, close, &date).await;
         self.finish(&exchange, None, stream, peer, &response, &sent);
         sent.result.map(|()| false)
     }

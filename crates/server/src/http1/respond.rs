@@ -10,9 +10,8 @@ use sealion_tls::{Part, TlsStream};
 
 use super::buffer::Buffer;
 use super::client_lost;
-use crate::exchange::{Error, PathChoice, Shared};
+use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::files::resolve::{Content, SiteFile};
-use crate::path::policy::KtlsMode;
 use crate::response::{Body, BodyStream, Piece, Response};
 
 /// What went out of a response.
@@ -27,12 +26,10 @@ pub(super) struct Sent {
 
 /// Sends a response that is framed by `framing`. The path is chosen first, by the length as far as it is known; then the head is written, then
 /// the body follows. `date` is the value of Date.
-#[expect(clippy::too_many_arguments, reason = "each is another thing, and they are given together in two places only")]
 pub(super) async fn respond(
     stream: &mut TlsStream,
     path: &mut PathChoice,
-    shared: &Shared,
-    mode: KtlsMode,
+    policy: PathPolicy<'_>,
     response: &mut Response,
     framing: ResponseFraming,
     connection: Connection,
@@ -42,7 +39,7 @@ pub(super) async fn respond(
     let mut overhead = 0;
     let result = async {
         let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
-        path.make(stream, HEAD_ESTIMATE + known, shared, mode).await?;
+        path.make(stream, HEAD_ESTIMATE + known, policy).await?;
         let mut head = Buffer::take();
         write_head(&mut head, response.status, &response.fields, framing, connection, date);
         overhead = head.len() as u64;
@@ -51,7 +48,7 @@ pub(super) async fn respond(
         }
         match &mut response.body {
             Body::Stream(body) => {
-                let mut sending = Sending { stream, path, shared, mode, framing, overhead: &mut overhead };
+                let mut sending = Sending { stream, path, policy, framing, overhead: &mut overhead };
                 sending.send(head, body).await
             }
             body => Ok(respond_whole(stream, &head, body).await?),
@@ -96,8 +93,7 @@ fn of_file<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
 struct Sending<'a> {
     stream: &'a mut TlsStream,
     path: &'a mut PathChoice,
-    shared: &'a Shared,
-    mode: KtlsMode,
+    policy: PathPolicy<'a>,
     framing: ResponseFraming,
     /// Bytes that are not of the body.
     overhead: &'a mut u64,
@@ -163,7 +159,7 @@ impl Sending<'_> {
 
     /// Sends a piece behind what is gathered of head and framing. What a client takes on the user path may make the kernel worth it.
     async fn send_piece(&mut self, before: &mut Buffer, piece: &Piece, len: u64) -> Result<(), Error> {
-        self.path.weigh(self.stream, len, self.shared, self.mode).await?;
+        self.path.weigh(self.stream, len, self.policy).await?;
         let chunked = self.framing == ResponseFraming::Chunked;
         if chunked {
             let end = before.len();
@@ -180,3 +176,7 @@ impl Sending<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "respond_tests.rs"]
+mod tests;

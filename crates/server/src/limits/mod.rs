@@ -12,7 +12,7 @@ mod requests;
 mod site;
 
 pub(crate) use address::ClientNetwork;
-pub(crate) use addresses::Addresses;
+pub(crate) use addresses::{Addresses, Admitted};
 pub(crate) use config::LimitsConfig;
 pub(crate) use requests::Requests;
 pub(crate) use site::{Refusal, Permit, SiteLimits, SiteLimitsConfig};

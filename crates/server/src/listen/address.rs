@@ -1,4 +1,4 @@
-//! Where a server listens: an address and port, or a path.
+//! Addresses of listening sockets: an IP address and port, or a path.
 
 use std::{fmt, io};
 use std::net::SocketAddr;
@@ -8,37 +8,37 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 
-/// A place to listen at.
+/// The address of a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Address {
-    /// An IP address and a TCP port; 0 stands for a free one.
+    /// An IP address and a TCP port; port 0 means any free one.
     Tcp(SocketAddr),
     /// A Unix stream socket (unix(7)), by its path.
     Unix(PathBuf),
 }
 
-/// How a Unix socket is written in front of its path.
+/// The prefix of a Unix socket in its written form.
 const UNIX: &str = "unix:";
 
 impl Address {
-    /// The path behind `unix:`, if `name` is so written.
+    /// The path after `unix:`; `None` without that prefix.
     ///
     /// # Errors
-    /// What is wrong with the path.
+    /// A line: the path is relative or too long.
     pub(crate) fn parse_unix(name: &str) -> Option<Result<Self, String>> {
         let path = Path::new(name.strip_prefix(UNIX)?);
         Some(match path.as_os_str().len() {
             _ if !path.is_absolute() => Err("write an absolute path, for instance unix:/run/sealion.sock".to_owned()),
-            LONGEST_PATH.. => Err(format!("a path of a socket has at most {} bytes (unix(7))", LONGEST_PATH - 1)),
+            LONGEST_PATH.. => Err(format!("the path of a Unix socket has at most {} bytes (unix(7))", LONGEST_PATH - 1)),
             _ => Ok(Self::Unix(path.to_owned())),
         })
     }
 
-    /// Where a listening socket is bound.
+    /// The address that a listening socket is bound to.
     ///
     /// # Errors
-    /// getsockname(2)'s, and one for a family other than IPv4, IPv6 and Unix.
+    /// Those of getsockname(2), and an unsupported address family.
     pub(crate) fn of(socket: &impl AsFd) -> io::Result<Self> {
         let address: SockAddr = SockRef::from(&socket.as_fd()).local_addr()?;
         address
@@ -48,22 +48,22 @@ impl Address {
             .ok_or_else(|| io::Error::other("neither IPv4 nor IPv6, nor a Unix socket with a path"))
     }
 
-    /// Whether any free port will do.
+    /// Whether the port is 0.
     pub(super) fn is_free_port(&self) -> bool {
         matches!(self, Self::Tcp(address) if address.port() == 0)
     }
 
-    /// Whether a socket at `bound`, wanted as `wanted`, is what this address asks for.
+    /// Whether a socket serves this address. `bound`: the address of the socket. `wanted`: the address that it was bound for.
     pub(super) fn is_served_by(&self, bound: &Address, wanted: Option<&Address>) -> bool {
         match self {
-            // Chosen earlier for the same words.
+            // The port was chosen for the same configured address.
             _ if self.is_free_port() => wanted == Some(self),
             _ => self == bound,
         }
     }
 }
 
-/// SPEC: unix(7), `sun_path` with the zero at its end.
+/// SPEC: unix(7), the size of `sun_path`, with the terminating zero.
 const LONGEST_PATH: usize = 108;
 
 impl fmt::Display for Address {
@@ -75,24 +75,23 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whom a listening socket is for.
+/// The listener that a socket belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Purpose {
-    /// Clients of the sites.
+    /// A `[[listen]]`.
     Clients,
-    /// Whoever watches the server.
+    /// `[metrics]`.
     Metrics,
 }
 
-/// A socket to hand on, and how its address was asked for.
+/// A socket for a successor.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Whom it is for.
     pub purpose: Purpose,
-    /// What the configuration says.
+    /// The address in the configuration.
     pub wanted: Address,
-    /// The socket, which goes on listening for as long as anybody has it.
+    /// The kernel queues connections as long as any process has it open.
     pub socket: OwnedFd,
 }
 

@@ -1,4 +1,4 @@
-//! `[[listen]]`
+//! `[[listen]]`.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -15,31 +15,31 @@ use crate::values::{At, Problems};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
-    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means IPv4 and IPv6. Or a Unix socket:
+    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Or a Unix socket:
     /// `unix:/run/sealion/sealion.sock`.
     #[schemars(with = "String")]
     pub address: Listen,
 
-    /// Whether connections are HTTPS. Without it every request is answered with 308 and the same address over HTTPS, but for the
-    /// challenges of certificate authorities.
+    /// Whether connections are HTTPS. `false`: every request is redirected to HTTPS with status 308, except challenges of certificate
+    /// authorities, which are answered.
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// The port that a listener without TLS sends clients to [default: that of the first listener with TLS].
+    /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS].
     #[serde(default)]
     pub https_port: Option<u16>,
 
-    /// Who may connect to a Unix socket: its permissions in octal digits.
+    /// Permissions of a Unix socket, in octal digits: a client needs the permission to write.
     #[serde(default)]
     pub mode: Mode,
 
-    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy in front says who
-    /// the client is. A connection without one is closed.
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, in which a proxy names the client. A
+    /// connection without it is closed.
     #[serde(default)]
     pub proxy_protocol: At<bool>,
 
-    /// Networks of the proxies that are believed, for instance `10.0.0.0/8` or `192.0.2.7`; connections from elsewhere are closed.
-    /// Whoever may connect to a Unix socket is believed.
+    /// Networks of the trusted proxies, for instance `10.0.0.0/8` or `192.0.2.7`; connections from other addresses are closed. All
+    /// clients of a Unix socket are trusted.
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub trusted_proxies: Vec<IpNet>,
@@ -53,24 +53,24 @@ impl ListenConfig {
             problems.add(
                 span,
                 "listen.proxy_protocol",
-                "anybody could claim to be anybody: name the proxies' networks in trusted_proxies, for instance [\"10.0.0.0/8\"]",
+                "without trusted_proxies any client could claim any address: name the networks of the proxies there, for instance [\"10.0.0.0/8\"]",
             );
         }
         for network in self.trusted_proxies.iter().filter(|network| network.trunc() != **network) {
             let (whole, one) = (network.trunc(), network.addr());
-            let what = format_args!("{network} has bits beyond its length: write {whole} or {one}");
+            let what = format_args!("{network} has bits beyond its prefix length: write {whole} or {one}");
             problems.add(span, "listen.trusted_proxies", what);
         }
         if !*self.proxy_protocol && !self.trusted_proxies.is_empty() {
             problems.add(
                 span,
                 "listen.trusted_proxies",
-                "without proxy_protocol = true nothing is believed of anybody: add it, or take this out",
+                "trusted_proxies has no effect without proxy_protocol = true: add it, or remove trusted_proxies",
             );
         }
     }
 
-    /// The first TCP port that it listens on.
+    /// Its first TCP port.
     pub(crate) fn port(&self) -> Option<u16> {
         self.address.addresses.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(address.port()),
@@ -78,13 +78,13 @@ impl ListenConfig {
         })
     }
 
-    /// Whether a proxy at this address is believed.
+    /// Whether the proxy at this address is trusted.
     pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
         proxy.is_unspecified() || self.trusted_proxies.iter().any(|network| network.contains(&proxy))
     }
 }
 
-/// Finds what is wrong with each and with all together. `metrics`: where else this process listens.
+/// Checks each listener, and all together for duplicate addresses. `metrics`: the address of the metrics listener.
 pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems: &mut Problems) {
     let mut taken: Vec<Address> =
         metrics.into_iter().map(Address::Tcp).filter(|address| !address.is_free_port()).collect();
@@ -93,7 +93,7 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
         for address in listen.address.addresses.iter().filter(|address| !address.is_free_port()) {
             if taken.contains(address) {
                 let what =
-                    format_args!("{address} is listened on twice: leave one out, be it of [[listen]] or [metrics]");
+                    format_args!("{address} is configured twice: remove it from one [[listen]] or from [metrics]");
                 problems.add(&listen.tls.span, "listen.address", what);
             }
             taken.push(address.clone());
@@ -101,7 +101,7 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
     }
 }
 
-/// Where clients without TLS are sent: the port of the first listener with TLS.
+/// The default port of redirects to HTTPS: that of the first listener with TLS.
 pub(crate) fn https_port(listen: &[ListenConfig]) -> u16 {
     listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
@@ -123,7 +123,7 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D:
     let network = |text: String| {
         let parsed = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let hint = "write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7";
-        parsed.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no network: {hint}")))
+        parsed.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a network: {hint}")))
     };
     Vec::<String>::deserialize(deserializer)?.into_iter().map(network).collect()
 }
@@ -137,7 +137,7 @@ fn yes() -> At<bool> {
 pub(crate) struct Mode(pub u32);
 
 impl Default for Mode {
-    /// Its owner and group.
+    /// For the owner and the group.
     fn default() -> Self {
         Mode(0o660)
     }
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for Mode {
         match u32::from_str_radix(&text, 8) {
             Ok(mode @ ..=0o777) => Ok(Mode(mode)),
             _ => Err(serde::de::Error::custom(format!(
-                "\"{text}\" is no mode: write octal digits, for instance \"0660\" or \"0666\""
+                "\"{text}\" is not a mode: write octal digits, for instance \"0660\" or \"0666\""
             ))),
         }
     }
@@ -175,17 +175,17 @@ impl JsonSchema for Mode {
     }
 }
 
-/// A place to listen at, with the addresses that its name stands for.
+/// A configured address, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listen {
-    /// As it was given.
+    /// As configured.
     pub name: String,
-    /// What it resolves to; several for `localhost`, of which some may not exist here.
+    /// Several for `localhost`, some of which this machine may not have.
     pub addresses: Vec<Address>,
 }
 
 impl Listen {
-    /// Where a server that was told nothing can be tried: localhost:8443.
+    /// The default, for trying the server: localhost:8443.
     pub(crate) fn development() -> Self {
         Listen { name: "localhost:8443".to_owned(), addresses: localhost(8443) }
     }
@@ -203,7 +203,7 @@ impl FromStr for Listen {
         if let Some(address) = Address::parse_unix(name) {
             return Ok(Listen { name: name.to_owned(), addresses: vec![address?] });
         }
-        // Machines whose hosts file lacks the IPv6 line still have the address.
+        // Not from the hosts file, which may lack the IPv6 line though the machine has the address.
         if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
             return Ok(Listen { name: name.to_owned(), addresses: localhost(port) });
         }
@@ -212,7 +212,7 @@ impl FromStr for Listen {
         match name.to_socket_addrs() {
             Ok(addresses) => Ok(Listen { name: name.to_owned(), addresses: addresses.map(Address::Tcp).collect() }),
             Err(error) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-                Err(format!("the host is not known here ({error}): {hint}"))
+                Err(format!("the host cannot be resolved ({error}): {hint}"))
             }
             Err(_) => Err(hint.to_owned()),
         }
@@ -266,10 +266,10 @@ mod tests {
         ] {
             assert_eq!(listening.trusts(proxy.parse().unwrap()), trusted, "{proxy}");
         }
-        assert!(listen("'here'").unwrap_err().to_string().contains("\"here\" is no network: write for instance"));
+        assert!(listen("'here'").unwrap_err().to_string().contains("\"here\" is not a network: write for instance"));
         let mut problems = Problems::of_arguments();
         check(&[listen("'10.0.0.5/8'").unwrap()], None, &mut problems);
-        assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its length: write 10.0.0.0/8 or 10.0.0.5");
+        assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.5");
     }
 
     #[test]

@@ -10,21 +10,24 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
-use crate::exchange::{Error, Shared};
+use crate::exchange::{Current, Error, Shared};
 use crate::http1;
+use crate::limits::Admitted;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
 
-/// A listener as its connections see it, from the start of the process to its end.
+/// What the connections of a listener share, from the start of the process to its end.
 #[derive(Debug)]
 pub(super) struct Entrance {
     /// Its `[[listen]]`.
     pub(super) config: ListenConfig,
-    /// Where clients without TLS are sent.
+    /// The port of redirects to HTTPS.
     pub(super) https_port: u16,
 }
 
-/// Serves an accepted connection until it is closed. `entrance`: the listener it came by. `slot`: its right to be served; `None`: it waits
-/// for one, because it came when the server began to drain. Once taken out of the queue it is nobody else's any more.
+/// Serves an accepted connection until it is closed. `entrance`: its listener. `slot`: its permit to be served; `None`: it was accepted
+/// when the server began to drain, and waits for one, because a connection taken from the queue can no longer be served by a successor.
+///
+/// Steps at the beginning and the end of a connection are boxed: it spends most of its life idle in between, and would keep room for them.
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep each argument twice, in every idle connection")]
 pub(crate) fn serve(
     io: Socket,
@@ -39,97 +42,120 @@ pub(crate) fn serve(
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
-        let handshaking = counted.map(|worker| worker.handshaking.enter());
-        let accepted = Instant::now();
-        let current = shared.generations.current();
-        let deadline = current.limits.handshake_timeout.duration();
-        let listen = &entrance.config;
-        if *listen.proxy_protocol {
-            match Box::pin(client_behind(&io, peer, listen, deadline)).await {
-                Ok(client) => peer = client,
-                Err(why) => {
-                    shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
-                    tracing::info!("{peer}: {why}");
-                    return;
-                }
-            }
-        }
-        let _admitted = match current.limits.max_connections_per_address {
-            // Clients of a Unix socket have no address: they are not one client.
-            _ if peer.ip().is_unspecified() => None,
-            None => None,
-            Some(most) => match shared.addresses.admit(peer.ip(), most.get() as u32) {
-                None => {
-                    failed(HandshakeFailure::Refused);
-                    tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
-                    return;
-                }
-                admitted => admitted,
-            },
-        };
-        if !*listen.tls {
-            let challenge = |token: &str| shared.tls.http.answer(token);
-            if let Err(why) = Box::pin(http1::plain::serve(io, &current, entrance.https_port, challenge)).await
-            {
-                tracing::debug!("{peer}: without TLS: {why}");
-            }
-            return;
-        }
-        // What only the beginning or the end of a connection needs is boxed: most of its life is in between, and idle.
-        let mut stream = match timeout(deadline, Box::pin(TlsStream::accept(io, &current.tls))).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(HandshakeError::ClosedByPeer)) => {
-                failed(HandshakeFailure::Closed);
-                tracing::debug!("{peer}: closed before the handshake");
-                return;
-            }
-            Ok(Err(error)) => {
-                failed(HandshakeFailure::of(&error));
-                tracing::info!("{peer}: {error}");
-                return;
-            }
-            Err(_) => {
-                failed(HandshakeFailure::Timeout);
-                tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
-                return;
-            }
-        };
-        drop((current, handshaking));
-        if let Some(worker) = counted {
-            worker.shook_hands(stream.info(), accepted.elapsed());
-            stream.report_progress(&worker.progress);
-        }
-        tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
-        if stream.info().is_validation() {
-            let _ = Box::pin(stream.shutdown()).await;
-            return;
-        }
-        let ended = match http1::connection::serve(&mut stream, &peer, &shared).await {
-            Ok(()) => {
-                let _lingering = counted.map(|worker| worker.lingering.enter());
-                Box::pin(stream.shutdown()).await.map_err(Error::from)
-            }
-            Err(error) => Err(error),
-        };
-        if let (Some(worker), Err(error)) = (counted, &ended) {
-            worker.ended_by(error.kind());
-        }
-        if let Err(error) = ended {
-            match error.alert() {
-                Some(alert) => {
-                    let stall = shared.generations.current().limits.stall_timeout.duration();
-                    tracing::info!("{peer}: {error}; answered with the alert {alert}");
-                    let _lingering = counted.map(|worker| worker.lingering.enter());
-                    let _ = timeout(stall, Box::pin(stream.abort(alert))).await;
-                }
-                None => tracing::info!("{peer}: {error}"),
-            }
-        }
+        let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else { return };
+        let served = http1::connection::serve(&mut stream, &peer, &shared).await;
+        Box::pin(close(&mut stream, served, peer, &shared)).await;
         if let Some(worker) = counted {
             worker.ended(&stream.counts());
         }
         drop(slot);
     }
+}
+
+/// Everything before the first request: PROXY header, limit on connections of a client, handshake. `None`: the connection is over. It has
+/// been refused, redirected to HTTPS, or has failed. `peer` becomes the client that a proxy names.
+async fn establish(
+    io: Socket,
+    peer: &mut SocketAddr,
+    entrance: &Entrance,
+    shared: &Shared,
+) -> Option<(TlsStream, Option<Admitted>)> {
+    let counted = metrics::worker();
+    let handshaking = counted.map(|worker| worker.handshaking.enter());
+    let accepted = Instant::now();
+    let current = shared.generations.current();
+    let listen = &entrance.config;
+    if *listen.proxy_protocol {
+        let deadline = current.limits.handshake_timeout.duration();
+        match Box::pin(client_behind(&io, *peer, listen, deadline)).await {
+            Ok(client) => *peer = client,
+            Err(refused) => {
+                shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
+                tracing::info!("{peer}: {refused}");
+                return None;
+            }
+        }
+    }
+    let admitted = admit(*peer, &current, shared)?;
+    if !*listen.tls {
+        let challenge = |token: &str| shared.tls.http.answer(token);
+        if let Err(error) = Box::pin(http1::plain::serve(io, &current, entrance.https_port, challenge)).await {
+            tracing::debug!("{peer}: without TLS: {error}");
+        }
+        return None;
+    }
+    let mut stream = handshake(io, *peer, &current).await?;
+    drop((current, handshaking));
+    if let Some(worker) = counted {
+        worker.shook_hands(stream.info(), accepted.elapsed());
+        stream.report_progress(&worker.progress);
+    }
+    tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
+    if stream.info().is_validation() {
+        let _ = stream.shutdown().await;
+        return None;
+    }
+    Some((stream, admitted))
+}
+
+/// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
+fn admit(peer: SocketAddr, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
+    // Clients of a Unix socket have no address, and are not one client.
+    let limit = current.limits.max_connections_per_address.filter(|_| !peer.ip().is_unspecified());
+    let Some(most) = limit else { return Some(None) };
+    let admitted = shared.addresses.admit(peer.ip(), most.get() as u32);
+    if admitted.is_none() {
+        failed(HandshakeFailure::Refused);
+        tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
+        return None;
+    }
+    Some(admitted)
+}
+
+/// `None`: the handshake failed; the failure is counted and logged.
+async fn handshake(io: Socket, peer: SocketAddr, current: &Current) -> Option<TlsStream> {
+    let deadline = current.limits.handshake_timeout.duration();
+    match timeout(deadline, TlsStream::accept(io, &current.tls)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(HandshakeError::ClosedByPeer)) => {
+            failed(HandshakeFailure::Closed);
+            tracing::debug!("{peer}: closed before the handshake");
+        }
+        Ok(Err(error)) => {
+            failed(HandshakeFailure::of(&error));
+            tracing::info!("{peer}: {error}");
+        }
+        Err(_) => {
+            failed(HandshakeFailure::Timeout);
+            tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
+        }
+    }
+    None
+}
+
+/// Closes an established connection: with close_notify after its last response, with an alert after an error that has one. `served`: how
+/// HTTP ended.
+async fn close(stream: &mut TlsStream, served: Result<(), Error>, peer: SocketAddr, shared: &Shared) {
+    let counted = metrics::worker();
+    let closed = match served {
+        Ok(()) => {
+            let _lingering = counted.map(|worker| worker.lingering.enter());
+            stream.shutdown().await.map_err(Error::from)
+        }
+        Err(error) => Err(error),
+    };
+    let Err(error) = closed else { return };
+    if let Some(worker) = counted {
+        worker.ended_by(error.kind());
+    }
+    let Some(alert) = error.alert() else {
+        tracing::info!("{peer}: {error}");
+        return;
+    };
+    let stall = shared.generations.current().limits.stall_timeout.duration();
+    tracing::info!("{peer}: {error}; answered with the alert {alert}");
+    let _lingering = counted.map(|worker| worker.lingering.enter());
+    let _ = timeout(stall, stream.abort(alert)).await;
 }
 
 fn failed(failure: HandshakeFailure) {
@@ -141,7 +167,7 @@ fn failed(failure: HandshakeFailure) {
     }
 }
 
-/// The client that a proxy speaks for; the proxy itself, if it speaks for nobody.
+/// The client that the PROXY header names; the proxy itself if the header names none.
 async fn client_behind(
     io: &Socket,
     proxy: SocketAddr,
@@ -149,7 +175,7 @@ async fn client_behind(
     deadline: Duration,
 ) -> Result<SocketAddr, String> {
     if !listen.trusts(proxy.ip()) {
-        return Err("closed: it is in none of the trusted_proxies of this [[listen]]".to_owned());
+        return Err("closed: its address is in none of the trusted_proxies of this [[listen]]".to_owned());
     }
     match timeout(deadline, proxy_protocol::read(io)).await {
         Ok(Ok(client)) => Ok(client.map_or(proxy, |client| SocketAddr::new(client.ip().to_canonical(), client.port()))),

@@ -1,4 +1,4 @@
-//! Listening sockets that another process opened: systemd (sd_listen_fds(3)), or the server that this one replaces.
+//! Listening sockets opened by another process: systemd (sd_listen_fds(3)) or the predecessor.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use listenfd::ListenFd;
 
 use super::address::{Address, Held, Purpose};
 
-/// Sockets that this process was started with, until somebody takes them.
+/// Inherited sockets that no listener has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     sockets: Vec<Socket>,
@@ -16,7 +16,7 @@ pub(crate) struct Inherited {
 #[derive(Debug)]
 struct Socket {
     bound: Address,
-    /// What the predecessor's configuration said.
+    /// From the configuration of the predecessor.
     wanted: Option<(Purpose, Address)>,
     fd: OwnedFd,
 }
@@ -24,16 +24,16 @@ struct Socket {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     #[default]
-    Nobody,
+    None,
     Systemd,
     Predecessor,
 }
 
 impl Inherited {
-    /// What systemd passes by LISTEN_FDS; nothing if it passes nothing. To be called once, before any descriptor is opened by number.
+    /// The sockets that systemd passes by LISTEN_FDS, if any. Call it once, before another descriptor is opened.
     ///
     /// # Errors
-    /// A line that says which descriptor is no listening stream socket, and the remedy.
+    /// A line with the descriptor that is not a listening stream socket, and the remedy.
     pub(crate) fn from_systemd() -> Result<Self, String> {
         let mut passed = ListenFd::from_env();
         let mut sockets = Vec::new();
@@ -59,14 +59,14 @@ impl Inherited {
             let bound = Address::of(&fd).map_err(unusable)?;
             sockets.push(Socket { bound, wanted: None, fd });
         }
-        let origin = if sockets.is_empty() { Origin::Nobody } else { Origin::Systemd };
+        let origin = if sockets.is_empty() { Origin::None } else { Origin::Systemd };
         Ok(Self { sockets, origin })
     }
 
-    /// What the server that this one replaces hands over.
+    /// The sockets that the predecessor passes.
     ///
     /// # Errors
-    /// A line that says which socket cannot be used.
+    /// A line with the socket that cannot be used.
     pub(crate) fn from_predecessor(held: Vec<Held>) -> Result<Self, String> {
         let sockets = held.into_iter().map(|Held { purpose, wanted, socket }| {
             let bound = Address::of(&socket).map_err(|e| format!("the inherited socket of {wanted}: {e}"))?;
@@ -75,7 +75,7 @@ impl Inherited {
         Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor })
     }
 
-    /// All sockets of this address, in their order. What the predecessor had for somebody else is left; systemd does not tell.
+    /// Takes all sockets of this address, in their order. `purpose` matters for sockets of the predecessor only: systemd passes none.
     pub(crate) fn take(&mut self, purpose: Purpose, address: &Address) -> Vec<OwnedFd> {
         let asked_for = |socket: &mut Socket| match &socket.wanted {
             Some((other, _)) if *other != purpose => false,
@@ -84,12 +84,12 @@ impl Inherited {
         self.sockets.extract_if(.., asked_for).map(|socket| socket.fd).collect()
     }
 
-    /// Whether they come from the server that this one replaces: what is wrong with those is ours to mend.
+    /// Whether they come from the predecessor. Their permissions are ours to change; those of systemd's sockets are not.
     pub(super) fn is_of_predecessor(&self) -> bool {
         self.origin == Origin::Predecessor
     }
 
-    /// The address of an inherited socket that stands in the way of binding `address`: one for all addresses of the same port.
+    /// The inherited socket that prevents binding `address`: one bound to all addresses of its port.
     pub(super) fn in_the_way_of(&self, address: &Address) -> Option<&Address> {
         let Address::Tcp(address) = address else { return None };
         self.sockets.iter().map(|socket| &socket.bound).find(
@@ -97,11 +97,10 @@ impl Inherited {
         )
     }
 
-    /// Lets go what nobody took. What systemd passes must be wanted, because connections to it would never be answered; what the
-    /// predecessor listened on may have gone from the configuration.
+    /// Closes the sockets that no listener took, and returns their addresses: the configuration no longer names them.
     ///
     /// # Errors
-    /// A line that names the sockets that systemd passes in vain, and the remedy.
+    /// They come from systemd, which keeps them open: clients could connect and would never be answered.
     pub(crate) fn finish(self) -> Result<Vec<Address>, String> {
         let left: Vec<Address> = self.sockets.into_iter().map(|socket| socket.bound).collect();
         if self.origin != Origin::Systemd || left.is_empty() {
@@ -110,12 +109,12 @@ impl Inherited {
         let names: Vec<String> = left.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
         Err(format!(
-            "systemd passes a socket on {names} that nothing here listens on: add a [[listen]] with that address (or --listen), or take ListenStream= out of the socket unit"
+            "LISTEN_FDS: no [[listen]] uses the socket on {names} that systemd passes: add a [[listen]] with that address (or --listen), or remove ListenStream= from the socket unit"
         ))
     }
 }
 
-/// A second descriptor of the same socket.
+/// Duplicates a descriptor.
 pub(super) fn second(fd: &impl AsFd) -> std::io::Result<OwnedFd> {
     fd.as_fd().try_clone_to_owned()
 }

@@ -1,8 +1,8 @@
-//! Listening sockets: one set a worker. Those of an address share it by SO_REUSEPORT, or are one socket that all workers
-//! accept from: a Unix socket, or one that systemd passes.
+//! Listening sockets, one set for each worker. A TCP address has a socket for each worker (SO_REUSEPORT); a Unix socket, or a socket
+//! that systemd passes, is one socket that all workers accept from.
 //!
-//! A socket that another process opened is taken over as it is, whatever the number of workers: none is closed, so that no
-//! connection that waits in its queue is lost.
+//! Inherited sockets are used as they are, whatever the number of workers. None is closed: closing one would reset the connections in
+//! its queue.
 
 mod address;
 mod config;
@@ -32,41 +32,39 @@ const BACKLOG: i32 = 4096;
 /// A listening socket of one worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The socket, which does not block.
+    /// Non-blocking.
     pub socket: ListeningSocket,
-    /// Which of the wanted this is, by its place in the list.
+    /// The index of its `[[listen]]`.
     pub wanted: usize,
 }
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) enum ListeningSocket {
-    /// Of TCP.
     Tcp(TcpListener),
-    /// A Unix stream socket.
     Unix(UnixListener),
 }
 
-/// The sockets of every worker: `sets[worker]`.
+/// The listening sockets of all workers.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    /// A set for each worker, each with a socket for every address.
+    /// `sets[worker]` has a socket for every address.
     pub sets: Vec<Vec<Listener>>,
-    /// The addresses with their final ports, each with the place of who wanted it.
+    /// The addresses with their final ports, each with the index of its `[[listen]]`.
     pub addresses: Vec<(Address, usize)>,
     /// Addresses of `localhost` that this machine does not have.
     pub absent: Vec<SocketAddr>,
-    /// Every socket once more, for a successor. As long as they are here, connections can come.
+    /// A duplicate of every socket, for a successor. While one is open, the kernel accepts connections into its queue.
     pub held: Vec<Held>,
-    /// Unix sockets that were made.
+    /// Unix sockets that were created.
     pub made: Vec<PathBuf>,
 }
 
 impl Listeners {
-    /// Binds every address for every worker, or takes the sockets of it that were inherited.
+    /// Binds every address for every worker, or takes its inherited sockets.
     ///
     /// # Errors
-    /// A line that names the address and the remedy.
+    /// A line with the address and the remedy.
     pub(crate) fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
         let sets = (0..workers).map(|_| Vec::new()).collect();
         let mut listeners =
@@ -122,12 +120,12 @@ impl Listeners {
             }
         }
         if !bound {
-            return Err(format!("{}: none of its addresses exists on this machine", wanted.address.name));
+            return Err(format!("cannot listen on {}: this machine has none of its addresses", wanted.address.name));
         }
         Ok(())
     }
 
-    /// Shares sockets among all workers: no socket is without a worker, and no worker without a socket.
+    /// Distributes sockets to workers, so that every socket has a worker and every worker a socket.
     fn spread(&mut self, place: usize, wanted: &Address, sockets: Vec<OwnedFd>) -> io::Result<()> {
         for n in 0..self.sets.len().max(sockets.len()) {
             let socket = inherited::second(&sockets[n % sockets.len()])?;
@@ -144,13 +142,13 @@ impl Listeners {
         for worker in 0..self.sets.len() {
             let socket = bind_one(address, worker > 0)?;
             if worker == 0 {
-                // Only now, so that a port that another process shares was refused just above.
+                // After bind, so that bind has failed for a port that another process uses, even one with SO_REUSEPORT.
                 socket.set_reuse_port(true)?;
                 address = socket.local_addr()?.as_socket().unwrap_or(address);
             }
             sockets.push(socket);
         }
-        // Listen when all are bound: connections then spread over all of them from the first on.
+        // Listen after all are bound, so that the first connections already spread over all of them.
         for socket in &sockets {
             socket.listen(BACKLOG)?;
         }
@@ -160,15 +158,15 @@ impl Listeners {
     }
 }
 
-/// Sets what a socket needs whoever opened it.
+/// Sets the options that every socket needs, inherited or not.
 fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
     Ok(match address {
         Address::Tcp(_) => {
             let listener = TcpListener::from(socket);
             let socket = SockRef::from(&listener);
             socket.set_nonblocking(true)?;
-            // Accepted sockets inherit both. A response leaves whole, so there is nothing to wait for; and a machine-wide limit on
-            // unsent bytes below a TLS record stalls the kernel path, on Linux 6.1 for ever (docs/kernel.md).
+            // Accepted sockets inherit both options. Responses are written whole, so Nagle's algorithm would only delay them. A
+            // machine-wide tcp_notsent_lowat below a TLS record stalls kernel TLS, on Linux 6.1 for ever (docs/kernel.md).
             socket.set_tcp_nodelay(true)?;
             socket.set_tcp_notsent_lowat(u32::MAX)?;
             ListeningSocket::Tcp(listener)
@@ -184,7 +182,7 @@ fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
 fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // So that 0.0.0.0:443 and [::]:443 can stand side by side and each means what it says.
+        // Allows 0.0.0.0:443 and [::]:443 side by side, each for its own family.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -202,14 +200,14 @@ fn is_absent(error: &io::Error) -> bool {
 fn explain(address: SocketAddr, error: &io::Error, in_the_way: Option<&Address>) -> String {
     if let Some(other) = in_the_way.filter(|_| Errno::from_io_error(error) == Some(Errno::ADDRINUSE)) {
         return format!(
-            "cannot listen on {address}: {error}: the inherited socket on {other} takes all of its port: listen on that address instead, or write BindIPv6Only=ipv6-only in the socket unit"
+            "cannot listen on {address}: {error}: the inherited socket on {other} covers this port on all addresses: listen on that address instead, or write BindIPv6Only=ipv6-only in the socket unit"
         );
     }
     let remedy = match Errno::from_io_error(error) {
         Some(Errno::ADDRINUSE) => {
             let port = address.port();
             format!(
-                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop that, or choose another port with --listen"
+                "another process has it (`ss -ltnp 'sport = :{port}'` names it): stop it, or choose another port with --listen"
             )
         }
         Some(Errno::ACCESS | Errno::PERM) => {

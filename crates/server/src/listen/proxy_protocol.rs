@@ -1,7 +1,7 @@
-//! The PROXY protocol, versions 1 and 2: a proxy in front says who the client is, before the first byte of TLS
+//! The PROXY protocol, versions 1 and 2: a proxy names the client in a header before the first byte of TLS
 //! (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
 //!
-//! Not a byte behind the header is read: what is there is looked at (MSG_PEEK), and only what certainly belongs to the header is taken.
+//! No byte after the header is consumed: bytes are peeked at (MSG_PEEK), and read only once they are known to belong to the header.
 
 use std::{fmt, io};
 use std::net::SocketAddr;
@@ -11,34 +11,36 @@ use rustix::net::{RecvFlags, recv};
 use sealion_tls::Socket;
 use tokio::io::Interest;
 
-/// The longest header. SPEC: 107 bytes in version 1, and room for what proxies add in version 2 (§2.2); GUESS: those are some hundred bytes.
+/// The longest header. SPEC: 107 bytes in version 1. In version 2 proxies add TLVs (§2.2): TLS details and cloud endpoint ids take some
+/// hundred bytes, a client certificate in them a few thousand at most.
 const LONGEST: usize = 4096;
 
-/// SPEC: §2.1, the longest line of version 1 with its end.
+/// SPEC: §2.1, the longest line of version 1 with its line end.
 const LONGEST_LINE: usize = 107;
 
-/// SPEC: §2.2, and the 4 bytes behind it.
+/// SPEC: §2.2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// SPEC: §2.2, the signature and the 4 bytes after it.
 const FIXED_PART: usize = 16;
 
 /// Version 2 with the command LOCAL.
 const LOCAL: u8 = 0x20;
 
-/// How version 1 begins.
+/// The start of a version 1 header.
 const PROXY: &[u8] = b"PROXY ";
 
-/// Why a connection is refused that had to begin with a header.
+/// Why a connection has no usable header.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It begins with something else.
+    /// The connection begins with something else.
     Missing,
-    /// It is longer than any that makes sense.
+    /// Longer than [`LONGEST`].
     TooLong,
-    /// It says nothing that the protocol knows.
+    /// Not as the protocol defines it.
     Malformed(String),
-    /// The connection ended first.
+    /// The connection ended within the header.
     Ended,
-    /// The socket failed.
+    /// Reading the socket failed.
     Io(io::Error),
 }
 
@@ -46,20 +48,20 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str(
-                "does not begin with a PROXY protocol header: let the proxy send one, or take proxy_protocol out of this [[listen]]",
+                "does not begin with a PROXY protocol header: let the proxy send one, or remove proxy_protocol from this [[listen]]",
             ),
             Self::TooLong => write!(f, "its PROXY protocol header is longer than {LONGEST} bytes"),
-            Self::Malformed(why) => write!(f, "its PROXY protocol header is malformed: {why}"),
+            Self::Malformed(error) => write!(f, "its PROXY protocol header is malformed: {error}"),
             Self::Ended => f.write_str("ended within the PROXY protocol header"),
             Self::Io(error) => error.fmt(f),
         }
     }
 }
 
-/// Reads the header, and nothing behind it. `None`: the proxy speaks for itself, or does not know the client.
+/// Reads the header, and nothing after it. `None`: the header names no client.
 ///
 /// # Errors
-/// Why the connection is not to be served.
+/// The connection must be closed.
 pub(crate) async fn read(io: &Socket) -> Result<Option<SocketAddr>, Refused> {
     let mut bytes = [0; LONGEST];
     let mut held = 0;
@@ -69,7 +71,7 @@ pub(crate) async fn read(io: &Socket) -> Result<Option<SocketAddr>, Refused> {
             return Err(if seen == LONGEST { Refused::TooLong } else { Refused::Ended });
         }
         let whole = length(&bytes[..seen])?;
-        // Without an end in sight all of it belongs to the header.
+        // While the end is not known, all bytes so far belong to the header.
         let wanted = whole.unwrap_or(seen).min(seen);
         while held < wanted {
             held += receive(io, &mut bytes[held..wanted], RecvFlags::empty()).await?;
@@ -92,7 +94,7 @@ async fn receive(io: &Socket, into: &mut [u8], flags: RecvFlags) -> Result<usize
     }
 }
 
-/// How long the header is that begins so, once that can be told.
+/// The length of the header that begins with these bytes; `None`: more bytes are needed.
 fn length(seen: &[u8]) -> Result<Option<usize>, Refused> {
     let begins = |with: &[u8]| seen[..seen.len().min(with.len())] == with[..seen.len().min(with.len())];
     if begins(SIGNATURE) {
@@ -112,7 +114,7 @@ fn length(seen: &[u8]) -> Result<Option<usize>, Refused> {
 
 fn parse(header: &[u8]) -> Result<Option<SocketAddr>, Refused> {
     if header.starts_with(SIGNATURE) {
-        // A check of the proxy itself, whatever else the header says (§2.2).
+        // A health check by the proxy itself: addresses are ignored (§2.2).
         if header.get(SIGNATURE.len()) == Some(&LOCAL) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Unix stream sockets: a path that nobody listens on any more is taken over, one that somebody listens on is not.
+//! Unix stream sockets. A stale socket file is replaced; one that a process listens on is not.
 
 use std::{fs, io};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -17,9 +17,9 @@ pub(super) fn bind(path: &Path, mode: Mode, backlog: i32) -> Result<UnixListener
     remove_stale(path)?;
     let cannot =
         |what: &str, error: &io::Error| format!("cannot {what} unix:{}: {error}{}", path.display(), remedy(error));
-    // Nobody can connect before it has its mode: it does not listen yet.
+    // The mode is set before listen(2), so that no client connects with the wrong permissions.
     let socket =
-        socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).map_err(|e| cannot("make", &e))?;
+        socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).map_err(|e| cannot("create", &e))?;
     let address = socket2::SockAddr::unix(path).map_err(|e| cannot("listen on", &e))?;
     socket.bind(&address).map_err(|e| cannot("listen on", &e))?;
     set_mode(path, mode)?;
@@ -27,7 +27,7 @@ pub(super) fn bind(path: &Path, mode: Mode, backlog: i32) -> Result<UnixListener
     Ok(std::os::fd::OwnedFd::from(socket).into())
 }
 
-/// Gives a socket that was bound before the mode that is wanted now. One whose file is gone lets in nobody anyway.
+/// Sets the mode of an inherited socket if it differs. Ignores a missing file: no client can connect to it.
 ///
 /// # Errors
 /// A line with the remedy.
@@ -45,34 +45,34 @@ fn set_mode(path: &Path, Mode(mode): Mode) -> Result<(), String> {
 
 fn remedy(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) => ": make its directory first (RuntimeDirectory= in the unit does)",
+        Some(Errno::NOENT) => ": create its directory first (RuntimeDirectory= in the unit does)",
         Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ": let the server's user write to its directory",
         _ => "",
     }
 }
 
-/// A socket's file stays when its process ends without removing it; connecting tells whether anybody is behind it.
+/// Removes the file of a socket whose process has ended. Connecting to it tells whether a process still listens.
 fn remove_stale(path: &Path) -> Result<(), String> {
     let name = path.display();
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot look at unix:{name}: {error}")),
+        Err(error) => return Err(format!("cannot check unix:{name}: {error}")),
         Ok(metadata) if !metadata.file_type().is_socket() => {
             return Err(format!(
-                "cannot listen on unix:{name}: there is a file that is no socket: remove it, or choose another path"
+                "cannot listen on unix:{name}: the path exists and is not a socket: remove the file, or choose another path"
             ));
         }
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-            .map_err(|e| format!("cannot remove unix:{name}, which an earlier process left: {e}: remove it")),
+            .map_err(|e| format!("cannot remove unix:{name}, left by an earlier process: {e}: remove it")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(format!(
-            "cannot listen on unix:{name}: it is there, and cannot be asked who listens ({error}): remove it if nobody does"
+            "cannot listen on unix:{name}: it exists, and connecting to it fails ({error}): remove it if no process listens on it"
         )),
         Ok(_) => Err(format!(
-            "cannot listen on unix:{name}: another process does (`ss -xlp` names it): stop that, or choose another path"
+            "cannot listen on unix:{name}: another process does (`ss -xlp` names it): stop it, or choose another path"
         )),
     }
 }
@@ -89,11 +89,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         assert!(bind(&path, Mode(0o660), 16).unwrap_err().contains("another process does"));
         drop(first);
-        let _second = bind(&path, Mode(0o600), 16).expect("the file that was left is taken over");
+        let _second = bind(&path, Mode(0o600), 16).expect("the stale file is replaced");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let plain = directory.path().join("plain");
         fs::write(&plain, "").unwrap();
-        assert!(bind(&plain, Mode(0o660), 16).unwrap_err().contains("no socket"));
+        assert!(bind(&plain, Mode(0o660), 16).unwrap_err().contains("not a socket"));
         assert!(plain.exists());
         assert!(bind(&directory.path().join("missing/s"), Mode(0o660), 16).unwrap_err().contains("directory first"));
     }

@@ -1,4 +1,4 @@
-//! A worker: one thread, one runtime, the listening sockets that are its share. Workers share no connection.
+//! A worker: one thread, one runtime, its own listening sockets. A connection stays with the worker that accepted it.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,21 +20,21 @@ use crate::exchange::Shared;
 use crate::observe::metrics;
 use crate::values::{Phase, draining};
 
-/// Pause after an accept that failed for want of descriptors or memory. GUESS: short enough to go unnoticed when a
-/// connection has ended, long enough not to spin.
+/// Pause after an accept that failed for lack of descriptors or memory. Ten attempts a second cost no measurable processor time, and a
+/// client waits at most this long after a descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time without such a failure after which the shortage counts as over. GUESS: some pauses.
+/// Time without such a failure after which the shortage counts as over: ten pauses, so that a success among failures does not end it.
 const ACCEPT_RECOVERED: Duration = Duration::from_secs(1);
 
-/// Stands for the client of a Unix socket, which has no address: unspecified, and hence in no network that is allowed or denied.
+/// The address of clients of Unix sockets: unspecified, and hence in no network that is allowed or denied.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
-/// Starts a worker for each set of listeners, and waits until all of them run. `listen`: the configuration at the start, in which sockets know
-/// theirs by its place.
+/// Starts a worker for each set of listeners, and waits until all of them run. `listen`: the configuration at the start, to which
+/// [`Listener::wanted`] refers.
 ///
 /// # Errors
-/// A line that says what could not be started.
+/// A line with the worker that could not be started.
 pub(crate) fn start(
     sets: Vec<Vec<Listener>>,
     listen: &[ListenConfig],
@@ -71,7 +71,7 @@ pub(crate) fn start(
         })
         .collect();
     drop(entered);
-    // Nothing is sent: it ends when the last of them has let go of its end.
+    // Nothing is sent: recv returns when the last worker has dropped its sender.
     let _: Result<Infallible, _> = all_entered.recv();
     threads
 }
@@ -100,7 +100,7 @@ impl Acceptor {
         match &self.socket {
             Accepting::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // A socket of systemd may take both families.
+                // An IPv6 socket of systemd may accept IPv4 too, as mapped addresses.
                 Ok((stream.into(), SocketAddr::new(peer.ip().to_canonical(), peer.port())))
             }
             Accepting::Unix(listener) => {
@@ -111,7 +111,7 @@ impl Acceptor {
     }
 }
 
-/// Accepts until the server drains, then waits for what is under way.
+/// Accepts until the server drains, then waits for the connections.
 async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
@@ -149,7 +149,7 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
         };
         let (socket, peer) = match accepted {
             Ok(accepted) => accepted,
-            Err(error) if is_the_peers_doing(&error) => continue,
+            Err(error) if is_of_the_connection(&error) => continue,
             Err(error) => {
                 if let Some(worker) = metrics::worker() {
                     worker.accept_errors.add(1);
@@ -157,7 +157,7 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
                 if last_failure.replace(Instant::now()).is_none() {
                     shared.metrics.short_of_descriptors(true);
                     tracing::error!(
-                        "cannot accept connections: {error}. Trying again every {} ms; raise LimitNOFILE= or lower --max-connections if it stays",
+                        "cannot accept connections: {error}. Trying again every {} ms; if this lasts, raise LimitNOFILE= or lower --max-connections",
                         ACCEPT_PAUSE.as_millis()
                     );
                 }
@@ -168,8 +168,8 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
         if let Some(worker) = metrics::worker() {
             worker.accepted.add(1);
         }
-        // A connection that came beyond the limit waits here for its slot, and more of them in the kernel's queue. The slot comes
-        // after the connection: a listener that took it first would keep it from all others while nobody connects.
+        // A connection beyond the limit waits here for its slot; further ones wait in the kernel's queue. The slot is acquired after
+        // accept: an idle listener that held one would keep it from busy listeners.
         let slot = tokio::select! {
             biased;
             slot = Arc::clone(&shared.slots).acquire_owned() => Some(slot),
@@ -189,8 +189,8 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
     }
 }
 
-/// Until enough time has passed since the last failure to accept; for ever if there was none. One success is not enough: with a
-/// queue of clients and few descriptors failure and success take turns.
+/// Waits until [`ACCEPT_RECOVERED`] has passed since the last failure to accept; for ever if there was none. One success is not
+/// enough: with a full queue and few descriptors, successes and failures alternate.
 async fn recovered(last_failure: Option<Instant>) {
     match last_failure {
         Some(at) => sleep_until(at + ACCEPT_RECOVERED).await,
@@ -198,8 +198,8 @@ async fn recovered(last_failure: Option<Instant>) {
     }
 }
 
-/// accept(2): errors of the new connection itself, which is then gone.
-fn is_the_peers_doing(error: &io::Error) -> bool {
+/// Whether an error of accept(2) concerns the new connection only, which is then gone.
+fn is_of_the_connection(error: &io::Error) -> bool {
     !matches!(
         Errno::from_io_error(error),
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::BADF | Errno::INVAL | Errno::NOTSOCK)

@@ -1,4 +1,4 @@
-//! From a configuration to what requests need.
+//! Builds a [`Generation`] from a configuration.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::listen;
 use crate::site::Sites;
 use crate::values::Problems;
 
-/// Builds all that the configuration asks for. Opens roots and reads certificates, users and pages; binds and changes nothing.
+/// Builds everything that the configuration asks for. Opens roots; reads certificates, users and pages. Binds nothing, changes nothing.
 ///
 /// # Errors
-/// Everything that is wrong with the configuration.
+/// All problems of the configuration.
 pub(crate) fn build(
     config: &Config,
     mut problems: Problems,
@@ -24,14 +24,14 @@ pub(crate) fn build(
 ) -> Result<Generation, Problems> {
     let cache = FileCache::new(cache_limits(config));
     if config.site.is_empty() {
-        problems.add(&(0..0), "site", "there is none: add a [[site]] with a root");
+        problems.add(&(0..0), "site", "no site is configured: add a [[site]] with a root");
     }
     listen::check(&config.listen, config.metrics.listen, &mut problems);
     config.access_log.check(&mut problems);
-    // Without a file there is a listener, though the configuration names none.
+    // No [[listen]] means the default listener, which has TLS.
     let plain_only = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);
     if plain_only {
-        let what = "no listener has TLS, so there is nowhere to send clients: add one with tls = true";
+        let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
     let mut sites = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn build(
     let certified: Vec<CertifiedSite<'_>> = sites.iter().map(|(config, site)| config.certified(site)).collect();
     let has_plain_listener = config.listen.iter().any(|listen| !*listen.tls);
     let bounds = config.limits.tls(kernel_rekeys);
-    // A site that cannot be built may have certificates of its own: then none is made for development.
+    // Sites that failed to build count too: with any certificate configured, no development certificate is made.
     let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
     let tls =
         certificates::build(&config.tls, &certified, any_certificate, has_plain_listener, bounds, process, &mut problems);
@@ -61,7 +61,7 @@ pub(crate) fn build(
     }
 }
 
-/// Bounds of each worker's cache: files that are kept open leave most descriptors to connections.
+/// Bounds of each worker's file cache. Its open files take at most an eighth of all descriptors; the rest is for connections.
 pub(crate) fn cache_limits(config: &Config) -> CacheLimits {
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let limits = CacheLimits { age: config.server.file_cache_age.0, ..CacheLimits::default() };

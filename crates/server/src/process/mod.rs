@@ -1,10 +1,13 @@
-//! The process: start, signals, reload, taking over, privileges, the service manager.
+//! The process: start, signals, reload, upgrade, privileges, the service manager.
 
+mod announce;
 mod build;
+mod prepare;
 pub(crate) mod privileges;
 mod reload;
 mod serve;
 mod service_manager;
+mod signals;
 pub(crate) mod upgrade;
 
 pub(crate) use build::build;

@@ -1,4 +1,4 @@
-//! Taking over a changed configuration while serving: all of it, or nothing.
+//! Reload: a changed configuration replaces the current one as a whole, or not at all.
 
 use super::build::build;
 use super::privileges::{self, Confinement};
@@ -7,8 +7,8 @@ use crate::config::{Config, ServeArgs, changes, needs_new_process};
 use crate::exchange::Shared;
 use crate::path::policy::KtlsMode;
 
-/// Reads the configuration again and serves by it from the next handshake and request on. What is wrong with it is logged, and the
-/// one before stays. `config`: the configuration in use.
+/// Reads the configuration again and uses it from the next handshake and request on. If it has problems, they are logged, and the
+/// current one stays in use. `config`: the configuration in use.
 pub(super) fn reload(args: &ServeArgs, shared: &Shared, config: &mut Config, confinement: Confinement) {
     let reloaded = reloaded(args, shared, config, confinement);
     shared.metrics.reloaded(reloaded.is_ok());
@@ -23,8 +23,8 @@ pub(super) fn reload(args: &ServeArgs, shared: &Shared, config: &mut Config, con
     }
 }
 
-/// What a reload, or a successor, could not read any more, now that this process has given up what it was started with: what root can
-/// read and this process cannot is to be found out at the start.
+/// Files that a reload or a successor could no longer read, because this process has given up privileges. Builds the configuration a
+/// second time to find them at the start, not at the first reload.
 pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bool) -> Vec<String> {
     let built = args
         .configuration()
@@ -48,7 +48,7 @@ fn reloaded(
         .iter()
         .filter(|change| needs_new_process(&change.key))
         .map(|change| {
-            format!("{change}: that needs a new process: SIGUSR2 starts one that takes over, or restart the service")
+            format!("{change}: this change needs a new process: send SIGUSR2 for an upgrade, or restart the service")
         })
         .collect();
     if !fixed.is_empty() {
@@ -59,7 +59,7 @@ fn reloaded(
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
     let next = build(&config, problems, &shared.tls, rekeys).map_err(|problems| problems.to_string())?;
     if before.ktls == KtlsMode::Never && next.ktls != KtlsMode::Never {
-        // The start had no reason to.
+        // Not done at the start, because kernel TLS was off.
         shared.kernel.self_check();
     }
     for change in &changes {
@@ -69,7 +69,7 @@ fn reloaded(
         tracing::warn!("{note}");
     }
     if changes.is_empty() {
-        tracing::info!("the configuration says what it said before; files and certificates are read again");
+        tracing::info!("the configuration is unchanged; files and certificates are read again");
     }
     *current = config;
     Ok(shared.generations.publish(next))

@@ -1,4 +1,4 @@
-//! What the service manager is told (sd_notify(3)): nothing where NOTIFY_SOCKET is not set.
+//! Notifications to the service manager (sd_notify(3)). They do nothing where NOTIFY_SOCKET is not set.
 
 use std::io::{IsTerminal, stderr};
 
@@ -9,29 +9,29 @@ pub(crate) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The configuration is being read again; [`ready`] says when that is over.
+/// A reload begins; [`ready`] ends it.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now, NotifyState::Status("reloading the configuration")]),
-        Err(error) => tracing::debug!("the service manager was not told of the reload: {error}"),
+        Err(error) => tracing::debug!("cannot notify the service manager of the reload: {error}"),
     }
 }
 
-/// The server drains.
+/// The server drains and will end.
 pub(crate) fn stopping(status: &str) {
     notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// Another process is the service from now on.
+/// The process `pid` is the main process of the service from now on.
 pub(crate) fn replaced_by(pid: u32) {
     notify(&[NotifyState::MainPid(pid), NotifyState::Status("handed over to a new process")]);
 }
 
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        // Whoever looks at a terminal is no service manager.
+        // A terminal on standard error means that no service manager started this process: the variable is a leftover.
         if !stderr().is_terminal() {
-            tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {error}");
+            tracing::warn!("cannot notify the service manager (NOTIFY_SOCKET): {error}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! A new binary takes over while connections come: the old process starts it, gives it the listening sockets, and drains when the new
-//! one says that it serves.
+//! Upgrade without a refused connection: the old process starts the new binary, passes it the listening sockets, and drains once the
+//! new process serves.
 //!
 //! ```text
 //! old   SIGUSR2 ─► spawn ─► sockets, one a packet (SCM_RIGHTS) ─► wait ───────────► MAINPID= ─► "yours" ─► drain ─► end
 //! new                └─► configuration, certificates, workers ─────► "serving" ─┘                  └─► READY=1
 //! ```
 //!
-//! Both hold the same sockets, not others of the same address: whatever waits in their queues is accepted by one or the other. If the new
-//! one fails, it says why, and the old one goes on as if nothing had been asked.
+//! Both processes hold the same sockets, not two sockets bound to the same address: a connection that waits in a queue is accepted by one
+//! or the other. If the new process fails, it reports why, and the old one continues unchanged.
 //!
-//! They speak over a pair of Unix sockets that is the new one's standard input, so that no descriptor is inherited by number.
+//! They talk over a Unix socket pair. Its far end is the new process's standard input, so that no descriptor is inherited by number.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,47 +32,47 @@ use serde::{Deserialize, Serialize};
 use crate::listen::{Address, Held, Inherited, Purpose};
 use crate::process::privileges::Confinement;
 
-/// Set for a successor: the number of the process that it replaces.
+/// Environment variable of a successor: the id of the process that it replaces.
 const PREDECESSOR: &str = "SEALION_PREDECESSOR";
 
-/// How long a successor may take to serve. GUESS: self-check, certificates and a file cache that starts empty take a second on a slow
-/// machine; a name server that does not answer takes half a minute.
+/// Time for a successor to start serving. Self-check and certificates take a second on a slow machine; a name server that does not
+/// answer takes half a minute; this is twice that.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
-/// The longest message. GUESS: a path of a socket and its quotes; what goes wrong is cut to it.
+/// The longest message. The path of a Unix socket is the longest regular content, with 108 bytes; error messages are cut to fit.
 const LONGEST_MESSAGE: usize = 4096;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Message {
-    /// Old to new, with a socket beside it.
+    /// Old to new; the socket is attached.
     Socket { purpose: Purpose, wanted: Address },
-    /// Old to new: that were all; and what the new one is born confined by.
+    /// Old to new: end of the sockets; and the confinement that the new process inherits.
     All { confinement: Confinement },
     /// New to old: connections are accepted.
     Serving,
     /// New to old: it cannot serve.
     Failed { why: String },
-    /// Old to new: the service is yours.
+    /// Old to new: the service is handed over.
     Yours,
 }
 
-/// The server that this process is to replace.
+/// The server that this process replaces.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     socket: OwnedFd,
-    /// What this process inherits.
+    /// The confinement that this process inherits.
     pub confinement: Confinement,
 }
 
 impl Predecessor {
-    /// The predecessor and its listening sockets; `None` for a process that was started in another way.
+    /// The predecessor and its listening sockets; `None` if no server started this process.
     ///
     /// # Errors
-    /// A line that says what went wrong between the two.
+    /// A line: the sockets did not arrive.
     pub(crate) fn find() -> Result<Option<(Self, Inherited)>, String> {
         let Some(socket) = channel() else { return Ok(None) };
-        let broken = |why: String| format!("the server that is to be replaced did not hand over its sockets: {why}");
+        let broken = |reason: String| format!("the server to be replaced did not pass its sockets: {reason}");
         let socket = socket.try_clone_to_owned().map_err(|e| broken(e.to_string()))?;
         let mut held = Vec::new();
         let confinement = loop {
@@ -81,40 +81,40 @@ impl Predecessor {
                     held.push(Held { purpose, wanted, socket })
                 }
                 Some((Message::All { confinement }, None)) => break confinement,
-                other => return Err(broken(format!("unexpected {other:?}"))),
+                other => return Err(broken(format!("unexpected message {other:?}"))),
             }
         };
         let inherited = Inherited::from_predecessor(held)?;
         Ok(Some((Self { socket, confinement }, inherited)))
     }
 
-    /// Says that this process serves, and waits until the service is its own. A predecessor that is gone by then is no
-    /// reason to stop.
+    /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
+    /// gone by then.
     pub(crate) fn replace(self) {
         let answer = send(self.socket.as_fd(), &Message::Serving, None).and_then(|()| receive(self.socket.as_fd()));
         if !matches!(answer, Ok(Some((Message::Yours, _)))) {
-            tracing::warn!("the server that is to be replaced has gone already: {answer:?}");
+            tracing::warn!("the server to be replaced has ended already: {answer:?}");
         }
-        // Standard input was the way between the two; nothing is read from it again.
+        // Standard input was the socket pair; nothing is read from it again.
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
         }
     }
 }
 
-/// Tells the predecessor, if there is one, why this process cannot replace it.
-pub(crate) fn report_failure(why: &str) {
+/// Tells the predecessor, if any, why this process cannot replace it.
+pub(crate) fn report_failure(reason: &str) {
     if let Some(socket) = channel() {
-        let why = why.chars().take(LONGEST_MESSAGE / 8).collect();
-        // It learns of the end of this process in any case.
-        let _ = send(socket, &Message::Failed { why }, None);
+        let reason = reason.chars().take(LONGEST_MESSAGE / 8).collect();
+        // If this fails, the predecessor still notices that this process ends.
+        let _ = send(socket, &Message::Failed { why: reason }, None);
     }
 }
 
-/// Standard input, if it is the way to a predecessor.
+/// Standard input, if it is the socket pair of a predecessor.
 fn channel() -> Option<BorrowedFd<'static>> {
     let parent = rustix::process::getppid()?.as_raw_nonzero().to_string();
-    // Inherited by a process further down it would mean nothing.
+    // A grandchild may inherit the variable; only a child of that very process is its successor.
     if env::var_os(PREDECESSOR)? != *parent {
         return None;
     }
@@ -122,7 +122,7 @@ fn channel() -> Option<BorrowedFd<'static>> {
     (sockopt::socket_type(stdin) == Ok(SocketType::SEQPACKET)).then_some(stdin)
 }
 
-/// How this process was started, so that it can be started again from a binary that took its place.
+/// How this process was started, so that an upgrade can start a replaced binary in the same way.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     path: PathBuf,
@@ -131,21 +131,22 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// To be called at the start, while the file of this process is still what was started. A path that leads here by symbolic links
-    /// is kept as it is, so that a link that is changed counts.
+    /// Call it at the start, before the binary may be replaced. Symbolic links in the path are kept, so that an upgrade follows a link
+    /// that has changed.
     pub(crate) fn of_this_process() -> Self {
         let mut arguments = env::args_os();
         let name = arguments.next().unwrap_or_default();
         Self { path: find_program(&name), name, arguments: arguments.collect() }
     }
 
-    /// The file that is started for an upgrade.
+    /// The binary that an upgrade starts.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Without /proc, as in a bare chroot, the name is believed.
+/// The file of this process by the name it was started with, so that links are kept; else from /proc. Without /proc, as in a bare
+/// chroot, the name is not checked.
 fn find_program(name: &OsString) -> PathBuf {
     let running = std::fs::metadata("/proc/self/exe").ok().map(|running| (running.dev(), running.ino()));
     let is_this = |path: &PathBuf| {
@@ -160,17 +161,15 @@ fn find_program(name: &OsString) -> PathBuf {
     named.or_else(|| env::current_exe().ok()).unwrap_or_else(|| name.into())
 }
 
-/// What a successor gets.
+/// What a successor inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
-    /// The listening sockets.
     pub held: Vec<Held>,
-    /// What it is born confined by.
     pub confinement: Confinement,
 }
 
-/// A new process that serves, to which the service has not been given yet. Dropped before that, it is told to stop: it has the
-/// sockets, and would go on by itself.
+/// A new process that serves and does not own the service yet. If dropped before [`Self::hand_over`], it gets SIGTERM, because it has
+/// the sockets and would go on serving.
 #[derive(Debug)]
 pub(crate) struct Successor {
     pid: Pid,
@@ -178,10 +177,10 @@ pub(crate) struct Successor {
     has_service: bool,
 }
 
-/// The number of a process that is starting, for whoever has to stop it; 0 while there is none.
+/// The id of a successor that is starting; 0 while there is none.
 pub(crate) type Starting = Arc<AtomicU32>;
 
-/// Stops a successor that does not serve yet, because this process is to stop.
+/// Stops a successor that is starting, because this process stops.
 pub(crate) fn stop(starting: &Starting) {
     let pid = i32::try_from(starting.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
@@ -191,12 +190,12 @@ pub(crate) fn stop(starting: &Starting) {
 }
 
 impl Successor {
-    /// Starts `program` with the sockets, and waits until it serves. Blocks.
+    /// Starts `program`, passes it the sockets, and waits until it serves. Blocks.
     ///
     /// # Errors
-    /// A line that says what the new process said, or how it ended. It runs no more then.
+    /// A line: the failure that the new process reported, or its exit status. It has ended then.
     pub(crate) fn start(program: &Program, service: &Service, starting: &Starting) -> Result<Self, String> {
-        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.path.display());
+        let failed = |reason: &dyn std::fmt::Display| format!("{}: {reason}", program.path.display());
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| failed(&e))?;
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
@@ -209,34 +208,34 @@ impl Successor {
             command.env_remove(name);
         }
         let mut child = command.spawn().map_err(|e| failed(&e))?;
-        // It holds the other end of the pair, without which a new process that ends would not be noticed.
+        // Closes our copy of the far end: otherwise the end of the new process would not close the pair.
         drop(command);
         starting.store(child.id(), Ordering::Relaxed);
         let served = greet(near.as_fd(), service);
         starting.store(0, Ordering::Relaxed);
         match served {
             Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
-            Err(why) => {
+            Err(reason) => {
                 let _ = child.kill();
                 let ended = child.wait();
-                let why = why.unwrap_or_else(|| match ended {
-                    Ok(status) => format!("it ended with {status}; what it wrote on standard error says why"),
+                let reason = reason.unwrap_or_else(|| match ended {
+                    Ok(status) => format!("it ended with {status}; its standard error says why"),
                     Err(error) => format!("it ended: {error}"),
                 });
-                Err(failed(&why))
+                Err(failed(&reason))
             }
         }
     }
 
-    /// The number of the process.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Gives it the service. To be called when the service manager knows.
+    /// Hands over the service. Call it after the service manager was notified.
     pub(crate) fn hand_over(mut self) {
         self.has_service = true;
-        // If it has just gone, there is nobody to tell; the end of this process is then the service manager's to deal with.
+        // If the successor has just ended, the service manager restarts the service when this process ends.
         let _ = send(self.socket.as_fd(), &Message::Yours, None);
     }
 }
@@ -244,13 +243,13 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if !self.has_service {
-            // It is our child, so that the number is its own even if it has ended by itself.
+            // A child that was not waited for: its id is not reused, even if it has ended.
             let _ = kill_process(self.pid, Signal::TERM);
         }
     }
 }
 
-/// Hands the sockets over, and waits until the new process serves. `Err(None)`: it ended without a word.
+/// Passes the sockets, and waits until the new process serves. `Err(None)`: it ended without a message.
 fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
     let ended = |_| None;
     for Held { purpose, wanted, socket } in &service.held {
@@ -261,7 +260,7 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
     match receive(to).map_err(Some)? {
         Some((Message::Serving, _)) => Ok(()),
         Some((Message::Failed { why }, _)) => Err(Some(why)),
-        Some((other, _)) => Err(Some(format!("it said {other:?}, which is none of its lines"))),
+        Some((other, _)) => Err(Some(format!("unexpected message {other:?}"))),
         None => Err(None),
     }
 }
@@ -293,12 +292,12 @@ fn receive(from: BorrowedFd<'_>) -> Result<Option<(Message, Option<OwnedFd>)>, S
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(Errno::CONNRESET) => return Ok(None),
-            Err(Errno::AGAIN) => return Err(format!("no word within {} s", LONGEST_START.as_secs())),
+            Err(Errno::AGAIN) => return Err(format!("no message within {} s", LONGEST_START.as_secs())),
             Err(errno) => return Err(errno.to_string()),
         }
     };
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err("a message was cut short: the limit on open files (LimitNOFILE=) may be too low".to_owned());
+        return Err("a message was truncated: the limit on open files (LimitNOFILE=) may be too low".to_owned());
     }
     if received.bytes == 0 {
         return Ok(None);
@@ -308,7 +307,7 @@ fn receive(from: BorrowedFd<'_>) -> Result<Option<(Message, Option<OwnedFd>)>, S
         _ => Vec::new(),
     });
     let socket = sockets.next();
-    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(|e| format!("an unknown message: {e}"))?;
+    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(|e| format!("unknown message: {e}"))?;
     Ok(Some((message, socket)))
 }
 

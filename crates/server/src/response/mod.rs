@@ -8,6 +8,8 @@ use std::io;
 use sealion_http::{ContentType, Fields, Status};
 
 pub(crate) use body::{Body, BodyStream, Piece};
+#[cfg(test)]
+pub(crate) use body::Source;
 pub(crate) use of_file::of_file;
 
 /// A response as a site makes it. The protocol's driver adds the framing and the fields of the connection, Date and Server, and leaves the

@@ -1,12 +1,18 @@
 use std::fs::{self, File};
 use std::time::{Duration, UNIX_EPOCH};
 
-use sealion_http::http1::head::{HeadLimits, Parsed, parse};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::http1::head::{HeadLimits, RequestHead, find};
+use sealion_http::http1::write::{Connection, write_head};
 
 use super::*;
-use crate::files::cache::{CacheLimits, FileCache, Files};
-use crate::files::resolve::Root;
-use crate::http1::write::{Connection, write_head};
+use crate::files::cache::{CacheLimits, FileCache};
+use crate::files::resolve::{Root, Wait};
+use crate::site::features::Features;
+use crate::site::{FileOptions, SiteConfig};
+use crate::values::Problems;
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const NOW: &str = "Mon, 07 Nov 1994 08:49:37 GMT";
@@ -269,8 +275,60 @@ fn what_the_operator_should_know_comes_with_the_response() {
     let site = Place::new();
     std::os::unix::fs::symlink("/etc/passwd", site.directory.path().join("out")).unwrap();
     let text = "GET /out HTTP/1.0\r\n\r\n";
-    let Ok(Parsed::Head { head, .. }) = parse(text.as_bytes(), &HeadLimits::default()) else { panic!() };
+    let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+    let head = RequestHead::parse(text.as_bytes(), span).unwrap();
     let response = ask(&head.request, &site.site);
     assert_eq!(response.status, Status::NOT_FOUND);
     assert!(response.cause.unwrap().to_string().contains("symbolic link"));
+}
+
+/// A password, then a link that leads away, then a page that is compressed first.
+#[test]
+fn what_the_file_system_said_is_told_whatever_blocks_after_it() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("404.html"), "<p>not here</p>\n".repeat(500)).unwrap();
+    std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
+    let hash = bcrypt::hash_with_result("a", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
+    fs::write(place.path().join("users"), format!("ada:{hash}\n")).unwrap();
+    let text = format!(
+        "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = [{{ users = {:?} }}]\n[compress]",
+        place.path().join("users")
+    );
+    let config: SiteConfig = toml::from_str(&text).unwrap();
+    let mut problems = Problems::of_arguments();
+    let site = config.build(&FileCache::new(CacheLimits::default()), 1, false, &mut problems);
+    let site = site.unwrap_or_else(|| panic!("{problems}"));
+    // A file that changed within this tick of the file system's clock is not compressed.
+    let is_settled = || match site.files.root().resolve(b"404.html", 0, Wait::Yes) {
+        Ok(Found::File(file)) => file.is_settled(),
+        other => panic!("{other:?}"),
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while !is_settled() {
+        assert!(std::time::Instant::now() < deadline, "the clock of files stands still");
+        std::thread::yield_now();
+    }
+    let credentials = STANDARD.encode("ada:a");
+    let text = format!(
+        "GET /out HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\nAccept-Encoding: gzip\r\n\r\n"
+    );
+    let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+    let head = RequestHead::parse(text.as_bytes(), span).unwrap();
+    let mut answering = Box::pin(answer(&site, &head.request, Client::default(), NOW.parse().unwrap()));
+    // The only thread for blocking tasks is kept busy during every poll: each task parks the request at least once.
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    let mut parked = 0;
+    let response = runtime.block_on(std::future::poll_fn(|cx| {
+        let (until_polled, polled) = std::sync::mpsc::channel::<()>();
+        spawn_blocking(move || polled.recv());
+        let poll = answering.as_mut().poll(cx);
+        parked += usize::from(poll.is_pending());
+        drop(until_polled);
+        poll
+    }));
+    assert_eq!((response.status, parked >= 2), (Status::NOT_FOUND, true));
+    assert!(response.fields.content_encoding.is_some());
+    assert!(response.cause.unwrap().to_string().contains("leads out of the root"));
 }

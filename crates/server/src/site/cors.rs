@@ -184,7 +184,10 @@ fn is_origin(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sealion_http::request::Singleton;
+    use sealion_http::http1::framing::ResponseFraming;
+    use sealion_http::http1::head::Version;
+    use sealion_http::request::Conditions;
+    use sealion_http::{FieldSection, Target};
 
     use super::*;
 
@@ -197,10 +200,21 @@ mod tests {
         String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
     }
 
-    fn asks(origin: Option<&'static str>, method: Option<&'static str>) -> Asks<'static> {
-        let once =
-            |value: Option<&'static str>| value.map_or(Singleton::Absent, |value| Singleton::Once(value.as_bytes()));
-        Asks { origin: once(origin), cors_method: once(method), ..Asks::default() }
+    /// The field lines of a request from this origin that asks for permission to use `wants`.
+    fn field_lines(origin: Option<&str>, wants: Option<&str>) -> String {
+        let line = |name: &str, value: Option<&str>| value.map_or(String::new(), |value| format!("{name}: {value}\r\n"));
+        line("Origin", origin) + &line("Access-Control-Request-Method", wants)
+    }
+
+    fn request<'a>(method: Method<'a>, lines: &'a str) -> Request<'a> {
+        Request {
+            method,
+            target: Target::Path { path: "/x", query: None },
+            raw_target: "/x",
+            authority: None,
+            conditions: Conditions::default(),
+            fields: FieldSection::from_lines(lines.as_bytes()),
+        }
     }
 
     #[test]
@@ -223,7 +237,8 @@ mod tests {
             let (cors, problems) = build(text);
             assert!(problems.is_empty(), "{problems}");
             let mut fields = Fields::default();
-            cors.unwrap().add(&asks(origin, None), name.as_bytes(), &mut fields);
+            let lines_of_request = field_lines(origin, None);
+            cors.unwrap().add(&request(Method::Get, &lines_of_request), name.as_bytes(), &mut fields);
             assert_eq!(lines(&fields), expected, "{text} {origin:?} {name}");
         }
     }
@@ -234,9 +249,10 @@ mod tests {
         let (cors, _) =
             build("origins = ['https://a.example']\nheaders = ['X-A', 'X-B']\nmax_age = '10m'\nexpose = ['ETag']");
         let cors = cors.unwrap();
-        let answer = |method, origin, wants| cors.preflight(method, &asks(origin, wants), b"x");
+        let answer = |method, origin, wants| cors.preflight(&request(method, &field_lines(origin, wants)), b"x");
         let allowed = answer(options, Some("https://a.example"), Some("PUT")).unwrap();
-        assert_eq!((allowed.status, allowed.content_length), (Status::NO_CONTENT, None));
+        let framing = ResponseFraming::of(Version::Http11, options, allowed.status, allowed.body.len());
+        assert_eq!((allowed.status, framing), (Status::NO_CONTENT, ResponseFraming::Nothing));
         assert_eq!(
             lines(&allowed.fields),
             "AC-Allow-Origin: https://a.example|AC-Allow-Methods: GET, HEAD|AC-Allow-Headers: X-A, X-B|AC-Max-Age: 600|Vary: Origin|"

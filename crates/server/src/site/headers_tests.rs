@@ -59,9 +59,9 @@ fn without_patterns_the_fields_are_made_once() {
     assert!(headers.all.is_some());
     assert_eq!(fields(&headers, "a", true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
-    already.more.add("x-one", "own");
+    already.extra.add("x-one", "own");
     headers.add(b"a", &mut already);
-    assert_eq!(already.more.lines(), b"x-one: own\r\nX-Two: 2\r\n");
+    assert_eq!(already.extra.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn cache_control_is_for_what_is_sent_or_unchanged() {
 fn what_a_response_varies_by_is_said_beside_what_the_operator_says() {
     for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
         let mut already = Fields::default();
-        already.more.add("Vary", "Accept");
+        already.extra.add("Vary", "Accept");
         build(text).0.unwrap().add(b"a", &mut already);
-        assert_eq!(already.more.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
+        assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
     }
 }
 

@@ -1,4 +1,9 @@
-use super::*;
+use sealion_http::path::SitePath;
+use serde::Deserialize;
+
+use crate::site::redirect::{RedirectConfig, Redirects};
+use crate::site::rewrite::{RewriteConfig, Rewrites};
+use crate::values::Problems;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]

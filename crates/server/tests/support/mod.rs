@@ -23,8 +23,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, kill_process};
-use sealion::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
-use sealion::costs::curve::Point;
+use sealion::path::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
+use sealion::path::costs::curve::Point;
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Line, Server, Signal};

@@ -5,20 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use sealion_http::{ContentRange, Status};
+use sealion_http::{ContentRange, FieldSection, Status};
 use sealion_http::date::HttpTime;
-use sealion_http::request::{Asks, Conditions, FieldLines, Method, Request, Target};
+use sealion_http::request::{Conditions, FieldLines, Method, Request, Target};
 
 use super::Coding;
 use super::config::CompressConfig;
 use super::encoder::{Effort, encode};
 use super::encoder::tests::decode;
-use crate::exchange::errand::Findings;
-use crate::exchange::handler::{Client, answer};
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::{Content, Found, Root, SiteFile};
 use crate::response::{Body, Response};
-use crate::site::{Site, SiteConfig};
+use crate::site::{Client, Site, SiteConfig, answer};
 use crate::values::{Problems, Size};
 
 struct Place {

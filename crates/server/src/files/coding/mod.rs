@@ -62,6 +62,8 @@ const COMPRESSED_APPLICATIONS: [&str; 16] = [
 
 #[cfg(test)]
 mod tests {
+    use sealion_http::Codings;
+
     use super::*;
 
     #[test]

@@ -201,7 +201,7 @@ mod tests {
             });
             assert!(files.iter().all(|file| Arc::ptr_eq(file, &files[0])));
             assert!(decode(Coding::Brotli, &files[0].read(0..files[0].len)) == text.as_bytes());
-            assert_eq!((files[0].coding, files[0].content_type), (Some(Coding::Brotli), original.content_type));
+            assert_eq!((files[0].coding, &files[0].content_type), (Some(Coding::Brotli), &original.content_type));
             assert_ne!(files[0].etag, original.etag);
             assert_eq!(store.lock().bytes, SLOT + files[0].len, "counted once");
             assert!(Arc::ptr_eq(&here(store.get(&original, Coding::Brotli).unwrap()), &files[0]));

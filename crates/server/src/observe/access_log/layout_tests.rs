@@ -2,11 +2,12 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use sealion_http::request::Conditions;
+use sealion_http::{FieldSection, Method, Request, Target};
 use sealion_tls::{HandshakeInfo, Path};
 
 use super::*;
-use crate::observe::access_log::Noted;
+use crate::path::policy::PathReason;
 
 static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo::new(Version::Tls13, "TLS_AES_128_GCM_SHA256"));
 
@@ -14,18 +15,28 @@ fn peer() -> SocketAddr {
     "192.0.2.1:50000".parse().unwrap()
 }
 
-fn noted(parts: [&[u8]; Part::COUNT]) -> Noted {
-    let mut noted = Noted::default();
-    noted.set(parts);
-    noted
+/// A GET request for `target` with these field lines.
+fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a> {
+    Request {
+        method: Method::Get,
+        target: Target::Asterisk,
+        raw_target: target,
+        authority: None,
+        conditions: Conditions::default(),
+        fields: FieldSection::from_lines(lines),
+    }
 }
 
-fn entry(request: &Noted) -> Entry<'_> {
+fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
+    Entry { request: Some(Requested { request, protocol: "HTTP/1.1", site: "" }), ..unread() }
+}
+
+/// The entry of a request that could not be read.
+fn unread() -> Entry<'static> {
     Entry {
         peer: peer(),
-        request,
+        request: None,
         user: None,
-        sni: None,
         status: 206,
         body: 7,
         encoding: None,
@@ -45,22 +56,21 @@ fn line(format: Format, fields: &[Field], entry: &Entry<'_>) -> String {
 
 #[test]
 fn the_usual_line_says_it_all() {
-    let request = noted([b"GET", b"/a\"b\\c", b"", b"", b"", b"", b""]);
+    let request = get("/a\"b\\c", b"");
     assert_eq!(
         line(Format::Logfmt, &[], &entry(&request)),
         "time=1970-01-01T00:00:00.000Z peer=192.0.2.1:50000 method=GET target=\"/a\\\"b\\\\c\" status=206 bytes=7 \
          ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 resumed=no path=kernel why=moved setup_us=41 \
          aborted=\"line\\u{a}break\"\n"
     );
-    let nothing = Noted::default();
-    let entry = Entry { why: None, set_up: None, aborted: None, ..entry(&nothing) };
+    let entry = Entry { why: None, set_up: None, aborted: None, ..unread() };
     let line = line(Format::Logfmt, &[], &entry);
     assert!(line.contains(" method=- target=\"-\" ") && line.ends_with(" why=-\n"), "{line}");
 }
 
 #[test]
 fn chosen_fields_are_in_every_line_in_their_order() {
-    let request = noted([b"GET", b"/", b"HTTP/1.1", b"h", b"", b"a\xff\x1b[2Jb", b""]);
+    let request = Request { authority: Some("h"), ..get("/", b"Referer:\r\nUser-Agent: a\xff\x1b[2Jb\r\n") };
     let entry = Entry { set_up: None, user: Some("o\"k"), ..entry(&request) };
     let fields = [Field::UserAgent, Field::SetupUs, Field::User, Field::MovedAt, Field::Host, Field::Referer];
     assert_eq!(
@@ -75,30 +85,17 @@ fn chosen_fields_are_in_every_line_in_their_order() {
 
 #[test]
 fn combined_is_what_log_analysers_read() {
-    let request = noted([b"GET", b"/a b\"", b"HTTP/1.1", b"", b"https://x/", b"cu\x7frl", b""]);
+    let request = get("/a b\"", b"Referer: https://x/\r\nUser-Agent: cu\x7frl\r\n");
     assert_eq!(
         line(Format::Combined, &[], &Entry { user: Some("a b"), ..entry(&request) }),
         "192.0.2.1 - a\\x20b [01/Jan/1970:00:00:00 +0000] \"GET /a b\\x22 HTTP/1.1\" 206 7 \"https://x/\" \"cu\\x7Frl\"\n"
     );
-    let nothing = Noted::default();
-    assert!(line(Format::Combined, &[], &entry(&nothing)).ends_with(" +0000] \"-\" 206 7 \"-\" \"-\"\n"));
-}
-
-#[test]
-fn only_what_is_shown_is_wanted() {
-    let wanted = |format, fields: &[Field]| {
-        let layout = Layout::new(format, fields);
-        [Part::Method, Part::Target, Part::Protocol, Part::Host, Part::Referer, Part::UserAgent, Part::Site]
-            .map(|part| layout.wants(part))
-    };
-    assert_eq!(wanted(Format::Logfmt, &[]), [true, true, false, false, false, false, false]);
-    assert_eq!(wanted(Format::Json, &[Field::Ms]), [false; 7]);
-    assert_eq!(wanted(Format::Combined, &[]), [true, true, true, false, true, true, false]);
+    assert!(line(Format::Combined, &[], &unread()).ends_with(" +0000] \"-\" 206 7 \"-\" \"-\"\n"));
 }
 
 #[test]
 fn messages_to_daemons_have_their_frame() {
-    let request = noted([b"GET", b"/", b"", b"", b"", b"", b""]);
+    let request = get("/", b"");
     let entry = entry(&request);
     let of = |destination: &str| {
         let layout = Layout::new(Format::Logfmt, &[Field::Target, Field::Status, Field::Referer]);
@@ -159,18 +156,27 @@ fn no_byte_forges_a_line() {
     };
     for round in 0..2000 {
         let parts: Vec<Vec<u8>> = (0..5).map(|_| text(1 + round % 12)).collect();
-        let request = noted([b"GET", &parts[0], b"HTTP/1.1", &parts[1], &parts[2], &parts[3], &parts[4]]);
-        let user = String::from_utf8_lossy(&parts[4]).into_owned();
-        let entry = Entry { user: Some(&user), sni: Some(&user), aborted: Some(&user), ..entry(&request) };
-        let all: Vec<Field> = Field::value_variants().to_vec();
+        let [target, host, user] = [0, 1, 4].map(|n| String::from_utf8_lossy(&parts[n]).into_owned());
+        let lines = [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
+        let request = Request { authority: Some(&host), ..get(&target, &lines) };
+        let requested = Requested { request: &request, protocol: "HTTP/1.1", site: &user };
+        let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
+        let entry = Entry {
+            request: Some(requested),
+            user: Some(&user),
+            tls: &tls,
+            aborted: Some(&user),
+            ..entry(&request)
+        };
+        let all = Field::ALL.to_vec();
 
         let logfmt = line(Format::Logfmt, &all, &entry);
-        assert_eq!(names_in_logfmt(&logfmt), all.iter().map(|field| field.name()).collect::<Vec<_>>(), "{logfmt}");
+        assert_eq!(names_in_logfmt(&logfmt), all.iter().map(|field| field.label()).collect::<Vec<_>>(), "{logfmt}");
 
         let json = line(Format::Json, &all, &entry);
         let object: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
         assert_eq!(object.as_object().unwrap().len(), all.len());
-        assert_eq!(object["target"], *String::from_utf8_lossy(&parts[0]));
+        assert_eq!(object["target"], *target);
 
         let combined = line(Format::Combined, &all, &entry);
         assert_eq!(combined.split('"').count(), 7, "{combined}");
@@ -187,6 +193,12 @@ fn no_byte_forges_a_line() {
             );
         }
     }
+}
+
+/// `bytes` as the value of a field: no line feed can be in one, and a blank one is as good as none.
+fn field_value(bytes: &[u8]) -> Vec<u8> {
+    let value: Vec<u8> = bytes.iter().map(|octet| if *octet == b'\n' { b'\r' } else { *octet }).collect();
+    if value.trim_ascii().is_empty() { b"\"".to_vec() } else { value }
 }
 
 /// The names in a line, by a reader that knows nothing but quotes and backslashes.

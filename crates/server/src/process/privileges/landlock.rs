@@ -1,4 +1,5 @@
-//! Files and ports by Landlock (landlock(7)): the kernel refuses what is not listed, whoever owns it.
+//! Restricts files and TCP ports by Landlock (landlock(7)): the kernel denies access to everything that is not listed, whatever its
+//! permissions.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +12,19 @@ use crate::listen::Address;
 use crate::observe::access_log::Destination;
 use crate::path::costs::calibration;
 
-/// How much of what is asked for a kernel has.
+/// How many of the access rights a kernel can restrict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Support {
-    /// Nothing.
     #[default]
     None,
-    /// Files, but not all that can be done to them, or no ports.
+    /// Files, but not every right; or no ports.
     Partial,
-    /// All.
     Full,
 }
 
 impl Support {
-    /// What this kernel has. Restricts nothing.
+    /// The support of this kernel. Restricts nothing.
     pub(crate) fn of_this_kernel() -> Self {
         let has = |abi| {
             let rules = Ruleset::default()
@@ -46,10 +45,10 @@ impl Support {
     }
 }
 
-/// The newest rights that are asked for: binding TCP ports came with the fourth version, in Linux 6.7.
+/// The newest version whose rights are restricted: binding TCP ports came with the fourth, in Linux 6.7.
 const NEWEST: ABI = ABI::V4;
 
-/// What the machine tells everybody, and a server that starts, resolves names or looks at the kernel reads.
+/// World-readable files of the system that starting, resolving names and probing the kernel need.
 const READ: [&str; 16] = [
     "/proc",
     "/sys/devices/system/cpu",
@@ -69,19 +68,19 @@ const READ: [&str; 16] = [
     "/usr/share/zoneinfo",
 ];
 
-/// Leads, where a resolver or a network manager writes it, to a file that is replaced again and again.
+/// A symbolic link where a resolver or a network manager writes its target, which is then replaced often: its directory is allowed.
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// What a successor's loader maps.
+/// Shared libraries, which a successor maps.
 const EXECUTE: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
-/// Read by the loader; absent from a machine without a cache.
+/// Read by the dynamic loader. They need not exist.
 const LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
 
-/// Restricts this thread, and all that it starts.
+/// Restricts this thread and all threads and processes that it starts.
 ///
 /// # Errors
-/// A line that names the path that cannot be opened, or what the kernel said.
+/// A line with the path that cannot be opened, or the error of the kernel.
 pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, String> {
     let failed = |error: RulesetError| format!("privileges.landlock: {error}");
     let mut rules = Ruleset::default()
@@ -102,7 +101,7 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     for path in EXECUTE.iter().map(Path::new) {
         rules = allow_if_there(rules, path, AccessFs::from_read(NEWEST))?;
     }
-    // A directory, because a binary that takes the place of this one is another file.
+    // The directory, because an upgraded binary is another file.
     if let Some(directory) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
         rules = allow_if_there(rules, directory, AccessFs::from_read(NEWEST))?;
     }
@@ -125,7 +124,7 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     })
 }
 
-/// Roots, and the directories of files that the configuration names: what takes their place is another file there.
+/// Roots, and the directories of files that the configuration names. Directories, because a replaced file is another file.
 fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
     let mut paths: Vec<_> = config.privileges.landlock_read.iter().map(|path| base.join(path)).collect();
@@ -154,7 +153,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// Directories of logs, sockets and what the server keeps.
+/// Directories of logs, Unix sockets, certificates from ACME and for development.
 fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
     let mut paths: Vec<_> = config.privileges.landlock_write.iter().map(|path| base.join(path)).collect();
@@ -175,7 +174,7 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// Ports that a successor may have to bind, and 0: the test of the kernel's record layer at its start binds a free one of loopback.
+/// Ports that a successor may bind, and port 0: its self-check of kernel TLS binds a free port on loopback.
 fn ports(config: &Config) -> Vec<u16> {
     let addresses = config.listen.iter().flat_map(|listen| &listen.address.addresses);
     let mut ports: Vec<u16> = addresses
@@ -189,10 +188,10 @@ fn ports(config: &Config) -> Vec<u16> {
     ports
 }
 
-/// The directory of a file, and of the file that it leads to as a symbolic link: the kernel looks at that.
+/// The directory of a file and, if it is a symbolic link, of its target, which is the file that the kernel checks.
 fn directories_of(path: &Path) -> Vec<PathBuf> {
-    let led_to = std::fs::canonicalize(path).ok();
-    std::iter::once(directory_of(path)).chain(led_to.as_deref().map(directory_of)).collect()
+    let target = std::fs::canonicalize(path).ok();
+    std::iter::once(directory_of(path)).chain(target.as_deref().map(directory_of)).collect()
 }
 
 fn directory_of(path: &Path) -> PathBuf {
@@ -204,7 +203,7 @@ fn directory_of(path: &Path) -> PathBuf {
 
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
     let opened = PathFd::new(path).map_err(|error| {
-        format!("privileges.landlock: {error}: make {} first, or take it out of the configuration", path.display())
+        format!("privileges.landlock: {error}: create {} first, or remove it from the configuration", path.display())
     })?;
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
     rules

@@ -1,8 +1,7 @@
-//! Less than the process was started with: another user, nothing gained by a program it starts, files beneath some directories
-//! alone, and a list of system calls.
+//! Privileges that the process gives up: user, no_new_privs, access to files (Landlock), system calls (seccomp).
 //!
-//! All of it is given up once, when the listening sockets are bound and before there is a second thread. Nothing gives it back, and a
-//! successor (`upgrade.rs`) is born with as little.
+//! They are given up once, after the listening sockets are bound and before a second thread starts, and for good. A successor
+//! (`upgrade.rs`) inherits the confinement.
 
 mod landlock;
 mod seccomp;
@@ -20,57 +19,55 @@ use crate::values::Problems;
 pub(crate) use landlock::Support as LandlockSupport;
 use user::Identity;
 
-/// Finds what is wrong with the table on this machine.
+/// Checks the table against the users and groups of this machine.
 pub(crate) fn check(config: &PrivilegesConfig, problems: &mut Problems) {
     if let Err(error) = identity(config) {
         problems.add(&(0..0), "privileges", error);
     }
 }
 
-/// The user and groups that the process becomes.
+/// The user and groups that the process assumes.
 fn identity(config: &PrivilegesConfig) -> Result<Option<Identity>, String> {
     match (&config.user, &config.group) {
         (Some(user), group) => Identity::find(user, group.as_deref()).map(Some),
-        (None, Some(_)) => Err("privileges.group: it goes with a user: name privileges.user too".to_owned()),
+        (None, Some(_)) => Err("privileges.group: a group needs a user: name privileges.user too".to_owned()),
         (None, None) => Ok(None),
     }
 }
 
-/// What this process is confined by, for whoever looks and for a successor.
+/// The confinement of this process, for its log and its successor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// Landlock, and how much of it this kernel has.
+    /// As much as this kernel supports.
     pub landlock: LandlockSupport,
-    /// The list of system calls.
     pub seccomp: Seccomp,
 }
 
-/// What was given up, in words, and what could not be.
+/// Privileges that were given up, and those that could not be.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    /// For the successor.
+pub(crate) struct GivenUp {
     pub confinement: Confinement,
     user: Option<String>,
     no_new_privileges: bool,
-    /// What this kernel cannot do, with what that means.
+    /// A line for each privilege that this kernel cannot take away, with the consequence.
     pub lacking: Vec<String>,
 }
 
-/// Gives up what the configuration says, but not what the predecessor gave up before: Landlock has at most 16 layers, and each filter
-/// is run for each call.
+/// Gives up the privileges that the configuration names, unless the predecessor has given them up already: Landlock has at most 16
+/// layers, and every seccomp filter runs for every system call.
 ///
-/// `file`: the configuration file. `made`: files that this process has made for itself, which become the user's.
+/// `file`: the configuration file. `made`: files that this process has made, which become the user's.
 ///
 /// # Errors
-/// A line with the remedy. The process may have given up some of it already, and is to end.
+/// A line with the remedy. Some privileges may be gone already; the process must end.
 pub(crate) fn give_up(
     config: &Config,
     file: Option<&Path>,
     made: &[PathBuf],
     inherited: Confinement,
-) -> Result<Given, String> {
+) -> Result<GivenUp, String> {
     let wanted = &config.privileges;
-    let mut given = Given { confinement: inherited, ..Given::default() };
+    let mut given = GivenUp { confinement: inherited, ..GivenUp::default() };
     if let Some(identity) = identity(wanted)? {
         identity.assume(made)?;
         given.user = Some(identity.to_string());
@@ -83,11 +80,11 @@ pub(crate) fn give_up(
         given.confinement.landlock = landlock::restrict(config, file)?;
         match given.confinement.landlock {
             LandlockSupport::None => given.lacking.push(
-                "privileges.landlock: this kernel has no Landlock (Linux 5.13 has, with `landlock` in lsm=): files are guarded by their permissions alone"
+                "privileges.landlock: this kernel has no Landlock (it needs Linux 5.13, with `landlock` in lsm=): only file permissions restrict access"
                     .to_owned(),
             ),
             LandlockSupport::Partial => given.lacking.push(
-                "privileges.landlock: this kernel has an early Landlock: truncating files (Linux 6.2) or binding TCP ports (6.7) is not restricted"
+                "privileges.landlock: this kernel has an early Landlock: truncating files (needs Linux 6.2) or binding TCP ports (6.7) is not restricted"
                     .to_owned(),
             ),
             LandlockSupport::Full => {}
@@ -96,14 +93,14 @@ pub(crate) fn give_up(
     if wanted.seccomp > inherited.seccomp {
         match seccomp::restrict(wanted.seccomp) {
             Ok(()) => given.confinement.seccomp = wanted.seccomp,
-            Err(why) => given.lacking.push(format!("privileges.seccomp: {why}: all system calls are allowed")),
+            Err(error) => given.lacking.push(format!("privileges.seccomp: {error}: all system calls are allowed")),
         }
     }
     Ok(given)
 }
 
-/// Finds roots that Landlock keeps from this process: opening them only as a place is no reading, so that nothing else would tell before
-/// the first request.
+/// Finds roots that Landlock keeps from this process. O_PATH opens succeed even where Landlock denies reading, so that the first request
+/// would be the first to fail.
 ///
 /// # Errors
 /// A line for each, with the remedy.
@@ -114,7 +111,7 @@ pub(crate) fn check_roots(config: &Config, file: Option<&Path>, confinement: Con
     let base = file.and_then(Path::parent).unwrap_or(Path::new(""));
     let refused = |root: &PathBuf| {
         let denied = std::fs::read_dir(root).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
-        // access(2) looks at permissions alone.
+        // access(2) checks permissions only: if they allow reading, Landlock denies it.
         denied && rustix::fs::access(root, rustix::fs::Access::READ_OK).is_ok()
     };
     let of_site = |site: &SiteConfig| {
@@ -126,7 +123,7 @@ pub(crate) fn check_roots(config: &Config, file: Option<&Path>, confinement: Con
         .filter(refused)
         .map(|root| {
             format!(
-                "site.root: Landlock keeps this process from {}, because it was no root when the process began: restart the service, or name a directory above it in privileges.landlock_read before",
+                "site.root: Landlock keeps this process from {}, which was no root when the process started: restart the service, or name a directory above it in privileges.landlock_read before the next start",
                 root.display()
             )
         })
@@ -134,7 +131,7 @@ pub(crate) fn check_roots(config: &Config, file: Option<&Path>, confinement: Con
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         parts.extend(self.user.as_ref().map(|user| format!("user {user}")));
@@ -153,8 +150,8 @@ impl fmt::Display for Given {
     }
 }
 
-impl Given {
-    /// Whether there is anything to say beyond what always holds.
+impl GivenUp {
+    /// Whether it differs from the default.
     pub(crate) fn is_worth_a_line(&self) -> bool {
         self.user.is_some() || self.confinement != Confinement::default()
     }

@@ -1,5 +1,5 @@
-//! A list of system calls (seccomp(2)): what files, sockets, threads and a successor need. All else has no use here but to somebody who
-//! got in.
+//! The allowed system calls (seccomp(2)): those that files, sockets, threads and a successor need. Any other call would serve an
+//! intruder only.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 
 use crate::config::Seccomp;
 
-/// Restricts all threads, and all that they start.
+/// Restricts all threads and all processes that they start.
 ///
 /// # Errors
-/// What the kernel or this processor does not do.
+/// A line: this architecture has no list, or the kernel refused the filter.
 pub(super) fn restrict(mode: Seccomp) -> Result<(), String> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)
-        .map_err(|_| format!("there is no list for {}", std::env::consts::ARCH))?;
+        .map_err(|_| format!("there is no list of system calls for {}", std::env::consts::ARCH))?;
     let otherwise = match mode {
         Seccomp::Off => return Ok(()),
-        // Not EPERM: libraries go on without a call that the kernel does not know, and give up on one that they may not make.
+        // Not EPERM: after ENOSYS libraries fall back to an older call; after EPERM they fail.
         Seccomp::Refuse => SeccompAction::Errno(libc::ENOSYS as u32),
         Seccomp::Kill => SeccompAction::KillProcess,
     };
@@ -199,7 +199,7 @@ const IDENTITY: &[i64] = &[
     libc::SYS_getuid,
 ];
 
-/// A successor may give up more.
+/// For a successor that gives up more.
 const CONFINEMENT: &[i64] = &[
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_create_ruleset,
@@ -207,7 +207,7 @@ const CONFINEMENT: &[i64] = &[
     libc::SYS_seccomp,
 ];
 
-/// Older names of the above, which C libraries still use where a processor has them.
+/// Older equivalents of the above, which C libraries still use on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[i64] = &[
     libc::SYS_access,

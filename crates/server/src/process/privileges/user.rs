@@ -1,4 +1,4 @@
-//! Another user and group, for all threads and for good.
+//! Changes the user and group of all threads, for good.
 
 use std::ffi::CString;
 use std::fmt;
@@ -13,7 +13,7 @@ pub(super) struct Identity {
     user: String,
     uid: Uid,
     gid: Gid,
-    /// Whether the user's other groups come with it.
+    /// Whether to take the user's supplementary groups.
     all_groups: bool,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// By name or number. Without a group the user's own, with those that the user is a member of.
+    /// Finds a user and a group by name or number. Without `group`: the user's own group, and its supplementary groups.
     ///
     /// # Errors
     /// A line with the remedy.
@@ -36,19 +36,19 @@ impl Identity {
         })
     }
 
-    /// Becomes it, after giving it what was `made`. The C library does it for all threads at once (nptl(7)).
+    /// Gives the files in `made` to this user, then changes to it. The C library changes all threads at once (nptl(7)).
     ///
     /// # Errors
     /// A line with the remedy.
     pub(super) fn assume(&self, made: &[PathBuf]) -> Result<(), String> {
         let name = &self.user;
         if geteuid() == self.uid {
-            // A successor, or a service manager did it.
+            // Done already: by the predecessor or the service manager.
             return Ok(());
         }
         if !geteuid().is_root() {
             return Err(format!(
-                "privileges.user: only root can become {name}: start as root, or take the key out and let the service manager set the user"
+                "privileges.user: only root can change to {name}: start as root, or remove the key and let the service manager set the user"
             ));
         }
         for path in made {
@@ -60,13 +60,13 @@ impl Identity {
             format!("privileges.user: cannot {what} of {name}: {error}: CAP_SETUID and CAP_SETGID are needed")
         };
         match CString::new(name.as_str()) {
-            Ok(name) if self.all_groups => initgroups(&name, self.gid).map_err(|e| cannot("take the groups", e))?,
-            _ => setgroups(&[self.gid]).map_err(|e| cannot("take the groups", e))?,
+            Ok(name) if self.all_groups => initgroups(&name, self.gid).map_err(|e| cannot("assume the groups", e))?,
+            _ => setgroups(&[self.gid]).map_err(|e| cannot("assume the groups", e))?,
         }
-        setgid(self.gid).map_err(|e| cannot("take the group", e))?;
-        setuid(self.uid).map_err(|e| cannot("take the number", e))?;
+        setgid(self.gid).map_err(|e| cannot("assume the group", e))?;
+        setuid(self.uid).map_err(|e| cannot("assume the user id", e))?;
         if !self.uid.is_root() && setuid(Uid::from_raw(0)).is_ok() {
-            let what = "root could be had back: this kernel or container does not keep users apart";
+            let what = "the process could change back to root: this kernel or container does not separate users";
             return Err(format!("privileges.user: {what}"));
         }
         Ok(())
@@ -80,13 +80,13 @@ fn find_user(name: &str) -> Result<Identity, String> {
     };
     match (found, name.parse()) {
         (Ok(Some(user)), _) => Ok(Identity { user: user.name, uid: user.uid, gid: user.gid, all_groups: true }),
-        // A number need not have a name, nor a container a file of users.
+        // A user id need not have a name, and a container need not have /etc/passwd.
         (Ok(None) | Err(_), Ok(number)) => {
             let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
             Ok(Identity { user: name.to_owned(), uid, gid, all_groups: true })
         }
         (Ok(None), Err(_)) => {
-            let remedy = format!("make it (`useradd --system {name}`), or name another");
+            let remedy = format!("add it (`useradd --system {name}`), or name another");
             Err(format!("privileges.user: there is no user {name}: {remedy}"))
         }
         (Err(error), Err(_)) => Err(format!("privileges.user: cannot look up {name}: {error}")),
@@ -100,7 +100,7 @@ fn find_group(name: &str) -> Result<Gid, String> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid),
         Ok(None) => Err(format!(
-            "privileges.group: there is no group {name}: make it (`groupadd --system {name}`), or name another"
+            "privileges.group: there is no group {name}: add it (`groupadd --system {name}`), or name another"
         )),
         Err(error) => Err(format!("privileges.group: cannot look up {name}: {error}")),
     }

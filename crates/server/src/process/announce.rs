@@ -1,0 +1,106 @@
+//! The lines on standard error at the start: listeners, confinement, certificates, kernel TLS.
+
+use sealion_ktls::probe::Probe;
+use sealion_tls::Version;
+use sealion_tls::record::Aead;
+
+use super::prepare::Prepared;
+use super::privileges::GivenUp;
+use crate::certificates::Certificates;
+use crate::config::Config;
+use crate::listen::{Address, Listeners};
+use crate::path::costs::{Costs, display_bytes};
+use crate::path::offer::explain;
+use crate::path::policy::KtlsMode;
+
+/// Prints all of them.
+pub(super) fn announce(prepared: &Prepared, listeners: &Listeners, given_up: &GivenUp) {
+    announce_listeners(&prepared.config, listeners);
+    if let Some(listener) = &prepared.metrics_listener {
+        listener.announce();
+    }
+    if given_up.is_worth_a_line() {
+        eprintln!("sealion: confined: {given_up}");
+    }
+    for lacking in &given_up.lacking {
+        eprintln!("sealion: {lacking}");
+    }
+    announce_certificates(&prepared.generation.certificates);
+    let (ktls, probe) = (prepared.config.server.ktls, prepared.kernel.probe());
+    eprintln!("sealion: {}", kernel_line(ktls, probe, &prepared.costs));
+    if ktls == KtlsMode::Auto && probe.any_tx() {
+        eprintln!("sealion: what the paths cost: {}", prepared.costs.origin);
+    }
+}
+
+fn announce_listeners(config: &Config, listeners: &Listeners) {
+    let served = describe(config);
+    for (address, place) in &listeners.addresses {
+        let shown = display_address(address);
+        match config.listen.get(*place).filter(|listen| !*listen.tls) {
+            None => eprintln!("sealion: serving {served} on {shown}"),
+            Some(_) => eprintln!("sealion: sending clients to HTTPS on {}", shown.replacen("https:", "http:", 1)),
+        }
+    }
+    for address in &listeners.absent {
+        eprintln!("sealion: not on {address}: this machine does not have that address");
+    }
+}
+
+fn announce_certificates(certificates: &Certificates) {
+    let (default, default_note) = &certificates.default;
+    for used in certificates.in_use() {
+        let note = if used.file == *default { default_note } else { "" };
+        eprintln!("sealion: certificate {}{note}, SHA-256 {}", used.file.display(), used.facts.fingerprint);
+    }
+    for note in &certificates.notes {
+        tracing::warn!("{note}");
+    }
+}
+
+/// The root of the only site, or the number of sites.
+pub(super) fn describe(config: &Config) -> String {
+    match config.site.as_slice() {
+        [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
+        sites => format!("{} sites", sites.len()),
+    }
+}
+
+fn kernel_line(mode: KtlsMode, probe: &Probe, costs: &Costs) -> String {
+    match (mode, explain(probe)) {
+        (KtlsMode::Never, _) => {
+            "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned()
+        }
+        (_, Some(why)) => format!("kernel TLS is not available, all responses are sealed in user space. {reason}"),
+        (_, None) if !probe.any_tx() => format!("all responses are sealed in user space. {probe}"),
+        (KtlsMode::Always, None) => "kernel TLS is available and used for every response".to_owned(),
+        (KtlsMode::Auto, None) => moving_line(probe, costs),
+    }
+}
+
+/// When a connection moves to the kernel, for the suite that clients prefer among those that the kernel seals.
+fn moving_line(probe: &Probe, costs: &Costs) -> String {
+    let usual = Version::ALL.into_iter().rev().flat_map(|version| Aead::ALL.map(|aead| (version, aead)));
+    let mut sealed = usual.filter(|(version, aead)| probe.tx(*version, aead.cipher()).is_ok());
+    let Some(cost) = sealed.find_map(|(v, a)| Some(costs.of(v, a)).filter(|cost| cost.curve.ever_saves())) else {
+        return "kernel TLS is available, but user space is cheaper on this machine for responses of any length: all are sealed there".to_owned();
+    };
+    match cost.crossover() {
+        Some(0) => "kernel TLS is available: a connection moves into the kernel with its first response".to_owned(),
+        Some(bytes) => format!(
+            "kernel TLS is available: a connection moves into the kernel with its first response of {} or more, or when smaller ones add up",
+            display_bytes(bytes)
+        ),
+        None => "kernel TLS is available: a connection moves into the kernel when its responses add up".to_owned(),
+    }
+}
+
+fn display_address(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) if address.ip().is_loopback() => {
+            format!("https://localhost:{} ({})", address.port(), address.ip())
+        }
+        Address::Tcp(address) => format!("https://{address}"),
+        unix @ Address::Unix(_) => unix.to_string(),
+    }
+}

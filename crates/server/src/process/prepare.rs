@@ -1,0 +1,128 @@
+//! The first part of a start: reads the configuration, probes the kernel and builds what requests need, while every file can still be
+//! opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sealion_ktls::probe;
+
+use super::build::{build, cache_limits};
+use crate::certificates::TlsProcess;
+use crate::config::{Config, ServeArgs};
+use crate::exchange::Generation;
+use crate::listen::Inherited;
+use crate::monitor;
+use crate::observe::access_log::{Destination, Layout};
+use crate::observe::messages::log_to_stderr;
+use crate::observe::metrics::Metrics;
+use crate::path::costs::Costs;
+use crate::path::offer::KernelOffer;
+use crate::path::policy::KtlsMode;
+use crate::values::Bounded;
+
+/// Descriptors of the process beside those of connections and workers: logs, roots, the canary. It uses about 20; the rest is room for
+/// sites, and costs 64 connections of a limit of thousands.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// Descriptors of a worker beside its listeners and cached files: epoll, wake-up, signals. It uses about 4.
+const WORKER_DESCRIPTORS: u64 = 8;
+
+/// Most connections unless the operator sets `--max-connections`.
+const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
+
+/// The configuration and what was built from it. Only the metrics listener is bound.
+pub(super) struct Prepared {
+    pub config: Config,
+    pub kernel: Arc<KernelOffer>,
+    pub costs: Costs,
+    pub metrics_listener: Option<monitor::Listener>,
+    pub access_log: (Destination, Layout),
+    pub tls: TlsProcess,
+    pub generation: Generation,
+    /// Directories that were made, to be given to the user that serves.
+    pub made: Vec<PathBuf>,
+    pub max_connections: usize,
+    pub metrics: Metrics,
+}
+
+impl Prepared {
+    /// Reads the configuration and builds everything from it.
+    ///
+    /// # Errors
+    /// A line for each problem, with the remedy.
+    pub(super) fn new(args: &ServeArgs, inherited: &mut Inherited) -> Result<Self, String> {
+        let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
+        log_to_stderr(config.server.log);
+        let kernel = probed_kernel(config.server.ktls)?;
+        let costs = config.server.costs(&mut problems);
+        let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;
+        let access_log = config.access_log.build(&problems);
+        let tls = TlsProcess::new()?;
+        let rekeys = kernel.probe().rekey_tx().is_ok();
+        let generation = build(&config, problems, &tls, rekeys).map_err(|problems| problems.to_string())?;
+        let made = generation.certificates.make_directories()?;
+        let max_connections = max_connections(&config)?;
+        // Opens files of /proc that may be out of reach later.
+        let metrics = Metrics::new(metrics_listener.is_some());
+        Ok(Self {
+            config,
+            kernel,
+            costs,
+            metrics_listener,
+            access_log,
+            tls,
+            generation,
+            made,
+            max_connections,
+            metrics,
+        })
+    }
+
+    /// Whether the kernel can change keys (KeyUpdate) on a connection that it seals.
+    pub(super) fn kernel_rekeys(&self) -> bool {
+        self.kernel.probe().rekey_tx().is_ok()
+    }
+}
+
+fn probed_kernel(mode: KtlsMode) -> Result<Arc<KernelOffer>, String> {
+    let kernel = Arc::new(KernelOffer::new(probe::probe()));
+    kernel.check(mode)?;
+    if mode != KtlsMode::Never {
+        kernel.self_check();
+    }
+    Ok(kernel)
+}
+
+/// The number of connections that can be served. Raises the soft limit on open files as far as they need.
+fn max_connections(config: &Config) -> Result<usize, String> {
+    let wanted = config.limits.max_connections.map(Bounded::get);
+    let workers = config.server.worker_count() as u64;
+    let addresses: usize = config.listen.iter().map(|listen| 2 * listen.address.addresses.len()).sum();
+    let kept = cache_limits(config).files;
+    let others = OTHER_DESCRIPTORS + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64);
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    // Two descriptors each: the connection and the file that it sends.
+    let possible = allowed.saturating_sub(others) / 2;
+    let connections = match wanted {
+        Some(wanted) if wanted > possible => {
+            return Err(format!(
+                "--max-connections {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
+                wanted * 2 + others
+            ));
+        }
+        Some(wanted) => wanted,
+        None => possible.min(DEFAULT_MAX_CONNECTIONS),
+    };
+    if connections == 0 {
+        return Err(format!("only {allowed} open files are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=)"));
+    }
+    let needed = connections * 2 + others;
+    if limit.current.is_some_and(|current| current < needed) {
+        let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised)
+            .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
+    }
+    usize::try_from(connections).map_err(|e| e.to_string())
+}
