@@ -42,11 +42,12 @@ pub fn receive(
     // Both halves go to the kernel, the sending one first.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let secrets = connection.dangerous_extract_secrets()?;
-    let tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets.tx.1, secrets.tx.0)?)?;
-    let mut rx = handover::rx(stream, &tx, &CryptoInfo::from_rustls(version, &secrets.rx.1, secrets.rx.0)?)?;
+    let tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets.tx.1, secrets.tx.0)?)
+        .map_err(|refused| refused.error)?;
+    let mut rx = handover::rx(&tx, &CryptoInfo::from_rustls(version, &secrets.rx.1, secrets.rx.0)?)?;
     let mut buffer = vec![0; 1 << 16];
     loop {
-        match rx.recv(stream, &mut buffer)? {
+        match rx.recv(&mut buffer)? {
             Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } => {
                 sink.write_all(&buffer[..len])?;
             }

@@ -22,15 +22,16 @@ pub fn send(mut stream: &TcpStream, config: Arc<ServerConfig>, mut data: &[u8]) 
     // The sending half goes to the kernel.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let (sequence, secrets) = connection.dangerous_extract_secrets()?.tx;
-    let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)?;
+    let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)
+        .map_err(|refused| refused.error)?;
     // The kernel makes records of what it is given.
     while !data.is_empty() {
-        let sent = tx.send(stream, data, More::No)?;
+        let sent = tx.send(data, More::No)?;
         data = &data[sent..];
     }
     // The end: no FIN before TCP has every record, and no close before the peer has them.
-    tx.close_notify(stream)?;
-    while tx.unsent(stream)? > 0 {
+    tx.close_notify()?;
+    while tx.unsent()? > 0 {
         thread::sleep(time::Duration::from_millis(2));
     }
     stream.shutdown(Shutdown::Write)?;

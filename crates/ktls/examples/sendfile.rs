@@ -32,27 +32,28 @@ pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> 
     // The sending half goes to the kernel.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let (sequence, secrets) = connection.dangerous_extract_secrets()?.tx;
-    let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)?;
+    let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)
+        .map_err(|refused| refused.error)?;
     // Head and file share records: the head's stays open until the file has filled it.
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n");
     let mut rest = head.as_bytes();
     while !rest.is_empty() {
-        let sent = tx.send(stream, rest, More::Yes)?;
+        let sent = tx.send(rest, More::Yes)?;
         rest = &rest[sent..];
     }
     let mut offset = 0;
     while offset < len {
         let count = usize::try_from(len - offset).unwrap_or(usize::MAX);
-        if tx.send_file(stream, &file, &mut offset, count)? == 0 {
+        if tx.send_file(&file, &mut offset, count)? == 0 {
             return Err("the file shrank".into());
         }
     }
-    tx.flush(stream)?;
+    tx.flush()?;
     // The end: no FIN before TCP has every record, and no close before the peer has them.
-    tx.close_notify(stream)?;
-    while tx.unsent(stream)? > 0 {
+    tx.close_notify()?;
+    while tx.unsent()? > 0 {
         thread::sleep(time::Duration::from_millis(2));
     }
     stream.shutdown(Shutdown::Write)?;

@@ -191,7 +191,8 @@ impl AeadKey {
         }
     }
 
-    pub(crate) const fn as_bytes(&self) -> &[u8] {
+    /// The bytes, as many as [`Cipher::key_len`].
+    pub const fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Aes128Gcm(key)
             | Self::Aes128Ccm(key)

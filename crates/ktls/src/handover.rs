@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::ledger::Ledger;
 use crate::sys::{sockopt, uapi};
-use crate::{CryptoInfo, Error, Operation, Rx, Tx};
+use crate::{CryptoInfo, Error, Operation, Rx, RxState, Tx, TxState};
 
 /// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. What is written afterwards is sealed by the kernel.
 ///
@@ -23,7 +23,7 @@ use crate::{CryptoInfo, Error, Operation, Rx, Tx};
 ///    be sealed too, but not counted; `shutdown(2)` and `close(2)` send no close_notify.
 ///
 /// # When it fails
-/// The connection goes on in user space; nothing was sent, and the keys in `info` are unused. The error's
+/// The connection goes on in user space on the socket of [`Refused`]; nothing was sent, and the keys in `info` are unused. The error's
 /// [`Operation`] says how far it came:
 /// - [`Operation::SetUlp`]: the socket is as it was.
 /// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes everything through as it is
@@ -32,17 +32,51 @@ use crate::{CryptoInfo, Error, Operation, Rx, Tx};
 /// A second attempt meets `EEXIST`. It is accepted only if the kernel itself says that the attached layer is TLS and has no keys in
 /// either direction, which is the state a failed attempt leaves behind. This is asked of the socket, and not
 /// remembered, so it holds whoever attached the layer. Keys that are there already are [`Kind::Misuse`](crate::Kind::Misuse).
-pub fn tx(fd: impl AsFd, info: &CryptoInfo) -> Result<Tx, Error> {
-    let fd = fd.as_fd();
+pub fn tx<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Tx<S>, Refused<S>> {
+    match set_tx(socket.as_fd(), info) {
+        Ok(state) => Ok(Tx::from_parts(socket, state)),
+        Err(error) => Err(Refused { socket, error }),
+    }
+}
+
+/// A socket whose sending half the kernel did not take, and why. With `?` it becomes the [`Error`].
+pub struct Refused<S> {
+    /// The socket, on which user space can go on.
+    pub socket: S,
+    /// What failed.
+    pub error: Error,
+}
+
+impl<S> std::fmt::Debug for Refused<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.error, f)
+    }
+}
+
+impl<S> std::fmt::Display for Refused<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<S> std::error::Error for Refused<S> {}
+
+impl<S> From<Refused<S>> for Error {
+    fn from(refused: Refused<S>) -> Self {
+        refused.error
+    }
+}
+
+fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
     attach(fd)?;
     let ledger = Ledger::begin(fd, info.version(), info.cipher(), info.sequence())?;
     sockopt::set_keys(fd, uapi::TLS_TX, info.as_bytes()).map_err(|errno| Error::from_errno(Operation::SetTx, errno))?;
-    Ok(Tx::new(info.version(), info.cipher(), ledger))
+    Ok(TxState::new(info.version(), info.cipher(), ledger))
 }
 
 /// Moves the receiving half into the kernel too: `TLS_RX`. What is read afterwards are opened records.
 ///
-/// It takes `sending` as proof that the sending half is there: with `TLS_RX` alone a control record would leave **in plain text**.
+/// It takes `sending` as proof that the sending half is there, and shares its socket, a reference or an `Arc`: with `TLS_RX` alone a control record would leave **in plain text**.
 ///
 /// A server that receives little is better off without: a record that does not authenticate makes the kernel refuse to send
 /// too, so that no alert leaves; and before Linux 6.14 a peer's KeyUpdate ends the connection.
@@ -56,16 +90,17 @@ pub fn tx(fd: impl AsFd, info: &CryptoInfo) -> Result<Tx, Error> {
 ///
 /// # When it fails
 /// The connection goes on with the kernel sending and user space receiving.
-pub fn rx(fd: impl AsFd, sending: &Tx, info: &CryptoInfo) -> Result<Rx, Error> {
+pub fn rx<S: AsFd + Clone>(sending: &Tx<S>, info: &CryptoInfo) -> Result<Rx<S>, Error> {
     if (info.version(), info.cipher()) != (sending.version(), sending.cipher()) {
         return Err(Error::misuse(
             Operation::SetRx,
             "the kernel wants one version and one cipher for both directions of a connection",
         ));
     }
-    sockopt::set_keys(fd.as_fd(), uapi::TLS_RX, info.as_bytes())
+    let socket = sending.socket().clone();
+    sockopt::set_keys(socket.as_fd(), uapi::TLS_RX, info.as_bytes())
         .map_err(|errno| Error::from_errno(Operation::SetRx, errno))?;
-    Ok(Rx::new(info.version(), info.cipher()))
+    Ok(Rx::from_parts(socket, RxState::new(info.version(), info.cipher())))
 }
 
 /// How long the system calls of a handover took.

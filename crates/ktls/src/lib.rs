@@ -41,13 +41,13 @@
 //!
 //! // What user space sealed must be written by now: the kernel's first record follows the last byte in the socket. From here on a
 //! // plain write would be sealed too, and counted by nobody, so only `tx` writes.
-//! let mut tx = handover::tx(stream, &info)?;
+//! let mut tx = handover::tx(stream, &info).map_err(|refused| refused.error)?;
 //!
 //! // `More` keeps the record open, so that the head shares it with the file. A send may take less than all.
 //! let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n");
 //! let mut rest = head.as_bytes();
 //! while !rest.is_empty() {
-//!     let sent = tx.send(stream, rest, More::Yes)?;
+//!     let sent = tx.send(rest, More::Yes)?;
 //!     rest = &rest[sent..];
 //! }
 //!
@@ -56,16 +56,16 @@
 //! let mut offset = 0;
 //! while offset < len {
 //!     let count = usize::try_from(len - offset).unwrap_or(usize::MAX);
-//!     if tx.send_file(stream, file, &mut offset, count)? == 0 {
+//!     if tx.send_file(file, &mut offset, count)? == 0 {
 //!         return Err("the file shrank".into());
 //!     }
 //! }
 //!
 //! // Seals what is open, which is the head alone where the file is empty, and tells the peer that nothing is missing.
-//! tx.close_notify(stream)?;
+//! tx.close_notify()?;
 //!
 //! // Sent is not yet in TCP: the kernel may hold the end of a record, which shutdown and close would lose.
-//! while tx.unsent(stream)? > 0 {
+//! while tx.unsent()? > 0 {
 //!     std::thread::sleep(std::time::Duration::from_millis(2));
 //! }
 //!
@@ -107,8 +107,8 @@ pub use crypto_info::CryptoInfo;
 pub use error::{Error, Kind, Operation};
 pub use ledger::{acknowledged, queued};
 pub use record::{MAX_PLAINTEXT, More, RecordType};
-pub use rx::{Incoming, Rx, Spliced};
-pub use tx::Tx;
+pub use rx::{Incoming, Rx, RxState, Spliced};
+pub use tx::{Tx, TxState};
 
 /// What reads bytes of the kernel, for fuzz targets. Not part of the interface.
 #[doc(hidden)]

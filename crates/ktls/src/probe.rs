@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -31,11 +32,9 @@ pub fn probe() -> Probe {
         rx: each(|pairs, version, cipher| pairs.both(version, cipher).map(drop)),
         rekey_tx: rekey(&pairs, uapi::TLS_TX, Operation::Rekey),
         rekey_rx: rekey(&pairs, uapi::TLS_RX, Operation::RekeyRx),
-        zerocopy_read_only: pairs
-            .sending(Version::Tls12, PLAIN)
-            .and_then(|mut c| c.tx.zerocopy_read_only(&c.near, true)),
-        max_payload: pairs.sending(Version::Tls13, PLAIN).and_then(|mut c| c.tx.max_payload(&c.near, 512)),
-        expect_no_pad: pairs.both(Version::Tls13, PLAIN).and_then(|(c, mut rx)| rx.expect_no_pad(&c.near, true)),
+        zerocopy_read_only: pairs.sending(Version::Tls12, PLAIN).and_then(|mut c| c.tx.zerocopy_read_only(true)),
+        max_payload: pairs.sending(Version::Tls13, PLAIN).and_then(|mut c| c.tx.max_payload(512)),
+        expect_no_pad: pairs.both(Version::Tls13, PLAIN).and_then(|(_c, mut rx)| rx.expect_no_pad(true)),
         host: None,
     }
 }
@@ -180,7 +179,7 @@ fn look_up(table: &Table, version: Version, cipher: Cipher) -> Result<(), Error>
 /// Sets the keys of one direction a second time.
 fn rekey(pairs: &Pairs, option: i32, operation: Operation) -> Result<(), Error> {
     let (c, _rx) = pairs.both(Version::Tls13, PLAIN)?;
-    sockopt::set_keys(c.near.as_fd(), option, throw_away(Version::Tls13, PLAIN).as_bytes())
+    sockopt::set_keys(c.tx.socket().as_fd(), option, throw_away(Version::Tls13, PLAIN).as_bytes())
         .map_err(|errno| Error::from_errno(operation, errno))
 }
 
@@ -195,8 +194,7 @@ fn throw_away(version: Version, cipher: Cipher) -> CryptoInfo {
 
 /// A connection whose near end sends by the kernel.
 struct Connection {
-    near: TcpStream,
-    tx: Tx,
+    tx: Tx<Arc<TcpStream>>,
     _far: TcpStream,
 }
 
@@ -210,13 +208,13 @@ impl Pairs {
 
     fn sending(&self, version: Version, cipher: Cipher) -> Result<Connection, Error> {
         let (near, far) = self.connect()?;
-        let tx = handover::tx(&near, &throw_away(version, cipher))?;
-        Ok(Connection { near, tx, _far: far })
+        let tx = handover::tx(Arc::new(near), &throw_away(version, cipher))?;
+        Ok(Connection { tx, _far: far })
     }
 
-    fn both(&self, version: Version, cipher: Cipher) -> Result<(Connection, Rx), Error> {
+    fn both(&self, version: Version, cipher: Cipher) -> Result<(Connection, Rx<Arc<TcpStream>>), Error> {
         let connection = self.sending(version, cipher)?;
-        let rx = handover::rx(&connection.near, &connection.tx, &throw_away(version, cipher))?;
+        let rx = handover::rx(&connection.tx, &throw_away(version, cipher))?;
         Ok((connection, rx))
     }
 

@@ -1,6 +1,7 @@
 //! The receiving half of a connection, in the kernel.
 
-use std::os::fd::AsFd;
+use std::borrow::BorrowMut;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::SpliceFlags;
@@ -19,13 +20,20 @@ use crate::{Cipher, CryptoInfo, Error, Kind, Operation, RecordType, Version};
 ///   Ended                                   Broken (the same error again and again)
 /// ```
 ///
-/// As with [`Tx`](crate::Tx), each method takes the socket that was handed over; it may be blocking or not, and signals do
-/// not interrupt a call.
+/// `S` is the socket of the [`Tx`](crate::Tx), shared by reference or `Arc`; it may be blocking or not, and signals do not interrupt
+/// a call. [`RxState`] is for this type what [`TxState`](crate::TxState) is for `Tx`.
 #[derive(Debug)]
-pub struct Rx {
+pub struct Rx<S, T = RxState> {
+    socket: S,
+    state: T,
+}
+
+/// The receiving half of a connection without its socket: see [`Rx`].
+#[derive(Debug)]
+pub struct RxState {
     version: Version,
     cipher: Cipher,
-    state: State,
+    phase: Phase,
     /// The last read ended inside a control record.
     inside: bool,
     /// The control record being read began as KeyUpdate does.
@@ -64,26 +72,44 @@ pub enum Spliced {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Phase {
     Open,
     Expired,
     Ended { close_notify: bool },
     Broken(Error),
 }
 
-impl Rx {
-    pub(crate) fn new(version: Version, cipher: Cipher) -> Self {
-        Self { version, cipher, state: State::Open, inside: false, key_update: false }
+impl<S, T> Rx<S, T> {
+    /// Joins a state and the socket that it was taken from. Any other socket is misuse.
+    pub const fn from_parts(socket: S, state: T) -> Self {
+        Self { socket, state }
+    }
+
+    /// The socket and the state, for [`from_parts`](Self::from_parts).
+    pub fn into_parts(self) -> (S, T) {
+        (self.socket, self.state)
+    }
+
+    /// The socket, for its options and for waiting until it is ready.
+    pub const fn socket(&self) -> &S {
+        &self.socket
+    }
+}
+
+impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
+    /// The socket beside a receiver that borrows both, so that a runtime's socket can run an operation of the receiver.
+    pub fn split(&mut self) -> (&S, Rx<BorrowedFd<'_>, &mut RxState>) {
+        (&self.socket, Rx { socket: self.socket.as_fd(), state: self.state.borrow_mut() })
     }
 
     /// The protocol version of the keys.
-    pub const fn version(&self) -> Version {
-        self.version
+    pub fn version(&self) -> Version {
+        self.state.borrow().version
     }
 
     /// The cipher of the keys.
-    pub const fn cipher(&self) -> Cipher {
-        self.cipher
+    pub fn cipher(&self) -> Cipher {
+        self.state.borrow().cipher
     }
 
     /// Reads into `buffer`, at least 2 bytes, so that an alert fits.
@@ -95,76 +121,78 @@ impl Rx {
     /// Whether [`Rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm) follows is the caller's decision.
     ///
     /// `Peer` is final: the same error comes again. `WouldBlock`: no whole record has come.
-    pub fn recv(&mut self, fd: impl AsFd, buffer: &mut [u8]) -> Result<Incoming, Error> {
-        match self.state {
-            State::Open => {}
-            State::Expired => return Ok(Incoming::KeyExpired),
-            State::Ended { close_notify } => return Ok(Incoming::End { close_notify }),
-            State::Broken(error) => return Err(error),
+    pub fn recv(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
+        let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
+        match state.phase {
+            Phase::Open => {}
+            Phase::Expired => return Ok(Incoming::KeyExpired),
+            Phase::Ended { close_notify } => return Ok(Incoming::End { close_notify }),
+            Phase::Broken(error) => return Err(error),
         }
         if buffer.len() < 2 {
             return Err(Error::misuse(Operation::Receive, "pass a buffer of at least 2 bytes"));
         }
-        let read = match msg::recv_record(fd.as_fd(), buffer) {
+        let read = match msg::recv_record(fd, buffer) {
             Ok(read) => read,
             Err(Errno::KEYEXPIRED) => {
-                self.state = State::Expired;
+                state.phase = Phase::Expired;
                 return Ok(Incoming::KeyExpired);
             }
-            Err(errno) => return Err(self.failed(Error::from_errno(Operation::Receive, errno))),
+            Err(errno) => return Err(state.failed(Error::from_errno(Operation::Receive, errno))),
         };
         if read.control_truncated {
             let advice =
                 "the record's type was lost among other control messages: switch off socket options that add some";
-            return Err(self.failed(Error::misuse(Operation::Receive, advice)));
+            return Err(state.failed(Error::misuse(Operation::Receive, advice)));
         }
         let Some(record_type) = read.record_type.map(RecordType) else {
             if read.len > 0 {
                 let advice = "data without a record type: pass the descriptor that was handed over";
-                return Err(self.failed(Error::misuse(Operation::Receive, advice)));
+                return Err(state.failed(Error::misuse(Operation::Receive, advice)));
             }
-            self.state = State::Ended { close_notify: false };
+            state.phase = Phase::Ended { close_notify: false };
             return Ok(Incoming::End { close_notify: false });
         };
         let whole = record_type == RecordType::APPLICATION_DATA || read.end_of_record || read.len == 0;
-        self.look_at(record_type, &buffer[..read.len], whole);
+        state.look_at(record_type, &buffer[..read.len], whole);
         Ok(Incoming::Record { record_type, len: read.len, whole })
     }
 
     /// Moves up to `count` bytes of application data into a pipe, by `splice(2)`, one record at most.
     ///
     /// Errors are as for [`recv`](Self::recv), but that a full pipe gives `WouldBlock` too.
-    pub fn splice(&mut self, fd: impl AsFd, pipe: impl AsFd, count: usize) -> Result<Spliced, Error> {
-        match self.state {
-            State::Open => {}
-            State::Expired | State::Ended { .. } => return Ok(Spliced::Other),
-            State::Broken(error) => return Err(error),
+    pub fn splice(&mut self, pipe: impl AsFd, count: usize) -> Result<Spliced, Error> {
+        let (fd, pipe, state) = (self.socket.as_fd(), pipe.as_fd(), self.state.borrow_mut());
+        match state.phase {
+            Phase::Open => {}
+            Phase::Expired | Phase::Ended { .. } => return Ok(Spliced::Other),
+            Phase::Broken(error) => return Err(error),
         }
-        let (fd, pipe) = (fd.as_fd(), pipe.as_fd());
         match retry_on_intr(|| rustix::pipe::splice(fd, None, pipe, None, count, SpliceFlags::empty())) {
             // EINVAL is a control record, 0 the end of the stream; recv tells, also when it is something worse.
             Ok(0) | Err(Errno::INVAL | Errno::KEYEXPIRED) => Ok(Spliced::Other),
             Ok(moved) => Ok(Spliced::Data(moved)),
-            Err(errno) => Err(self.failed(Error::from_errno(Operation::Receive, errno))),
+            Err(errno) => Err(state.failed(Error::from_errno(Operation::Receive, errno))),
         }
     }
 
     /// Installs the peer's next key (TLS 1.3, RFC 8446 §4.6.3), after its KeyUpdate was read. Linux 6.14 or newer.
     ///
     /// `Unsupported`: this kernel cannot, and nothing more can be read: the connection is to be closed.
-    pub fn rekey(&mut self, fd: impl AsFd, next: &CryptoInfo) -> Result<(), Error> {
-        if self.state != State::Expired {
+    pub fn rekey(&mut self, next: &CryptoInfo) -> Result<(), Error> {
+        let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
+        if state.phase != Phase::Expired {
             return Err(Error::misuse(Operation::RekeyRx, "no KeyUpdate was read: the present key still holds"));
         }
-        if (next.version(), next.cipher()) != (self.version, self.cipher) {
+        if (next.version(), next.cipher()) != (state.version, state.cipher) {
             return Err(Error::misuse(
                 Operation::RekeyRx,
                 "the next key must be for the version and cipher of the present one",
             ));
         }
-        sockopt::set_keys(fd.as_fd(), uapi::TLS_RX, next.as_bytes())
+        sockopt::set_keys(fd, uapi::TLS_RX, next.as_bytes())
             .map_err(|errno| Error::from_errno(Operation::RekeyRx, errno))?;
-        self.state = State::Open;
+        state.phase = Phase::Open;
         Ok(())
     }
 
@@ -175,22 +203,22 @@ impl Rx {
     ///
     /// `Unsupported`: with TLS 1.2, which has no KeyUpdate, kernels since 6.14 fall into the same trap, and there is no way out of it:
     /// close the connection.
-    pub fn false_alarm(&mut self, fd: impl AsFd) -> Result<(), Error> {
-        if self.state != State::Expired {
+    pub fn false_alarm(&mut self) -> Result<(), Error> {
+        let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
+        if state.phase != Phase::Expired {
             return Ok(());
         }
-        let fd = fd.as_fd();
         let failed = |errno| Error::from_errno(Operation::RekeyRx, errno);
-        let size = self.cipher.layout().size();
+        let size = state.cipher.layout().size();
         let live = sockopt::keys(fd, uapi::TLS_RX, size).map_err(failed)?;
         match sockopt::set_keys(fd, uapi::TLS_RX, &live[..size]) {
             Ok(()) => {
-                self.state = State::Open;
+                state.phase = Phase::Open;
                 Ok(())
             }
             // A kernel that cannot renew keys does not wait for one either.
-            Err(Errno::BUSY) if self.version == Version::Tls13 => {
-                self.state = State::Open;
+            Err(Errno::BUSY) if state.version == Version::Tls13 => {
+                state.phase = Phase::Open;
                 Ok(())
             }
             Err(errno) => Err(failed(errno)),
@@ -200,19 +228,25 @@ impl Rx {
     /// Promises that the peer's records have no padding (`TLS_RX_EXPECT_NO_PAD`, TLS 1.3, Linux 6.0), so that the kernel opens them
     /// straight into the reader's memory. A record that has padding is opened twice, and counted in
     /// [`TlsStat::rx_no_pad_violation`](crate::stat::TlsStat::rx_no_pad_violation).
-    pub fn expect_no_pad(&mut self, fd: impl AsFd, on: bool) -> Result<(), Error> {
-        if self.version != Version::Tls13 {
+    pub fn expect_no_pad(&mut self, on: bool) -> Result<(), Error> {
+        if self.version() != Version::Tls13 {
             return Err(Error::misuse(Operation::ExpectNoPad, "only TLS 1.3 records have padding"));
         }
-        sockopt::set_option(fd.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD, &u32::from(on).to_ne_bytes())
+        sockopt::set_option(self.socket.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ExpectNoPad, errno))
     }
 
     /// The number of the next record under the present key, as the kernel counts it. The answer comes with the key, which is
     /// wiped at once.
-    pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
-        live_sequence(fd.as_fd(), uapi::TLS_RX, self.cipher)
+    pub fn sequence(&self) -> Result<u64, Error> {
+        live_sequence(self.socket.as_fd(), uapi::TLS_RX, self.cipher())
             .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
+    }
+}
+
+impl RxState {
+    pub(crate) fn new(version: Version, cipher: Cipher) -> Self {
+        Self { version, cipher, phase: Phase::Open, inside: false, key_update: false }
     }
 
     /// Remembers what a control record means for the reads that follow.
@@ -226,17 +260,17 @@ impl Rx {
         }
         if whole && self.key_update {
             self.key_update = false;
-            self.state = State::Expired;
+            self.phase = Phase::Expired;
         }
         if record_type == RecordType::ALERT && matches!(data, [_, 0]) {
-            self.state = State::Ended { close_notify: true };
+            self.phase = Phase::Ended { close_notify: true };
         }
     }
 
     /// What the kernel tells once is told again, because it would pretend afterwards that nothing has come.
     fn failed(&mut self, error: Error) -> Error {
         if matches!(error.kind(), Kind::Peer | Kind::Misuse) {
-            self.state = State::Broken(error);
+            self.phase = Phase::Broken(error);
         }
         error
     }

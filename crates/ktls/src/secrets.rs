@@ -17,6 +17,27 @@ impl CryptoInfo {
     ///
     /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
     pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets, sequence: u64) -> Result<Self, Error> {
+        let (key, mut iv) = AeadKey::from_rustls(version, secrets)?;
+        Ok(match (version, key.cipher()) {
+            (Version::Tls13, _) => Self::tls13(key, iv, sequence),
+            (Version::Tls12, Cipher::Chacha20Poly1305) => Self::tls12(key, iv, sequence),
+            (Version::Tls12, _) => {
+                let next = nonce::explicit(&iv, sequence);
+                iv[4..].copy_from_slice(&next);
+                Self::tls12(key, iv, sequence)
+            }
+        })
+    }
+}
+
+impl AeadKey {
+    /// The key and IV among one direction's secrets, for record layers in user space.
+    ///
+    /// TLS 1.2 with AES-GCM: the IV begins a series of explicit nonces that stays clear of rustls' own
+    /// ([`nonce::apart_from_rustls`]); record `n` has the nonce [`nonce::explicit`]`(iv, n)`.
+    ///
+    /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
+    pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<(Self, [u8; 12]), Error> {
         const UNKNOWN: Error =
             Error::unsupported(Operation::Secrets, "an AEAD that the kernel does not know: stay in user space");
         let (cipher, key, iv) = match secrets {
@@ -25,18 +46,13 @@ impl CryptoInfo {
             ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Cipher::Chacha20Poly1305, key, iv),
             _ => return Err(UNKNOWN),
         };
-        let key = AeadKey::from_bytes(cipher, key.as_ref()).ok_or(UNKNOWN)?;
+        let key = Self::from_bytes(cipher, key.as_ref()).ok_or(UNKNOWN)?;
         let iv: [u8; 12] = iv.as_ref().try_into().map_err(|_| UNKNOWN)?;
-        Ok(match (version, cipher) {
-            (Version::Tls13, _) => Self::tls13(key, iv, sequence),
-            (Version::Tls12, Cipher::Chacha20Poly1305) => Self::tls12(key, iv, sequence),
-            (Version::Tls12, _) => {
-                let mut iv = nonce::apart_from_rustls(iv);
-                let next = nonce::explicit(&iv, sequence);
-                iv[4..].copy_from_slice(&next);
-                Self::tls12(key, iv, sequence)
-            }
-        })
+        let iv = match (version, cipher) {
+            (Version::Tls13, _) | (Version::Tls12, Cipher::Chacha20Poly1305) => iv,
+            (Version::Tls12, _) => nonce::apart_from_rustls(iv),
+        };
+        Ok((key, iv))
     }
 }
 

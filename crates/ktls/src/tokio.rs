@@ -1,54 +1,73 @@
-//! [`Tx`] and [`Rx`] on a [`tokio::net::TcpStream`]. Feature `tokio`.
+//! [`Tx`] and [`Rx`] whose socket is a [`tokio::net::TcpStream`], owned, borrowed or shared. Feature `tokio`.
 //!
 //! Each function repeats a non-blocking operation as tokio's readiness allows. None needs a task or a buffer of its own, and all
 //! others of [`Tx`] and [`Rx`] go through [`sending`] and [`receiving`].
 //!
 //! ```no_run
-//! # async fn example(mut tx: sealion_ktls::Tx, stream: tokio::net::TcpStream, file: std::fs::File, len: u64) -> std::io::Result<()> {
+//! # use tokio::net::TcpStream;
+//! # async fn example(mut tx: sealion_ktls::Tx<TcpStream>, file: std::fs::File, len: u64) -> std::io::Result<()> {
 //! use sealion_ktls::{More, tokio as ktls};
 //!
-//! ktls::send_all(&mut tx, &stream, b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", More::Yes).await?;
-//! ktls::send_file(&mut tx, &stream, &file, 0..len).await?;
-//! ktls::sending(&stream, || tx.close_notify(&stream)).await?;
-//! ktls::delivered(&tx, &stream).await
+//! ktls::send_all(&mut tx, b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", More::Yes).await?;
+//! ktls::send_file(&mut tx, &file, 0..len).await?;
+//! ktls::sending(&mut tx, |tx| tx.close_notify()).await?;
+//! ktls::delivered(&tx).await
 //! # }
 //! ```
 //!
-//! Dropping a future in the middle loses nothing that the kernel took, but also the knowledge of how much that was: the connection
+//! A future that is dropped in the middle loses nothing that the kernel took, but the knowledge of how much that was: the connection
 //! can then only be closed, without close_notify. [`sending`] and [`receiving`] may be dropped and called again.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::tokio::io::Interest;
+use ::tokio::io::{AsyncRead, Interest, ReadBuf};
 use ::tokio::net::TcpStream;
 
-use crate::{Error, Incoming, More, Rx, Tx};
+use crate::{Error, Incoming, More, Rx, RxState, Tx, TxState};
 
-/// Pause between looks at what TCP has not taken yet. GUESS: it is the work of a kernel worker that runs as soon as TCP has
+/// Pause between two questions how much TCP has not taken. The kernel's worker that pushes the rest runs as soon as TCP has
 /// room, so few connections ever wait.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The operations of a [`Tx`] inside [`sending`].
+pub type Sender<'a> = Tx<BorrowedFd<'a>, &'a mut TxState>;
+
+/// The operations of an [`Rx`] inside [`receiving`].
+pub type Receiver<'a> = Rx<BorrowedFd<'a>, &'a mut RxState>;
 
 /// Runs `operation`, one that sends, until it gives something else than `WouldBlock`, waiting for writability in between.
 ///
 /// The [`io::Error`] holds the [`Error`] of this crate.
-pub async fn sending<T>(stream: &TcpStream, operation: impl FnMut() -> Result<T, Error>) -> io::Result<T> {
-    ready(stream, Interest::WRITABLE, operation).await
+pub async fn sending<S: AsFd + Borrow<TcpStream>, T>(
+    tx: &mut Tx<S>,
+    mut operation: impl FnMut(&mut Sender<'_>) -> Result<T, Error>,
+) -> io::Result<T> {
+    let (socket, mut tx) = tx.split();
+    ready(socket.borrow(), Interest::WRITABLE, || operation(&mut tx)).await
 }
 
 /// Runs `operation`, one that reads, until it gives something else than `WouldBlock`, waiting for readability in between.
 ///
 /// The [`io::Error`] holds the [`Error`] of this crate.
-pub async fn receiving<T>(stream: &TcpStream, operation: impl FnMut() -> Result<T, Error>) -> io::Result<T> {
-    ready(stream, Interest::READABLE, operation).await
+pub async fn receiving<S: AsFd + Borrow<TcpStream>, T>(
+    rx: &mut Rx<S>,
+    mut operation: impl FnMut(&mut Receiver<'_>) -> Result<T, Error>,
+) -> io::Result<T> {
+    let (socket, mut rx) = rx.split();
+    ready(socket.borrow(), Interest::READABLE, || operation(&mut rx)).await
 }
 
 /// Sends all of `data`: [`Tx::send`] as often as needed.
-pub async fn send_all(tx: &mut Tx, stream: &TcpStream, mut data: &[u8], more: More) -> io::Result<()> {
+pub async fn send_all<S: AsFd + Borrow<TcpStream>>(tx: &mut Tx<S>, mut data: &[u8], more: More) -> io::Result<()> {
     while !data.is_empty() {
-        let sent = sending(stream, || tx.send(stream, data, more)).await?;
+        let sent = sending(tx, |tx| tx.send(data, more)).await?;
         data = &data[sent..];
     }
     Ok(())
@@ -59,29 +78,29 @@ pub async fn send_all(tx: &mut Tx, stream: &TcpStream, mut data: &[u8], more: Mo
 /// [`io::ErrorKind::UnexpectedEof`]: the file ended before. What it had was sent; end the connection without close_notify, so that
 /// the peer can tell.
 ///
-/// A disk that is slow holds up the thread, as with any read of a file: tokio's workers are better spared files that are not in memory.
-pub async fn send_file(tx: &mut Tx, stream: &TcpStream, file: &File, range: Range<u64>) -> io::Result<()> {
+/// A slow disk blocks the thread, as with any read of a file: keep files that are not in memory away from tokio's workers.
+pub async fn send_file<S: AsFd + Borrow<TcpStream>>(tx: &mut Tx<S>, file: &File, range: Range<u64>) -> io::Result<()> {
     let mut offset = range.start;
     while offset < range.end {
         let rest = usize::try_from(range.end - offset).unwrap_or(usize::MAX);
-        if sending(stream, || tx.send_file(stream, file, &mut offset, rest)).await? == 0 {
+        if sending(tx, |tx| tx.send_file(file, &mut offset, rest)).await? == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ended before its promised length"));
         }
     }
-    sending(stream, || tx.flush(stream)).await
+    sending(tx, |tx| tx.flush()).await
 }
 
 /// Reads once: [`Rx::recv`].
-pub async fn recv(rx: &mut Rx, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<Incoming> {
-    receiving(stream, || rx.recv(stream, buffer)).await
+pub async fn recv<S: AsFd + Borrow<TcpStream>>(rx: &mut Rx<S>, buffer: &mut [u8]) -> io::Result<Incoming> {
+    receiving(rx, |rx| rx.recv(buffer)).await
 }
 
 /// Waits until TCP has every byte that the kernel accepted, [`Tx::unsent`], so that shutting down or closing loses none of them.
 ///
 /// It waits as long as the peer takes nothing: put a timeout around it.
-pub async fn delivered(tx: &Tx, stream: &TcpStream) -> io::Result<()> {
-    while tx.unsent(stream)? > 0 {
-        ::tokio::time::sleep(LOOK_AGAIN).await;
+pub async fn delivered<S: AsFd>(tx: &Tx<S>) -> io::Result<()> {
+    while tx.unsent()? > 0 {
+        ::tokio::time::sleep(PAUSE).await;
     }
     Ok(())
 }
@@ -92,4 +111,11 @@ async fn ready<T>(
     mut operation: impl FnMut() -> Result<T, Error>,
 ) -> io::Result<T> {
     stream.async_io(interest, || operation().map_err(io::Error::from)).await
+}
+
+/// Reads from the socket as it is: the receiving half that was not handed over.
+impl<S: AsyncRead + Unpin> AsyncRead for Tx<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get_mut().socket_mut()).poll_read(cx, into)
+    }
 }

@@ -1,5 +1,6 @@
 //! The sending half of a connection, in the kernel.
 
+use std::borrow::BorrowMut;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,42 +28,77 @@ use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordTyp
 /// - In `Closed` nothing sends.
 /// - It is neither `Clone` nor `Copy`: one sender, one ledger.
 ///
-/// The socket stays with its owner; each method takes it as `fd`, which must be the socket that was handed over: on
-/// another one the data would leave unsealed. It may be blocking or not. A call that returns
-/// [`Kind::WouldBlock`](crate::Kind::WouldBlock) took nothing and is repeated with the same arguments once the socket
-/// is writable. Signals do not interrupt a call.
+/// `S` is the socket that was handed over, owned or borrowed: a `TcpStream`, a reference, an `Arc`. It may be blocking or
+/// not. A call that returns [`Kind::WouldBlock`](crate::Kind::WouldBlock) took nothing and is repeated with the same
+/// arguments once the socket is writable. Signals do not interrupt a call.
 ///
-/// Dropping it closes nothing and wipes nothing: the keys live in the kernel as long as the socket.
+/// Dropping it wipes nothing: the keys live in the kernel as long as the socket.
+///
+/// # Without the socket
+/// [`TxState`] is all that this type holds beside the socket. Programs that keep their sockets elsewhere take it out with
+/// [`into_parts`](Self::into_parts) and join the two for a call, also by reference, with [`from_parts`](Self::from_parts).
+/// That the two belong together is then theirs to see to: on another socket the data would leave unsealed.
 #[derive(Debug)]
-pub struct Tx {
+pub struct Tx<S, T = TxState> {
+    socket: S,
+    state: T,
+}
+
+/// The sending half of a connection without its socket: see [`Tx`].
+#[derive(Debug)]
+pub struct TxState {
     version: Version,
     cipher: Cipher,
     ledger: Ledger,
     /// A record may be open. True too often costs one system call before a control record, and nothing else.
     open: bool,
-    state: State,
+    phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Phase {
     Open,
     Rekeying,
     Closed,
 }
 
-impl Tx {
-    pub(crate) fn new(version: Version, cipher: Cipher, ledger: Ledger) -> Self {
-        Self { version, cipher, ledger, open: false, state: State::Open }
+impl<S, T> Tx<S, T> {
+    /// Joins a state and the socket that it was taken from. Any other socket is misuse: data would leave it unsealed.
+    pub const fn from_parts(socket: S, state: T) -> Self {
+        Self { socket, state }
+    }
+
+    /// The socket and the state, for [`from_parts`](Self::from_parts).
+    pub fn into_parts(self) -> (S, T) {
+        (self.socket, self.state)
+    }
+
+    /// The socket, for its options and for waiting until it is ready. What is written to it directly is sealed and not
+    /// counted.
+    pub const fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn socket_mut(&mut self) -> &mut S {
+        &mut self.socket
+    }
+}
+
+impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
+    /// The socket beside a sender that borrows both, so that a runtime's socket can run an operation of the sender.
+    pub fn split(&mut self) -> (&S, Tx<BorrowedFd<'_>, &mut TxState>) {
+        (&self.socket, Tx { socket: self.socket.as_fd(), state: self.state.borrow_mut() })
     }
 
     /// The protocol version of the keys.
-    pub const fn version(&self) -> Version {
-        self.version
+    pub fn version(&self) -> Version {
+        self.state.borrow().version
     }
 
     /// The cipher of the keys.
-    pub const fn cipher(&self) -> Cipher {
-        self.cipher
+    pub fn cipher(&self) -> Cipher {
+        self.state.borrow().cipher
     }
 
     /// Sends application data in records of up to [`MAX_PLAINTEXT`] bytes, as `send(2)` does.
@@ -71,20 +107,18 @@ impl Tx {
     /// Taken means sealed, or kept in the open record, but not that TCP has it: see [`unsent`](Self::unsent).
     ///
     /// Empty `data` does nothing, and does not seal an open record: see [`flush`](Self::flush).
-    pub fn send(&mut self, fd: impl AsFd, data: &[u8], more: More) -> Result<usize, Error> {
-        self.ready(Operation::Send)?;
-        let fd = fd.as_fd();
+    pub fn send(&mut self, data: &[u8], more: More) -> Result<usize, Error> {
+        let (fd, state) = self.ready(Operation::Send)?;
         let sent = retry_on_intr(|| rustix::net::send(fd, data, flags(more)));
-        self.taken(sent, more)
+        state.taken(sent, more)
     }
 
     /// Sends application data from several slices by one `sendmsg(2)`, as if they were one; otherwise as
     /// [`send`](Self::send).
-    pub fn send_vectored(&mut self, fd: impl AsFd, data: &[IoSlice<'_>], more: More) -> Result<usize, Error> {
-        self.ready(Operation::Send)?;
-        let fd = fd.as_fd();
+    pub fn send_vectored(&mut self, data: &[IoSlice<'_>], more: More) -> Result<usize, Error> {
+        let (fd, state) = self.ready(Operation::Send)?;
         let sent = retry_on_intr(|| rustix::net::sendmsg(fd, data, &mut SendAncillaryBuffer::default(), flags(more)));
-        self.taken(sent, more)
+        state.taken(sent, more)
     }
 
     /// Sends up to `count` bytes of `file` from `offset`, by `sendfile(2)`, and moves `offset` past what was taken.
@@ -103,38 +137,32 @@ impl Tx {
     /// Rust programs do from the start.
     ///
     /// A file that changes while it is sent gives torn content in valid records, as with any server.
-    pub fn send_file(
-        &mut self,
-        fd: impl AsFd,
-        file: impl AsFd,
-        offset: &mut u64,
-        count: usize,
-    ) -> Result<usize, Error> {
-        self.ready(Operation::SendFile)?;
-        let (fd, file) = (fd.as_fd(), file.as_fd());
+    pub fn send_file(&mut self, file: impl AsFd, offset: &mut u64, count: usize) -> Result<usize, Error> {
+        let (fd, state) = self.ready(Operation::SendFile)?;
+        let file = file.as_fd();
         let sent = retry_on_intr(|| rustix::fs::sendfile(fd, file, Some(offset), count))
             .map_err(|errno| Error::from_errno(Operation::SendFile, errno))?;
-        self.ledger.accept(sent);
+        state.ledger.accept(sent);
         if sent > 0 {
-            self.open = sent < count;
+            state.open = sent < count;
         }
         Ok(sent)
     }
 
     /// Sends up to `count` bytes from a pipe, by `splice(2)`; otherwise as [`send`](Self::send). 0: the pipe's writers are gone.
-    pub fn send_pipe(&mut self, fd: impl AsFd, pipe: impl AsFd, count: usize, more: More) -> Result<usize, Error> {
-        self.ready(Operation::Splice)?;
-        let (fd, pipe) = (fd.as_fd(), pipe.as_fd());
+    pub fn send_pipe(&mut self, pipe: impl AsFd, count: usize, more: More) -> Result<usize, Error> {
+        let (fd, state) = self.ready(Operation::Splice)?;
+        let pipe = pipe.as_fd();
         let flags = match more {
             More::No => SpliceFlags::empty(),
             More::Yes => SpliceFlags::MORE,
         };
         let sent = retry_on_intr(|| rustix::pipe::splice(pipe, None, fd, None, count, flags))
             .map_err(|errno| Error::from_errno(Operation::Splice, errno))?;
-        self.ledger.accept(sent);
+        state.ledger.accept(sent);
         // A pipe that holds less than `count` leaves the record open on some kernels even without `More`.
         if sent > 0 {
-            self.open = more == More::Yes || sent < count;
+            state.open = more == More::Yes || sent < count;
         }
         Ok(sent)
     }
@@ -145,9 +173,9 @@ impl Tx {
     ///
     /// `WouldBlock`: the record is sealed and the kernel will push it when TCP has room, or the call had no effect; a
     /// repetition is harmless in both cases.
-    pub fn flush(&mut self, fd: impl AsFd) -> Result<(), Error> {
-        self.ready(Operation::Flush)?;
-        self.seal_open(fd.as_fd())
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let (fd, state) = self.ready(Operation::Flush)?;
+        state.seal_open(fd)
     }
 
     /// Sends `data` as one record of its own type, after sealing an open record.
@@ -157,24 +185,24 @@ impl Tx {
     ///
     /// For close_notify and KeyUpdate use [`close_notify`](Self::close_notify) and [`rekey`](Self::rekey), which know what must
     /// follow.
-    pub fn send_record(&mut self, fd: impl AsFd, record_type: RecordType, data: &[u8]) -> Result<(), Error> {
-        self.ready(Operation::SendRecord)?;
-        self.record(fd.as_fd(), Operation::SendRecord, record_type, data)
+    pub fn send_record(&mut self, record_type: RecordType, data: &[u8]) -> Result<(), Error> {
+        let (fd, state) = self.ready(Operation::SendRecord)?;
+        state.record(fd, Operation::SendRecord, record_type, data)
     }
 
     /// Sends the alert close_notify (RFC 8446 §6.1), after sealing an open record, and sends nothing after that.
     ///
     /// A second call does nothing. The alert being taken does not mean that TCP has it: shut the socket down for
     /// writing when [`unsent`](Self::unsent) is 0.
-    pub fn close_notify(&mut self, fd: impl AsFd) -> Result<(), Error> {
+    pub fn close_notify(&mut self) -> Result<(), Error> {
         // AlertLevel warning(1), AlertDescription close_notify(0).
         const CLOSE_NOTIFY: [u8; 2] = [1, 0];
-        if self.state == State::Closed {
+        if self.state.borrow().phase == Phase::Closed {
             return Ok(());
         }
-        self.ready(Operation::SendRecord)?;
-        self.record(fd.as_fd(), Operation::SendRecord, RecordType::ALERT, &CLOSE_NOTIFY)?;
-        self.state = State::Closed;
+        let (fd, state) = self.ready(Operation::SendRecord)?;
+        state.record(fd, Operation::SendRecord, RecordType::ALERT, &CLOSE_NOTIFY)?;
+        state.phase = Phase::Closed;
         Ok(())
     }
 
@@ -191,20 +219,20 @@ impl Tx {
     /// - Any error with [`Operation::Rekey`]: KeyUpdate **was** sent, and the peer expects the next key. Everything but `rekey` is now
     ///   refused. Calling it again with the same `next` sends no second KeyUpdate and only installs the key; that can help
     ///   after a lack of memory. Otherwise close the connection.
-    pub fn rekey(&mut self, fd: impl AsFd, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
-        let fd = fd.as_fd();
-        self.check_next(key_update, next)?;
-        if self.state != State::Rekeying {
-            self.ready(Operation::KeyUpdate)?;
-            can_rekey(fd, self.cipher)?;
-            self.record(fd, Operation::KeyUpdate, RecordType::HANDSHAKE, key_update)?;
-            self.state = State::Rekeying;
+    pub fn rekey(&mut self, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
+        let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
+        state.check_next(key_update, next)?;
+        if state.phase != Phase::Rekeying {
+            state.ready(Operation::KeyUpdate)?;
+            can_rekey(fd, state.cipher)?;
+            state.record(fd, Operation::KeyUpdate, RecordType::HANDSHAKE, key_update)?;
+            state.phase = Phase::Rekeying;
         }
         let failed = |errno| Error::from_errno(Operation::Rekey, errno);
-        let last = live_sequence(fd, uapi::TLS_TX, self.cipher).map_err(failed)?;
+        let last = live_sequence(fd, uapi::TLS_TX, state.cipher).map_err(failed)?;
         sockopt::set_keys(fd, uapi::TLS_TX, next.as_bytes()).map_err(failed)?;
-        self.ledger.rekey(last, next.sequence());
-        self.state = State::Open;
+        state.ledger.rekey(last, next.sequence());
+        state.phase = Phase::Open;
         Ok(())
     }
 
@@ -212,27 +240,27 @@ impl Tx {
     ///
     /// The kernel sets no limit to the records under one key; the caller keeps to that of its AEAD (RFC 8446 §5.5). The answer
     /// comes with the key, which is wiped at once.
-    pub fn sequence(&self, fd: impl AsFd) -> Result<u64, Error> {
-        live_sequence(fd.as_fd(), uapi::TLS_TX, self.cipher)
+    pub fn sequence(&self) -> Result<u64, Error> {
+        live_sequence(self.socket.as_fd(), uapi::TLS_TX, self.cipher())
             .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
     }
 
     /// Records that may still be sealed under the present key: [`Cipher::record_limit`] less those sealed.
     ///
     /// For TLS 1.3, where each key begins at record 0. At 0 renew the key or close the connection.
-    pub fn records_left(&self, fd: impl AsFd) -> Result<u64, Error> {
-        Ok(self.cipher.record_limit().saturating_sub(self.sequence(fd)?))
+    pub fn records_left(&self) -> Result<u64, Error> {
+        Ok(self.cipher().record_limit().saturating_sub(self.sequence()?))
     }
 
     /// Limits the plaintext of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19), 64 to [`MAX_PLAINTEXT`] bytes: for a peer that asked by
     /// record_size_limit (RFC 8449), or so that the first bytes of a response need not wait for 16 KiB.
     ///
     /// `Misuse` with `EBUSY`: a record is open. `Unsupported`: this kernel lacks it.
-    pub fn max_payload(&mut self, fd: impl AsFd, limit: u16) -> Result<(), Error> {
+    pub fn max_payload(&mut self, limit: u16) -> Result<(), Error> {
         if !(64..=MAX_PLAINTEXT).contains(&usize::from(limit)) {
             return Err(Error::misuse(Operation::MaxPayload, "the limit is 64 to 16384 bytes"));
         }
-        sockopt::set_option(fd.as_fd(), uapi::TLS_TX_MAX_PAYLOAD_LEN, &limit.to_ne_bytes())
+        sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_MAX_PAYLOAD_LEN, &limit.to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::MaxPayload, errno))
     }
 
@@ -240,8 +268,8 @@ impl Tx {
     ///
     /// Without effect where the kernel seals in software. With it the file **must not change** until the data is acknowledged: a
     /// retransmission would be sealed anew from other bytes, and the peer's check of the record fails.
-    pub fn zerocopy_read_only(&mut self, fd: impl AsFd, on: bool) -> Result<(), Error> {
-        sockopt::set_option(fd.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
+    pub fn zerocopy_read_only(&mut self, on: bool) -> Result<(), Error> {
+        sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ZerocopyReadOnly, errno))
     }
 
@@ -255,21 +283,33 @@ impl Tx {
     /// done so: a worker does it a moment later. Wait for writability, then ask again, with a short timer behind it.
     ///
     /// Three or more system calls: for the end of a connection, not for each send. Meaningless after `shutdown(SHUT_WR)`.
-    pub fn unsent(&self, fd: impl AsFd) -> Result<u64, Error> {
-        let fd = fd.as_fd();
+    pub fn unsent(&self) -> Result<u64, Error> {
         // Bytes pass from the kernel's record to TCP between the two reads, never back: read first what is expected,
         // so that a push in between shows as less unsent, which is true by then.
-        let sequence = self.sequence(fd)?;
-        self.ledger.unsent(fd, sequence)
+        let sequence = self.sequence()?;
+        self.state.borrow().ledger.unsent(self.socket.as_fd(), sequence)
+    }
+
+    /// The socket and the state, where this operation may send.
+    fn ready(&mut self, operation: Operation) -> Result<(BorrowedFd<'_>, &mut TxState), Error> {
+        let state = self.state.borrow_mut();
+        state.ready(operation)?;
+        Ok((self.socket.as_fd(), state))
+    }
+}
+
+impl TxState {
+    pub(crate) fn new(version: Version, cipher: Cipher, ledger: Ledger) -> Self {
+        Self { version, cipher, ledger, open: false, phase: Phase::Open }
     }
 
     fn ready(&self, operation: Operation) -> Result<(), Error> {
-        match self.state {
-            State::Open => Ok(()),
-            State::Rekeying => {
+        match self.phase {
+            Phase::Open => Ok(()),
+            Phase::Rekeying => {
                 Err(Error::misuse(operation, "KeyUpdate was sent and the next key is missing: finish the rekey first"))
             }
-            State::Closed => Err(Error::misuse(operation, "close_notify was sent: nothing may follow it")),
+            Phase::Closed => Err(Error::misuse(operation, "close_notify was sent: nothing may follow it")),
         }
     }
 

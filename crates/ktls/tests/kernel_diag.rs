@@ -16,7 +16,7 @@ fn version_cipher_and_who_are_told() {
     assert!(diag::permitted(), "the guest runs as root");
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.zerocopy_read_only(&c.near, true).expect("zerocopy");
+        c.tx.zerocopy_read_only(true).expect("zerocopy");
         let socket = diag::of(&c.near).expect("diag");
         assert_eq!(socket.local, c.near.local_addr().expect("address"));
         assert_eq!(socket.remote, c.near.peer_addr().expect("address"));
@@ -29,7 +29,7 @@ fn version_cipher_and_who_are_told() {
 
         let mut both = Receiving::new(version, cipher, 0);
         if version == Version::Tls13 {
-            both.rx.expect_no_pad(&both.near, true).expect("expect_no_pad");
+            both.rx.expect_no_pad(true).expect("expect_no_pad");
         }
         let tls = diag::of(&both.near).expect("diag").tls.expect("TLS");
         assert_eq!((tls.sending, tls.receiving), (By::Kernel, By::Kernel));
@@ -51,7 +51,7 @@ fn a_layer_without_keys_is_told() {
 fn the_payload_limit_is_told() {
     assert!(diag::permitted(), "the guest runs as root");
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
-    if c.tx.max_payload(&c.near, 512).is_ok() {
+    if c.tx.max_payload(512).is_ok() {
         assert_eq!(diag::of(&c.near).expect("diag").tls.expect("TLS").max_payload, Some(512));
     } else {
         assert_eq!(diag::of(&c.near).expect("diag").tls.expect("TLS").max_payload, None);

@@ -122,14 +122,14 @@ fn signals_lose_nothing_that_is_sent() {
                 });
                 let mut at = 0;
                 while at < data.len() {
-                    at += repeat(&near, || tx.send(&near, &data[at..], More::No));
+                    at += repeat(&near, || tx.send(&data[at..], More::No));
                 }
                 let mut offset = 0;
                 while offset < filed.len() as u64 {
                     let left = filed.len() - offset as usize;
-                    repeat(&near, || tx.send_file(&near, &file, &mut offset, left));
+                    repeat(&near, || tx.send_file(&file, &mut offset, left));
                 }
-                repeat(&near, || tx.close_notify(&near));
+                repeat(&near, || tx.close_notify());
                 reader.join().expect("the reader");
             });
             storm.end();
@@ -177,7 +177,7 @@ fn signals_lose_nothing_that_is_received() {
             let mut got = Vec::new();
             while got.len() < 15 {
                 let mut buffer = [0; 64];
-                match rx.recv(&near, &mut buffer).expect("a signal is no failure") {
+                match rx.recv(&mut buffer).expect("a signal is no failure") {
                     Incoming::Record { len, .. } => got.extend_from_slice(&buffer[..len]),
                     other => panic!("{other:?}"),
                 }
@@ -193,7 +193,7 @@ fn send_until_refused(c: &mut Sending) -> Error {
     c.near.set_nonblocking(true).expect("non-blocking");
     loop {
         poll(&mut [PollFd::new(&c.near, PollFlags::OUT)], None).expect("poll");
-        match c.tx.send(&c.near, &[0; 1000], More::No) {
+        match c.tx.send(&[0; 1000], More::No) {
             Ok(_) => {}
             Err(error) if error.kind() == Kind::WouldBlock => {}
             Err(error) => return error,
@@ -245,7 +245,7 @@ fn ip(arguments: &[&str]) -> String {
 fn a_network_that_is_gone_is_told() {
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
     short_user_timeout(&c);
-    c.tx.send(&c.near, b"before", More::No).expect("send");
+    c.tx.send(b"before", More::No).expect("send");
     let down = LoopbackDown::now();
     let error = send_until_refused(&mut c);
     drop(down);
@@ -262,7 +262,7 @@ fn a_connection_that_was_ended_by_an_administrator_is_told() {
         let killed = Command::new("ss").args(["-K", "-t", "-n", "sport", "=", &format!(":{port}")]).output();
         assert!(killed.expect("ss is needed").status.success());
         let error = match operation {
-            Operation::Send => c.tx.send(&c.near, b"x", More::No).expect_err("it is over"),
+            Operation::Send => c.tx.send(b"x", More::No).expect_err("it is over"),
             _ => c.refused(),
         };
         assert_is(error, operation, Kind::Peer, Errno::CONNABORTED);
@@ -297,7 +297,7 @@ fn a_sandbox_is_named_and_leaves_user_space_its_socket() {
         {
             let (near, mut far) = pair();
             let error = sandboxed(libc::SYS_setsockopt, argument, value, errno, || {
-                handover::tx(&near, &info(Version::Tls13, Cipher::Aes128Gcm, 1, 0)).expect_err("it is forbidden")
+                handover::tx(&near, &info(Version::Tls13, Cipher::Aes128Gcm, 1, 0)).expect_err("it is forbidden").error
             });
             assert_is(error, operation, Kind::Unsupported, errno);
             assert!(error.advice().contains("sandbox") && error.advice().contains(name), "{error}");

@@ -64,9 +64,8 @@ fn next(secret: &Mutex<Vec<u8>>, cipher: Cipher) -> CryptoInfo {
 
 /// A connection with both halves in the kernel.
 struct Connection {
-    stream: TcpStream,
-    tx: Tx,
-    rx: Rx,
+    tx: Tx<Arc<TcpStream>>,
+    rx: Rx<Arc<TcpStream>>,
     secrets: Arc<Secrets>,
 }
 
@@ -94,14 +93,14 @@ impl Connection {
 
     fn hand_over(stream: TcpStream, version: Version, of: rustls::ExtractedSecrets, secrets: Arc<Secrets>) -> Self {
         let info = |(sequence, secrets)| CryptoInfo::from_rustls(version, &secrets, sequence).expect("known");
-        let tx = handover::tx(&stream, &info(of.tx)).expect("TLS_TX");
-        let rx = handover::rx(&stream, &tx, &info(of.rx)).expect("TLS_RX");
-        Self { stream, tx, rx, secrets }
+        let tx = handover::tx(Arc::new(stream), &info(of.tx)).expect("TLS_TX");
+        let rx = handover::rx(&tx, &info(of.rx)).expect("TLS_RX");
+        Self { tx, rx, secrets }
     }
 
     fn send(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
-            let sent = self.tx.send(&self.stream, data, More::No).expect("sent");
+            let sent = self.tx.send(data, More::No).expect("sent");
             data = &data[sent..];
         }
     }
@@ -110,7 +109,7 @@ impl Connection {
     fn recv(&mut self) -> (RecordType, Vec<u8>) {
         let mut buffer = vec![0; 1 << 16];
         loop {
-            match self.rx.recv(&self.stream, &mut buffer).expect("received") {
+            match self.rx.recv(&mut buffer).expect("received") {
                 // RFC 8446 §4: new_session_ticket(4).
                 Incoming::Record { record_type: RecordType::HANDSHAKE, .. } if buffer[0] == 4 => {}
                 Incoming::Record { record_type, len, .. } => return (record_type, buffer[..len].to_vec()),
@@ -123,7 +122,7 @@ impl Connection {
     fn recv_to_end(&mut self) -> Vec<u8> {
         let (mut data, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
         loop {
-            match self.rx.recv(&self.stream, &mut buffer).expect("received") {
+            match self.rx.recv(&mut buffer).expect("received") {
                 Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } => {
                     data.extend_from_slice(&buffer[..len]);
                 }
@@ -259,19 +258,19 @@ fn s_client_updates_keys() {
         assert_eq!(server.recv(), (RecordType::HANDSHAKE, KEY_UPDATE.to_vec()));
         let next_key = next(&server.secrets.client, cipher);
         if !rekeys {
-            let refused = server.rx.rekey(&server.stream, &next_key).expect_err("before Linux 6.14");
+            let refused = server.rx.rekey(&next_key).expect_err("before Linux 6.14");
             assert_eq!(refused.kind(), Kind::Unsupported);
             continue;
         }
-        server.rx.rekey(&server.stream, &next_key).expect("rekey");
+        server.rx.rekey(&next_key).expect("rekey");
         client.types("again\n");
         assert_eq!(server.recv(), data("again\n"), "{cipher}");
 
         client.types("K\n");
         assert_eq!(server.recv(), (RecordType::HANDSHAKE, KEY_UPDATE_REQUESTED.to_vec()));
-        server.rx.rekey(&server.stream, &next(&server.secrets.client, cipher)).expect("rekey");
+        server.rx.rekey(&next(&server.secrets.client, cipher)).expect("rekey");
         let next_key = next(&server.secrets.server, cipher);
-        server.tx.rekey(&server.stream, &KEY_UPDATE, &next_key).expect("rekey");
+        server.tx.rekey(&KEY_UPDATE, &next_key).expect("rekey");
         server.send(b"renewed\n");
         client.prints("renewed");
         client.types("both\n");

@@ -7,7 +7,9 @@ use std::net::Shutdown;
 
 use rustix::io::Errno;
 use sealion_ktls::stat::TlsStat;
-use sealion_ktls::{Cipher, Incoming, Kind, MAX_PLAINTEXT, More, Operation, RecordType, Spliced, Version, handover};
+use sealion_ktls::{
+    Cipher, Incoming, Kind, MAX_PLAINTEXT, More, Operation, RecordType, Rx, Spliced, Version, handover,
+};
 use support::{Receiving, Sealer, info, kernel_at_least, pair, pattern, suites};
 
 const DATA: RecordType = RecordType::APPLICATION_DATA;
@@ -25,7 +27,7 @@ fn records_of_every_size_are_opened() {
             let (record_type, got, whole) = c.recv(MAX_PLAINTEXT);
             assert_eq!((record_type, whole), (DATA, true));
             assert!(got == data, "{version} {cipher} {len}");
-            assert_eq!(c.rx.sequence(&c.near), Ok(c.far.sequence));
+            assert_eq!(c.rx.sequence(), Ok(c.far.sequence));
         }
     }
 }
@@ -40,13 +42,13 @@ fn handover_parses_what_is_queued() {
         let half = far.seal(DATA, b"half", 0);
         far.stream.write_all(&half[..9]).expect("write");
         let tx = handover::tx(&near, &info(version, cipher, 1, 0)).expect("TLS_TX");
-        let mut rx = handover::rx(&near, &tx, &info(version, cipher, 2, 0)).expect("TLS_RX");
+        let mut rx = handover::rx(&tx, &info(version, cipher, 2, 0)).expect("TLS_RX");
         let mut buffer = [0; 64];
         let record = |len| Ok(Incoming::Record { record_type: DATA, len, whole: true });
-        assert_eq!(rx.recv(&near, &mut buffer), record(6));
+        assert_eq!(rx.recv(&mut buffer), record(6));
         assert_eq!(&buffer[..6], b"queued");
         far.stream.write_all(&half[9..]).expect("write");
-        assert_eq!(rx.recv(&near, &mut buffer), record(4));
+        assert_eq!(rx.recv(&mut buffer), record(4));
         assert_eq!(&buffer[..4], b"half");
     }
 }
@@ -106,7 +108,7 @@ fn plain_read_of_a_control_record_is_eio() {
     for (version, cipher) in suites() {
         let mut c = Receiving::new(version, cipher, 0);
         c.far.send(ALERT, &[1, 90]);
-        let error = (&c.near).read(&mut [0; 64]).expect_err("no room for the type");
+        let error = (&*c.near).read(&mut [0; 64]).expect_err("no room for the type");
         assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
         assert_eq!(c.recv(64), (ALERT, vec![1, 90], true), "{version} {cipher}");
     }
@@ -154,7 +156,7 @@ fn end_of_stream_tells_whether_the_peer_meant_it() {
                 assert_eq!(c.recv(64), (ALERT, vec![1, 0], true));
             }
             for _ in 0..2 {
-                let end = c.rx.recv(&c.near, &mut [0; 64]);
+                let end = c.rx.recv(&mut [0; 64]);
                 assert_eq!(end, Ok(Incoming::End { close_notify: clean }), "{version} {cipher}");
             }
         }
@@ -169,7 +171,7 @@ fn end_within_a_record_is_a_truncation() {
         let record = c.far.seal(DATA, b"whole", 0);
         c.far.stream.write_all(&record[..record.len() - 1]).expect("write");
         c.far.stream.shutdown(Shutdown::Write).expect("shutdown");
-        let end = c.rx.recv(&c.near, &mut [0; 64]);
+        let end = c.rx.recv(&mut [0; 64]);
         assert_eq!(end, Ok(Incoming::End { close_notify: false }), "{version} {cipher}");
     }
 }
@@ -185,7 +187,7 @@ fn half_a_record_is_not_readable() {
             c.far.stream.write_all(&[*byte]).expect("write");
             assert!(!kernel_at_least(6, 7) || !c.readable());
         }
-        assert_eq!(c.rx.recv(&c.near, &mut [0; 64]).map_err(|e| e.kind()), Err(Kind::WouldBlock));
+        assert_eq!(c.rx.recv(&mut [0; 64]).map_err(|e| e.kind()), Err(Kind::WouldBlock));
         c.far.stream.write_all(&record[record.len() - 1..]).expect("write");
         c.near.set_nonblocking(false).expect("blocking");
         assert_eq!(c.recv(64), (DATA, b"whole".to_vec(), true), "{version} {cipher}");
@@ -203,7 +205,7 @@ fn tampered_record_ends_both_directions() {
         *record.last_mut().expect("a byte") ^= 1;
         c.far.stream.write_all(&record).expect("write");
         let mut buffer = [0; 4];
-        c.rx.recv(&c.near, &mut buffer).expect("the good one");
+        c.rx.recv(&mut buffer).expect("the good one");
         assert_eq!(&buffer, b"good");
         for _ in 0..2 {
             let error = c.refused();
@@ -215,9 +217,9 @@ fn tampered_record_ends_both_directions() {
         }
         let after = TlsStat::read().expect("tls_stat");
         assert_eq!(after.get("TlsDecryptError"), before.decrypt_error().map(|n| n + 1));
-        let plain = (&c.near).read(&mut [0; 64]).expect_err("the kernel repeats it by itself");
+        let plain = (&*c.near).read(&mut [0; 64]).expect_err("the kernel repeats it by itself");
         assert_eq!(plain.raw_os_error(), Some(Errno::BADMSG.raw_os_error()));
-        let error = c.tx.send_record(&c.near, ALERT, &[2, 20]).expect_err("sending is dead");
+        let error = c.tx.send_record(ALERT, &[2, 20]).expect_err("sending is dead");
         assert_eq!((error.kind(), error.errno()), (Kind::Io, Some(Errno::BADMSG.raw_os_error())));
     }
 }
@@ -242,7 +244,7 @@ fn impossible_headers_stay_told() {
                 );
             }
             c.near.set_nonblocking(true).expect("non-blocking");
-            let plain = (&c.near).read(&mut [0; 64]).expect_err("the kernel reads no further");
+            let plain = (&*c.near).read(&mut [0; 64]).expect_err("the kernel reads no further");
             assert_eq!(plain.raw_os_error(), Some(Errno::AGAIN.raw_os_error()), "{version} {cipher} {errno:?}");
         }
     }
@@ -257,8 +259,8 @@ fn handover_within_a_record_fails_loudly() {
         far.send(DATA, &[0xAA; 100]);
         near.read_exact(&mut [0; 3]).expect("read");
         let tx = handover::tx(&near, &info(version, cipher, 1, 0)).expect("TLS_TX");
-        let mut rx = handover::rx(&near, &tx, &info(version, cipher, 2, 0)).expect("TLS_RX");
-        assert_eq!(rx.recv(&near, &mut [0; 200]).map_err(|e| e.kind()), Err(Kind::Peer), "{version} {cipher}");
+        let mut rx = handover::rx(&tx, &info(version, cipher, 2, 0)).expect("TLS_RX");
+        assert_eq!(rx.recv(&mut [0; 200]).map_err(|e| e.kind()), Err(Kind::Peer), "{version} {cipher}");
     }
 }
 
@@ -268,10 +270,10 @@ fn receiving_keys_must_match_sending_keys() {
     let (near, _far) = pair();
     let tx = handover::tx(&near, &info(Version::Tls12, Cipher::Aes128Gcm, 1, 0)).expect("TLS_TX");
     for (version, cipher) in suites() {
-        let result = handover::rx(&near, &tx, &info(version, cipher, 2, 0));
+        let result = handover::rx(&tx, &info(version, cipher, 2, 0));
         if (version, cipher) == (Version::Tls12, Cipher::Aes128Gcm) {
             result.expect("TLS_RX");
-            let error = handover::rx(&near, &tx, &info(version, cipher, 2, 0)).expect_err("again");
+            let error = handover::rx(&tx, &info(version, cipher, 2, 0)).expect_err("again");
             assert_eq!((error.kind(), error.errno()), (Kind::Misuse, Some(Errno::BUSY.raw_os_error())));
         } else {
             assert_eq!(result.map(drop).map_err(|e| (e.kind(), e.errno())), Err((Kind::Misuse, None)));
@@ -284,7 +286,7 @@ fn receiving_keys_must_match_sending_keys() {
 fn key_update_expires_the_key() {
     for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
         let mut c = Receiving::new(version, cipher, 0);
-        let early = c.rx.rekey(&c.near, &info(version, cipher, 3, 0)).expect_err("no KeyUpdate yet");
+        let early = c.rx.rekey(&info(version, cipher, 3, 0)).expect_err("no KeyUpdate yet");
         assert_eq!((early.kind(), early.errno()), (Kind::Misuse, None));
         let before = TlsStat::read().expect("tls_stat");
         c.far.send(DATA, b"old");
@@ -293,12 +295,12 @@ fn key_update_expires_the_key() {
         c.far.send(DATA, b"new");
         assert_eq!(c.recv(64), (DATA, b"old".to_vec(), true));
         assert_eq!(c.recv(64), (HANDSHAKE, KEY_UPDATE.to_vec(), true));
-        assert_eq!(c.rx.recv(&c.near, &mut [0; 64]), Ok(Incoming::KeyExpired), "{cipher}");
-        let renewed = c.rx.rekey(&c.near, &info(version, cipher, 3, 0));
+        assert_eq!(c.rx.recv(&mut [0; 64]), Ok(Incoming::KeyExpired), "{cipher}");
+        let renewed = c.rx.rekey(&info(version, cipher, 3, 0));
         if kernel_at_least(6, 14) {
             renewed.expect("rekey");
             assert_eq!(c.recv(64), (DATA, b"new".to_vec(), true), "{cipher}");
-            assert_eq!(c.rx.sequence(&c.near), Ok(1));
+            assert_eq!(c.rx.sequence(), Ok(1));
             let after = TlsStat::read().expect("tls_stat");
             assert_eq!(after.delta(&before), [("TlsRxRekeyOk", 1), ("TlsRxRekeyReceived", 1)]);
         } else {
@@ -324,10 +326,10 @@ fn kernel_waits_for_the_next_key() {
         c.far.rekey(3);
         c.far.send(DATA, b"new");
         assert_eq!(c.recv(64).0, HANDSHAKE);
-        let error = (&c.near).read(&mut [0; 64]).expect_err("no key");
+        let error = (&*c.near).read(&mut [0; 64]).expect_err("no key");
         assert_eq!(error.raw_os_error(), Some(Errno::KEYEXPIRED.raw_os_error()));
         assert!(!c.readable());
-        c.rx.rekey(&c.near, &info(version, cipher, 3, 0)).expect("rekey");
+        c.rx.rekey(&info(version, cipher, 3, 0)).expect("rekey");
         assert!(c.readable());
         assert_eq!(c.recv(64), (DATA, b"new".to_vec(), true), "{cipher}");
     }
@@ -343,10 +345,10 @@ fn false_key_update_is_undone() {
         c.far.send(DATA, b"data");
         assert_eq!(c.recv(64).1, b"\x04 first part");
         assert_eq!(c.recv(64).1, b"\x18 second part");
-        c.rx.false_alarm(&c.near).expect("false alarm");
+        c.rx.false_alarm().expect("false alarm");
         if version == Version::Tls12 && kernel_at_least(6, 14) {
-            assert_eq!(c.rx.recv(&c.near, &mut [0; 64]), Ok(Incoming::KeyExpired), "the kernel's own mistake");
-            let error = c.rx.false_alarm(&c.near).expect_err("TLS 1.2 keys cannot be set again");
+            assert_eq!(c.rx.recv(&mut [0; 64]), Ok(Incoming::KeyExpired), "the kernel's own mistake");
+            let error = c.rx.false_alarm().expect_err("TLS 1.2 keys cannot be set again");
             assert_eq!((error.kind(), error.errno()), (Kind::Unsupported, Some(Errno::BUSY.raw_os_error())));
             continue;
         }
@@ -374,12 +376,12 @@ fn padding_is_removed_and_counted() {
     for (version, cipher) in suites() {
         let mut c = Receiving::new(version, cipher, 0);
         if version == Version::Tls12 {
-            let error = c.rx.expect_no_pad(&c.near, true).expect_err("TLS 1.2");
+            let error = c.rx.expect_no_pad(true).expect_err("TLS 1.2");
             assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
             continue;
         }
         for (promise, violations) in [(false, 0), (true, 1)] {
-            c.rx.expect_no_pad(&c.near, promise).expect("expect_no_pad");
+            c.rx.expect_no_pad(promise).expect("expect_no_pad");
             let before = TlsStat::read().expect("tls_stat").rx_no_pad_violation().expect("a counter");
             for padding in [0, 100] {
                 let record = c.far.seal(DATA, b"padded", padding);
@@ -401,19 +403,17 @@ fn splice_moves_data_and_stops_at_control_records() {
         c.far.send(DATA, &data);
         let mut got = Vec::new();
         for count in [1000, 5000] {
-            let Spliced::Data(moved) = c.rx.splice(&c.near, &writer, count).expect("splice") else {
-                panic!("data comes next")
-            };
+            let Spliced::Data(moved) = c.rx.splice(&writer, count).expect("splice") else { panic!("data comes next") };
             let mut part = vec![0; moved];
             reader.read_exact(&mut part).expect("read");
             got.extend(part);
         }
         assert!(got == data, "{version} {cipher}");
         c.far.send(ALERT, &[1, 0]);
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other));
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Other));
         assert_eq!(c.recv(64), (ALERT, vec![1, 0], true));
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other));
-        assert_eq!(c.rx.recv(&c.near, &mut [0; 64]), Ok(Incoming::End { close_notify: true }));
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Other));
+        assert_eq!(c.rx.recv(&mut [0; 64]), Ok(Incoming::End { close_notify: true }));
     }
 }
 
@@ -424,7 +424,7 @@ fn both_directions_at_once() {
         let far = c.far.stream.try_clone().expect("dup");
         let mut opener = support::Opener::new(far, version, cipher, 1, 0);
         for round in 0..100_u8 {
-            c.tx.send(&c.near, &[round; 1000], More::No).expect("send");
+            c.tx.send(&[round; 1000], More::No).expect("send");
             c.far.send(DATA, &[round; 500]);
             assert_eq!(opener.record().data, [round; 1000]);
             assert_eq!(c.recv(500).1, [round; 500]);
@@ -451,7 +451,7 @@ fn reset_is_the_peers_fault() {
         let mut c = Receiving::new(version, cipher, 0);
         rustix::net::sockopt::set_socket_linger(&c.far.stream, Some(std::time::Duration::ZERO)).expect("linger 0");
         drop(c.far);
-        let error = c.rx.recv(&c.near, &mut [0; 64]).expect_err("reset");
+        let error = c.rx.recv(&mut [0; 64]).expect_err("reset");
         assert_eq!((error.kind(), error.errno()), (Kind::Peer, Some(Errno::CONNRESET.raw_os_error())));
     }
 }
@@ -467,12 +467,12 @@ fn splice_stops_at_key_update_and_goes_on_after_rekey() {
         c.far.send(HANDSHAKE, &KEY_UPDATE);
         c.far.rekey(3);
         c.far.send(DATA, b"new");
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
         reader.read_exact(&mut buffer).expect("read");
         assert_eq!(&buffer, b"old");
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other));
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Other));
         assert_eq!(c.recv(64), (HANDSHAKE, KEY_UPDATE.to_vec(), true));
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Other), "no key");
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Other), "no key");
 
         // What the kernel itself says: it waits for a key, or it tries the old one.
         let nonblocking = rustix::pipe::SpliceFlags::NONBLOCK;
@@ -480,7 +480,7 @@ fn splice_stops_at_key_update_and_goes_on_after_rekey() {
             let kernel = rustix::pipe::splice(&c.near, None, &writer, None, 1000, nonblocking);
             assert_eq!(kernel, Err(Errno::KEYEXPIRED), "{cipher}");
         }
-        let renewed = c.rx.rekey(&c.near, &info(version, cipher, 3, 0));
+        let renewed = c.rx.rekey(&info(version, cipher, 3, 0));
         if !kernel_at_least(6, 14) {
             let error = renewed.expect_err("no rekey in this kernel");
             assert_eq!(
@@ -492,7 +492,7 @@ fn splice_stops_at_key_update_and_goes_on_after_rekey() {
             continue;
         }
         renewed.expect("rekey");
-        assert_eq!(c.rx.splice(&c.near, &writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
+        assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Data(3)), "{cipher}");
         reader.read_exact(&mut buffer).expect("read");
         assert_eq!(&buffer, b"new");
     }
@@ -503,8 +503,10 @@ fn splice_stops_at_key_update_and_goes_on_after_rekey() {
 fn wrong_descriptors_are_misuse() {
     let mut c = Receiving::new(Version::Tls13, Cipher::Aes128Gcm, 0);
     let (plain, mut far) = pair();
-    assert_eq!(c.rx.sequence(&plain).map_err(|e| e.kind()), Err(Kind::Misuse));
-    assert_eq!(c.rx.recv(&c.near, &mut [0; 1]).map_err(|e| e.kind()), Err(Kind::Misuse), "no room for an alert");
+    assert_eq!(c.rx.recv(&mut [0; 1]).map_err(|e| e.kind()), Err(Kind::Misuse), "no room for an alert");
+    let (_near, state) = c.rx.into_parts();
+    let mut wrong = Rx::from_parts(&plain, state);
+    assert_eq!(wrong.sequence().map_err(|e| e.kind()), Err(Kind::Misuse));
     far.write_all(b"plain").expect("write");
-    assert_eq!(c.rx.recv(&plain, &mut [0; 64]).map_err(|e| e.kind()), Err(Kind::Misuse));
+    assert_eq!(wrong.recv(&mut [0; 64]).map_err(|e| e.kind()), Err(Kind::Misuse));
 }

@@ -18,23 +18,23 @@ fn tls13() -> impl Iterator<Item = Cipher> {
 fn key_update_goes_under_the_old_key() {
     for cipher in tls13() {
         let mut c = Sending::new(Version::Tls13, cipher, 0);
-        c.tx.send(&c.near, b"open", More::Yes).expect("send");
+        c.tx.send(b"open", More::Yes).expect("send");
         let before = TlsStat::read().expect("tls_stat");
-        let renewed = c.tx.rekey(&c.near, &KEY_UPDATE, &info(Version::Tls13, cipher, 2, 0));
+        let renewed = c.tx.rekey(&KEY_UPDATE, &info(Version::Tls13, cipher, 2, 0));
         if !kernel_at_least(6, 14) {
             let error = renewed.expect_err("no rekey in this kernel");
             assert_eq!(
                 (error.operation(), error.kind(), error.errno()),
                 (Operation::KeyUpdate, Kind::Unsupported, Some(Errno::BUSY.raw_os_error()))
             );
-            c.tx.send(&c.near, b"ed", More::No).expect("the old key stays");
+            c.tx.send(b"ed", More::No).expect("the old key stays");
             assert_eq!(c.far.record().data, b"opened");
             continue;
         }
         renewed.expect("rekey");
         assert_eq!(TlsStat::read().expect("tls_stat").get("TlsTxRekeyOk"), before.tx_rekey_ok().map(|n| n + 1));
-        assert_eq!(c.tx.sequence(&c.near), Ok(0));
-        c.tx.send(&c.near, b"next", More::No).expect("send");
+        assert_eq!(c.tx.sequence(), Ok(0));
+        c.tx.send(b"next", More::No).expect("send");
         assert_eq!(c.far.record().data, b"open");
         let record = c.far.record();
         assert_eq!((record.record_type, record.data.as_slice()), (RecordType::HANDSHAKE, KEY_UPDATE.as_slice()));
@@ -54,7 +54,7 @@ fn full_socket_delays_the_whole_rekey() {
         let next = info(Version::Tls13, cipher, 2, 0);
         let (mut got, mut refused, mut updates) = (Vec::new(), 0, 0);
         loop {
-            match c.tx.rekey(&c.near, &KEY_UPDATE, &next) {
+            match c.tx.rekey(&KEY_UPDATE, &next) {
                 Ok(()) => break,
                 Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) => {
                     assert!(!kernel_at_least(6, 14), "{error}");
@@ -73,7 +73,7 @@ fn full_socket_delays_the_whole_rekey() {
         assert!(refused > 0, "the socket was full");
         c.near.set_nonblocking(false).expect("blocking");
         std::thread::scope(|scope| {
-            scope.spawn(|| c.tx.close_notify(&c.near).expect("close_notify"));
+            scope.spawn(|| c.tx.close_notify().expect("close_notify"));
             loop {
                 let record = c.far.record();
                 match record.record_type {
@@ -107,11 +107,11 @@ fn wrong_rekeys_are_misuse() {
         (&[24, 0, 0, 1, 2], &good),
         (&[], &good),
     ] {
-        let error = c.tx.rekey(&c.near, message, next).expect_err("misuse");
+        let error = c.tx.rekey(message, next).expect_err("misuse");
         assert_eq!((error.operation(), error.kind(), error.errno()), (Operation::KeyUpdate, Kind::Misuse, None));
     }
     let mut old = Sending::new(Version::Tls12, Cipher::Aes128Gcm, 0);
-    assert_eq!(old.tx.rekey(&old.near, &KEY_UPDATE, &other_version).map_err(|e| e.kind()), Err(Kind::Misuse));
-    c.tx.send(&c.near, b"x", More::No).expect("send");
+    assert_eq!(old.tx.rekey(&KEY_UPDATE, &other_version).map_err(|e| e.kind()), Err(Kind::Misuse));
+    c.tx.send(b"x", More::No).expect("send");
     assert_eq!(c.far.record().data, b"x", "no KeyUpdate left");
 }

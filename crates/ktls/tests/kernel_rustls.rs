@@ -63,7 +63,7 @@ fn greet(tls: &Tls, mut stream: &TcpStream) -> ServerConnection {
     connection
 }
 
-fn give(connection: ServerConnection, stream: impl std::os::fd::AsFd) -> Tx {
+fn give<S: std::os::fd::AsFd>(connection: ServerConnection, stream: S) -> Tx<S> {
     let version = connection.protocol_version().expect("a version").try_into().expect("TLS 1.2 or 1.3");
     let (sequence, secrets) = connection.dangerous_extract_secrets().expect("secrets").tx;
     let info = CryptoInfo::from_rustls(version, &secrets, sequence).expect("known");
@@ -95,9 +95,9 @@ fn secrets_of_rustls_go_on_in_the_kernel() {
             let client = scope.spawn(|| client(&tls, &far));
             let mut tx = give(greet(&tls, &near), &near);
             for part in body.chunks(5000) {
-                assert_eq!(tx.send(&near, part, More::No), Ok(part.len()));
+                assert_eq!(tx.send(part, More::No), Ok(part.len()));
             }
-            tx.close_notify(&near).expect("close_notify");
+            tx.close_notify().expect("close_notify");
             client.join().expect("the client")
         });
         assert!(data == [b"abc", body.as_slice()].concat(), "{version} {cipher}");

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 
 use rustix::io::Errno;
 use sealion_ktls::stat::TlsStat;
-use sealion_ktls::{Kind, MAX_PLAINTEXT, More, Operation, RecordType, Version, handover, probe};
+use sealion_ktls::{Kind, MAX_PLAINTEXT, More, Operation, RecordType, Tx, Version, handover, probe};
 use support::{IV, Sending, file_of, info, kernel_at_least, pair, pattern, suites, write_plain};
 
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -21,7 +21,7 @@ fn records_open_in_user_space() {
         let mut explicit = u64::from_be_bytes(IV[4..].try_into().expect("8 bytes"));
         for len in [1, 2, MAX_PLAINTEXT - 1, MAX_PLAINTEXT, MAX_PLAINTEXT + 1, 100_003] {
             let data = pattern(len);
-            assert_eq!(c.tx.send(&c.near, &data, More::No), Ok(len), "{version} {cipher} {len}");
+            assert_eq!(c.tx.send(&data, More::No), Ok(len), "{version} {cipher} {len}");
             let mut got = Vec::new();
             while got.len() < len {
                 let record = c.far.record();
@@ -35,7 +35,7 @@ fn records_open_in_user_space() {
                 got.extend(record.data);
             }
             assert!(got == data, "{version} {cipher} {len}");
-            assert_eq!(c.tx.sequence(&c.near), Ok(c.far.sequence));
+            assert_eq!(c.tx.sequence(), Ok(c.far.sequence));
             assert_eq!(c.unsent(), 0);
         }
         assert_eq!(c.far.sequence, first + 5 + 1 + 7);
@@ -48,10 +48,10 @@ fn sequence_numbers_are_big_endian() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0x0102_0304_05FF_FFFF);
         for byte in 0..3 {
-            c.tx.send(&c.near, &[byte], More::No).expect("send");
+            c.tx.send(&[byte], More::No).expect("send");
             assert_eq!(c.far.record().data, [byte]);
         }
-        assert_eq!(c.tx.sequence(&c.near), Ok(0x0102_0304_0600_0002));
+        assert_eq!(c.tx.sequence(), Ok(0x0102_0304_0600_0002));
     }
 }
 
@@ -59,18 +59,18 @@ fn sequence_numbers_are_big_endian() {
 fn more_fills_one_record_and_flush_seals_it() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.send(&c.near, b"head", More::Yes).expect("send");
-        assert_eq!(c.tx.sequence(&c.near), Ok(0), "the record is open");
+        c.tx.send(b"head", More::Yes).expect("send");
+        assert_eq!(c.tx.sequence(), Ok(0), "the record is open");
         assert_eq!(c.unsent(), 4);
-        c.tx.send(&c.near, b"", More::No).expect("an empty send");
-        assert_eq!(c.tx.sequence(&c.near), Ok(0), "an empty send does not seal");
-        c.tx.flush(&c.near).expect("flush");
+        c.tx.send(b"", More::No).expect("an empty send");
+        assert_eq!(c.tx.sequence(), Ok(0), "an empty send does not seal");
+        c.tx.flush().expect("flush");
         assert_eq!(c.far.record().data, b"head");
-        c.tx.flush(&c.near).expect("a second flush");
-        c.tx.send(&c.near, b"ab", More::Yes).expect("send");
-        c.tx.send(&c.near, b"cd", More::No).expect("send");
+        c.tx.flush().expect("a second flush");
+        c.tx.send(b"ab", More::Yes).expect("send");
+        c.tx.send(b"cd", More::No).expect("send");
         assert_eq!(c.far.record().data, b"abcd");
-        assert_eq!(c.tx.sequence(&c.near), Ok(2), "no empty record");
+        assert_eq!(c.tx.sequence(), Ok(2), "no empty record");
         assert_eq!(c.unsent(), 0);
     }
 }
@@ -81,7 +81,7 @@ fn vectored_data_shares_a_record() {
         let mut c = Sending::new(version, cipher, 0);
         let body = pattern(20_000);
         let slices = [IoSlice::new(b"head"), IoSlice::new(b""), IoSlice::new(&body)];
-        assert_eq!(c.tx.send_vectored(&c.near, &slices, More::No), Ok(20_004));
+        assert_eq!(c.tx.send_vectored(&slices, More::No), Ok(20_004));
         let (data, sizes) = c.far.data(20_004);
         assert_eq!(sizes, [MAX_PLAINTEXT, 20_004 - MAX_PLAINTEXT]);
         assert!(data == [b"head".as_slice(), &body].concat());
@@ -99,12 +99,12 @@ fn file_follows_the_head_in_full_records() {
             let mut c = Sending::new(version, cipher, 0);
             let (data, sizes) = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    c.tx.send(&c.near, &head, More::Yes).expect("head");
+                    c.tx.send(&head, More::Yes).expect("head");
                     let (mut offset, end) = (from as u64, (from + len) as u64);
                     while offset < end {
                         let rest = (end - offset) as usize;
                         let before = offset;
-                        let sent = c.tx.send_file(&c.near, &file, &mut offset, rest).expect("send_file");
+                        let sent = c.tx.send_file(&file, &mut offset, rest).expect("send_file");
                         assert_eq!(before + sent as u64, offset);
                         assert_ne!(sent, 0);
                     }
@@ -143,11 +143,11 @@ fn expected_sizes(head: usize, from: usize, len: usize) -> Vec<usize> {
 fn stuck_header_leaves_by_flush() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.send(&c.near, b"head", More::Yes).expect("send");
-        assert_eq!(c.tx.send_file(&c.near, file_of(b"abc"), &mut 3, 10), Ok(0), "the end of the file");
-        assert_eq!(c.tx.sequence(&c.near), Ok(0), "the head is stuck");
+        c.tx.send(b"head", More::Yes).expect("send");
+        assert_eq!(c.tx.send_file(file_of(b"abc"), &mut 3, 10), Ok(0), "the end of the file");
+        assert_eq!(c.tx.sequence(), Ok(0), "the head is stuck");
         assert_eq!(c.unsent(), 4);
-        c.tx.flush(&c.near).expect("flush");
+        c.tx.flush().expect("flush");
         assert_eq!(c.far.record().data, b"head");
         assert_eq!(c.unsent(), 0);
     }
@@ -160,11 +160,11 @@ fn shrunken_file_is_told() {
         let mut c = Sending::new(version, cipher, 0);
         let file = file_of(b"abc");
         let mut offset = 0;
-        c.tx.send(&c.near, b"head", More::Yes).expect("send");
-        assert_eq!(c.tx.send_file(&c.near, &file, &mut offset, 10), Ok(3));
+        c.tx.send(b"head", More::Yes).expect("send");
+        assert_eq!(c.tx.send_file(&file, &mut offset, 10), Ok(3));
         assert_eq!(offset, 3);
-        assert_eq!(c.tx.send_file(&c.near, &file, &mut offset, 7), Ok(0));
-        c.tx.flush(&c.near).expect("flush");
+        assert_eq!(c.tx.send_file(&file, &mut offset, 7), Ok(0));
+        c.tx.flush().expect("flush");
         assert_eq!(c.far.data(7).0, b"headabc");
         assert_eq!(c.unsent(), 0);
     }
@@ -174,10 +174,10 @@ fn shrunken_file_is_told() {
 fn control_records_keep_their_type_and_their_place() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.send(&c.near, b"open", More::Yes).expect("send");
-        c.tx.send_record(&c.near, RecordType::HANDSHAKE, b"ticket").expect("record");
-        c.tx.send(&c.near, b"after", More::No).expect("send");
-        c.tx.send_record(&c.near, RecordType::ALERT, &[2, 20]).expect("record");
+        c.tx.send(b"open", More::Yes).expect("send");
+        c.tx.send_record(RecordType::HANDSHAKE, b"ticket").expect("record");
+        c.tx.send(b"after", More::No).expect("send");
+        c.tx.send_record(RecordType::ALERT, &[2, 20]).expect("record");
         for (record_type, data) in [
             (RecordType::APPLICATION_DATA, b"open".as_slice()),
             (RecordType::HANDSHAKE, b"ticket"),
@@ -189,7 +189,7 @@ fn control_records_keep_their_type_and_their_place() {
         }
         assert_eq!(c.unsent(), 0);
         for wrong in [Vec::new(), pattern(MAX_PLAINTEXT + 1)] {
-            let error = c.tx.send_record(&c.near, RecordType::ALERT, &wrong).expect_err("a wrong length");
+            let error = c.tx.send_record(RecordType::ALERT, &wrong).expect_err("a wrong length");
             assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
         }
     }
@@ -199,11 +199,11 @@ fn control_records_keep_their_type_and_their_place() {
 fn nothing_follows_close_notify() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.send(&c.near, b"open", More::Yes).expect("send");
-        c.tx.close_notify(&c.near).expect("close_notify");
-        c.tx.close_notify(&c.near).expect("a second one does nothing");
-        assert_eq!(c.tx.send(&c.near, b"x", More::No).map_err(|e| e.kind()), Err(Kind::Misuse));
-        assert_eq!(c.tx.flush(&c.near).map_err(|e| e.kind()), Err(Kind::Misuse));
+        c.tx.send(b"open", More::Yes).expect("send");
+        c.tx.close_notify().expect("close_notify");
+        c.tx.close_notify().expect("a second one does nothing");
+        assert_eq!(c.tx.send(b"x", More::No).map_err(|e| e.kind()), Err(Kind::Misuse));
+        assert_eq!(c.tx.flush().map_err(|e| e.kind()), Err(Kind::Misuse));
         assert_eq!(c.unsent(), 0);
         c.near.shutdown(Shutdown::Write).expect("shutdown");
         assert_eq!(c.far.record().data, b"open");
@@ -220,7 +220,7 @@ fn ledger_sees_the_part_of_a_record_that_tcp_did_not_take() {
         let mut c = Sending::new(version, cipher, 3);
         let mut sent = c.fill_until_unsent();
         let mut got = Vec::new();
-        while c.tx.close_notify(&c.near).is_err() {
+        while c.tx.close_notify().is_err() {
             got.extend(c.far.record().data);
             c.wait_writable();
         }
@@ -244,9 +244,9 @@ fn close_loses_what_the_ledger_calls_unsent() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
         let accepted = c.fill_until_unsent().len() as u64;
-        let sealed = c.tx.sequence(&c.near).expect("sequence");
+        let sealed = c.tx.sequence().expect("sequence");
         let unsent = c.unsent();
-        drop(c.near);
+        drop((c.near, c.tx));
         let mut wire = Vec::new();
         c.far.stream.read_to_end(&mut wire).expect("read");
         let missing = accepted + sealed * cipher.overhead(version) - wire.len() as u64;
@@ -266,7 +266,7 @@ fn full_socket_takes_nothing_twice() {
             let sent = c.fill(more);
             let mut got = Vec::new();
             let mut alerts = 0;
-            while let Err(error) = c.tx.send_record(&c.near, RecordType::ALERT, &[1, 90]) {
+            while let Err(error) = c.tx.send_record(RecordType::ALERT, &[1, 90]) {
                 assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
                 let record = c.far.record();
                 assert_eq!(record.record_type, RecordType::APPLICATION_DATA);
@@ -275,7 +275,7 @@ fn full_socket_takes_nothing_twice() {
             }
             c.near.set_nonblocking(false).expect("blocking");
             std::thread::scope(|scope| {
-                scope.spawn(|| c.tx.close_notify(&c.near).expect("close_notify"));
+                scope.spawn(|| c.tx.close_notify().expect("close_notify"));
                 loop {
                     let record = c.far.record();
                     match (record.record_type, record.data.as_slice()) {
@@ -299,13 +299,13 @@ fn handover_begins_where_plain_writing_ended() {
         let (near, far) = pair();
         write_plain(&near, b"plain");
         let mut tx = handover::tx(&near, &info(version, cipher, 1, 2)).expect("handover");
-        tx.send(&near, b"sealed", More::No).expect("send");
+        tx.send(b"sealed", More::No).expect("send");
         let mut far = support::Opener::new(far, version, cipher, 1, 2);
         let mut plain = [0; 5];
         far.stream.read_exact(&mut plain).expect("read");
         assert_eq!(&plain, b"plain");
         assert_eq!(far.record().data, b"sealed");
-        assert_eq!(tx.unsent(&near), Ok(0));
+        assert_eq!(tx.unsent(), Ok(0));
     }
 }
 
@@ -313,12 +313,12 @@ fn handover_begins_where_plain_writing_ended() {
 fn handover_twice_is_misuse() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        let error = handover::tx(&c.near, &info(version, cipher, 2, 0)).expect_err("a second handover");
+        let error = handover::tx(&c.near, &info(version, cipher, 2, 0)).expect_err("a second handover").error;
         assert_eq!(
             (error.operation(), error.kind(), error.errno()),
             (Operation::SetUlp, Kind::Misuse, Some(Errno::EXIST.raw_os_error()))
         );
-        c.tx.send(&c.near, b"x", More::No).expect("the first one holds");
+        c.tx.send(b"x", More::No).expect("the first one holds");
         assert_eq!(c.far.record().data, b"x");
     }
 }
@@ -330,7 +330,7 @@ fn half_closed_peer_prevents_handover_only_before_it() {
         let (mut near, mut far) = pair();
         far.shutdown(Shutdown::Write).expect("shutdown");
         assert_eq!(near.read(&mut [0]).expect("the end of the stream"), 0);
-        let error = handover::tx(&near, &info(version, cipher, 1, 0)).expect_err("CLOSE_WAIT");
+        let error = handover::tx(&near, &info(version, cipher, 1, 0)).expect_err("CLOSE_WAIT").error;
         assert_eq!(
             (error.operation(), error.kind(), error.errno()),
             (Operation::SetUlp, Kind::Peer, Some(Errno::NOTCONN.raw_os_error()))
@@ -342,8 +342,8 @@ fn half_closed_peer_prevents_handover_only_before_it() {
 
         let mut c = Sending::new(version, cipher, 0);
         c.far.stream.shutdown(Shutdown::Write).expect("shutdown");
-        assert_eq!((&c.near).read(&mut [0]).expect("the end of the stream"), 0);
-        c.tx.send(&c.near, b"x", More::No).expect("send");
+        assert_eq!((&*c.near).read(&mut [0]).expect("the end of the stream"), 0);
+        c.tx.send(b"x", More::No).expect("send");
         assert_eq!(c.far.record().data, b"x");
     }
 }
@@ -351,17 +351,20 @@ fn half_closed_peer_prevents_handover_only_before_it() {
 #[test]
 fn wrong_descriptors_are_misuse() {
     let (version, cipher) = (Version::Tls13, sealion_ktls::Cipher::Aes128Gcm);
-    let mut c = Sending::new(version, cipher, 0);
+    let c = Sending::new(version, cipher, 0);
     let (plain, _far) = pair();
-    assert_eq!(c.tx.sequence(&plain).map_err(|e| e.kind()), Err(Kind::Misuse));
-    assert_eq!(c.tx.unsent(&plain).map_err(|e| e.kind()), Err(Kind::Misuse));
+    let (near, mut state) = c.tx.into_parts();
+    let wrong = Tx::from_parts(&plain, &mut state);
+    assert_eq!(wrong.sequence().map_err(|e| e.kind()), Err(Kind::Misuse));
+    assert_eq!(wrong.unsent().map_err(|e| e.kind()), Err(Kind::Misuse));
+    let mut tx = Tx::from_parts(near, state);
     let (pipe, _writer) = std::io::pipe().expect("pipe");
-    let error = c.tx.send_file(&c.near, &pipe, &mut 0, 1).expect_err("a pipe has no offset");
+    let error = tx.send_file(&pipe, &mut 0, 1).expect_err("a pipe has no offset");
     assert_eq!((error.kind(), error.errno()), (Kind::Misuse, Some(Errno::SPIPE.raw_os_error())));
-    let error = handover::tx(&pipe, &info(version, cipher, 1, 0)).expect_err("a pipe");
+    let error = handover::tx(&pipe, &info(version, cipher, 1, 0)).expect_err("a pipe").error;
     assert_eq!((error.kind(), error.errno()), (Kind::Misuse, Some(Errno::NOTSOCK.raw_os_error())));
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("bind");
-    let error = handover::tx(&udp, &info(version, cipher, 1, 0)).expect_err("a datagram socket");
+    let error = handover::tx(&udp, &info(version, cipher, 1, 0)).expect_err("a datagram socket").error;
     assert_eq!((error.operation(), error.kind()), (Operation::SetUlp, Kind::Misuse), "{error}");
 }
 
@@ -373,13 +376,13 @@ fn reset_is_the_peers_fault() {
         drop(c.far);
         let over = [Errno::CONNRESET, Errno::PIPE].map(|errno| Some(errno.raw_os_error()));
         for _ in 0..3 {
-            let error = c.tx.send(&c.near, b"x", More::No).expect_err("reset");
+            let error = c.tx.send(b"x", More::No).expect_err("reset");
             assert_eq!(error.kind(), Kind::Peer, "{error}");
             assert!(over.contains(&error.errno()), "{error}");
         }
-        let error = c.tx.send_file(&c.near, file_of(b"abc"), &mut 0, 3).expect_err("reset");
+        let error = c.tx.send_file(file_of(b"abc"), &mut 0, 3).expect_err("reset");
         assert_eq!(error.kind(), Kind::Peer, "{error}");
-        assert_eq!(c.tx.close_notify(&c.near).map_err(|e| e.kind()), Err(Kind::Peer));
+        assert_eq!(c.tx.close_notify().map_err(|e| e.kind()), Err(Kind::Peer));
     }
 }
 
@@ -394,13 +397,13 @@ fn many_small_sends_with_more_keep_their_order() {
         for (i, piece) in data.chunks(37).enumerate() {
             if i % 3 == 0 {
                 let mut offset = expected.len() as u64;
-                assert_eq!(c.tx.send_file(&c.near, &file, &mut offset, piece.len()), Ok(piece.len()));
+                assert_eq!(c.tx.send_file(&file, &mut offset, piece.len()), Ok(piece.len()));
             } else {
-                assert_eq!(c.tx.send(&c.near, piece, More::Yes), Ok(piece.len()));
+                assert_eq!(c.tx.send(piece, More::Yes), Ok(piece.len()));
             }
             expected.extend_from_slice(piece);
         }
-        c.tx.flush(&c.near).expect("flush");
+        c.tx.flush().expect("flush");
         assert!(c.far.data(data.len()).0 == data, "{version} {cipher}");
         assert_eq!(c.unsent(), 0);
     }
@@ -411,10 +414,10 @@ fn many_small_sends_with_more_keep_their_order() {
 fn close_drops_an_open_record() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        c.tx.send(&c.near, b"sealed", More::No).expect("send");
-        c.tx.send(&c.near, b"open", More::Yes).expect("send");
+        c.tx.send(b"sealed", More::No).expect("send");
+        c.tx.send(b"open", More::Yes).expect("send");
         assert_eq!(c.unsent(), 4);
-        drop(c.near);
+        drop((c.near, c.tx));
         assert_eq!(c.far.record().data, b"sealed");
         assert_eq!(c.far.next(), None, "{version} {cipher}");
     }
@@ -436,7 +439,7 @@ fn file_is_whole_under_a_small_lowat() {
                 let mut offset = 0;
                 while offset < body.len() as u64 {
                     let rest = body.len() - offset as usize;
-                    match c.tx.send_file(&c.near, &file, &mut offset, rest) {
+                    match c.tx.send_file(&file, &mut offset, rest) {
                         Ok(sent) => assert_ne!(sent, 0),
                         Err(error) => {
                             assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
@@ -444,7 +447,7 @@ fn file_is_whole_under_a_small_lowat() {
                         }
                     }
                 }
-                while let Err(error) = c.tx.flush(&c.near) {
+                while let Err(error) = c.tx.flush() {
                     assert_eq!(error.kind(), Kind::WouldBlock, "{error}");
                 }
             });
@@ -459,14 +462,14 @@ fn file_is_whole_under_a_small_lowat() {
 fn the_layer_needs_a_connection_and_keeps_it() {
     let (version, cipher) = (Version::Tls13, sealion_ktls::Cipher::Aes128Gcm);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
-    let error = handover::tx(&listener, &info(version, cipher, 1, 0)).expect_err("a listener");
+    let error = handover::tx(&listener, &info(version, cipher, 1, 0)).expect_err("a listener").error;
     assert_eq!(
         (error.operation(), error.kind(), error.errno()),
         (Operation::SetUlp, Kind::Peer, Some(Errno::NOTCONN.raw_os_error()))
     );
     let mut c = Sending::new(version, cipher, 0);
     assert_eq!(rustix::net::connect_unspec(&c.near), Err(Errno::OPNOTSUPP));
-    c.tx.send(&c.near, b"x", More::No).expect("send");
+    c.tx.send(b"x", More::No).expect("send");
     assert_eq!(c.far.record().data, b"x");
 }
 
@@ -478,7 +481,7 @@ fn ipv6_too() {
     let (far, _) = listener.accept().expect("accept");
     for (version, cipher) in suites().take(1) {
         let mut tx = handover::tx(&near, &info(version, cipher, 1, 0)).expect("handover");
-        tx.send(&near, b"x", More::No).expect("send");
+        tx.send(b"x", More::No).expect("send");
         assert_eq!(support::Opener::new(far.try_clone().expect("dup"), version, cipher, 1, 0).record().data, b"x");
     }
 }

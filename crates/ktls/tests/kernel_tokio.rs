@@ -4,10 +4,10 @@ mod support;
 
 use std::io;
 use std::net::Shutdown;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use sealion_ktls::{Cipher, Incoming, Kind, More, RecordType, Version, tokio as ktls};
+use sealion_ktls::{Cipher, Incoming, Kind, More, RecordType, Rx, Tx, Version, tokio as ktls};
 use support::{Receiving, Sending, file_of, pattern};
 use tokio::net::TcpStream;
 
@@ -16,9 +16,15 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Inside a runtime.
-fn asynchronous(stream: std::net::TcpStream) -> TcpStream {
+fn asynchronous(stream: &std::net::TcpStream) -> TcpStream {
     stream.set_nonblocking(true).expect("non-blocking");
-    TcpStream::from_std(stream).expect("a runtime's socket")
+    TcpStream::from_std(stream.try_clone().expect("a second descriptor")).expect("a runtime's socket")
+}
+
+/// Puts a runtime's socket in the place of the standard library's.
+fn asynchronous_tx(tx: Tx<Arc<std::net::TcpStream>>) -> Tx<TcpStream> {
+    let (near, state) = tx.into_parts();
+    Tx::from_parts(asynchronous(&near), state)
 }
 
 /// The peer begins to read only when the socket is full.
@@ -27,7 +33,7 @@ fn a_full_socket_is_waited_for() {
     // More than any default of tcp_wmem and tcp_rmem holds.
     let data = pattern(20_000_000);
     for version in Version::ALL {
-        let Sending { near, mut tx, mut far } = Sending::new(version, Cipher::Aes128Gcm, 0);
+        let Sending { tx, mut far, .. } = Sending::new(version, Cipher::Aes128Gcm, 0);
         let (full, is_full) = mpsc::channel();
         let len = data.len();
         let peer = thread::spawn(move || {
@@ -35,11 +41,11 @@ fn a_full_socket_is_waited_for() {
             far.data(len).0
         });
         runtime().block_on(async {
-            let near = asynchronous(near);
+            let mut tx = asynchronous_tx(tx);
             let mut rest = data.as_slice();
             while !rest.is_empty() {
-                let sent = ktls::sending(&near, || {
-                    tx.send(&near, rest, More::No).inspect_err(|error| {
+                let sent = ktls::sending(&mut tx, |tx| {
+                    tx.send(rest, More::No).inspect_err(|error| {
                         assert_eq!(error.kind(), Kind::WouldBlock);
                         let _ = full.send(());
                     })
@@ -58,16 +64,16 @@ fn everything_is_delivered() {
     let body = pattern(10_000_019);
     let file = file_of(&body);
     for version in Version::ALL {
-        let Sending { near, mut tx, mut far } = Sending::new(version, Cipher::Aes256Gcm, 0);
+        let Sending { tx, mut far, .. } = Sending::new(version, Cipher::Aes256Gcm, 0);
         let len = head.len() + body.len() - 7;
         let peer = thread::spawn(move || (far.data(len).0, far.record(), far.next().is_none()));
         runtime().block_on(async {
-            let near = asynchronous(near);
-            ktls::send_all(&mut tx, &near, &head, More::Yes).await.expect("head");
-            ktls::send_file(&mut tx, &near, &file, 7..body.len() as u64).await.expect("file");
-            ktls::sending(&near, || tx.close_notify(&near)).await.expect("close_notify");
-            ktls::delivered(&tx, &near).await.expect("delivered");
-            rustix::net::shutdown(&near, rustix::net::Shutdown::Write).expect("shutdown");
+            let mut tx = asynchronous_tx(tx);
+            ktls::send_all(&mut tx, &head, More::Yes).await.expect("head");
+            ktls::send_file(&mut tx, &file, 7..body.len() as u64).await.expect("file");
+            ktls::sending(&mut tx, |tx| tx.close_notify()).await.expect("close_notify");
+            ktls::delivered(&tx).await.expect("delivered");
+            rustix::net::shutdown(tx.socket(), rustix::net::Shutdown::Write).expect("shutdown");
         });
         let (data, alert, ended) = peer.join().expect("the peer");
         assert!(data == [&head, &body[7..]].concat(), "{version}");
@@ -77,11 +83,11 @@ fn everything_is_delivered() {
 
 #[test]
 fn a_file_that_ends_early_is_told() {
-    let Sending { near, mut tx, .. } = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
+    let Sending { tx, .. } = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
     let file = file_of(b"short");
     runtime().block_on(async {
-        let near = asynchronous(near);
-        let error = ktls::send_file(&mut tx, &near, &file, 0..6).await.expect_err("5 bytes are there");
+        let mut tx = asynchronous_tx(tx);
+        let error = ktls::send_file(&mut tx, &file, 0..6).await.expect_err("5 bytes are there");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     });
 }
@@ -90,11 +96,12 @@ fn a_file_that_ends_early_is_told() {
 #[test]
 fn records_are_waited_for() {
     for version in Version::ALL {
-        let Receiving { near, mut rx, mut far, tx: _tx } = Receiving::new(version, Cipher::Aes128Gcm, 0);
+        let Receiving { rx, mut far, tx: _tx, .. } = Receiving::new(version, Cipher::Aes128Gcm, 0);
         runtime().block_on(async {
-            let near = asynchronous(near);
+            let (near, state) = rx.into_parts();
+            let mut rx = Rx::from_parts(asynchronous(&near), state);
             let mut buffer = [0; 64];
-            let first = ktls::recv(&mut rx, &near, &mut buffer);
+            let first = ktls::recv(&mut rx, &mut buffer);
             // Polled in this order: what is waited for is sent afterwards.
             let (first, ()) = tokio::join!(biased; first, async {
                 far.send(RecordType::APPLICATION_DATA, b"data");
@@ -104,7 +111,7 @@ fn records_are_waited_for() {
             let record = |record_type, len| Incoming::Record { record_type, len, whole: true };
             assert_eq!(first.expect("data"), record(RecordType::APPLICATION_DATA, 4));
             assert_eq!(&buffer[..4], b"data");
-            let mut next = async || ktls::recv(&mut rx, &near, &mut buffer).await.expect("received");
+            let mut next = async || ktls::recv(&mut rx, &mut buffer).await.expect("received");
             assert_eq!(next().await, record(RecordType::ALERT, 2));
             assert_eq!(next().await, Incoming::End { close_notify: true });
         });

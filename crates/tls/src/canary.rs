@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand;
 use rustix::fs::MemfdFlags;
-use sealion_ktls::{More, RecordType, Tx, Version, handover};
+use sealion_ktls::{More, RecordType, Tx, Version};
 use socket2::SockRef;
 
-use crate::record::{Aead, ContentType, OpenError, Opener, TrafficKeys};
+use crate::record::{Aead, ContentType, OpenError, Opener, Sealer, TrafficKeys};
 
 /// Bytes sent from memory: less than a record, so that it stays open for what follows.
 const HEAD: usize = 257;
@@ -77,13 +77,14 @@ pub fn canary(version: Version, aead: Aead) -> Result<(), CanaryError> {
     let keys = random_keys(version, aead)?;
     let (near, far) = loopback()?;
     let sequence = 3;
-    let mut tx = handover::tx(&near, &keys.crypto_info(sequence))?;
+    let opener = Opener::new(&keys, sequence);
+    let mut tx = Sealer::new(keys, sequence, u64::MAX).into_kernel(&near).map_err(|refused| refused.error)?;
     let (sent, file) = pattern()?;
 
     // More than fits the socket's buffers may be on the way, so somebody has to read meanwhile.
     let received = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read_to_end(far));
-        let done = send(&mut tx, &near, &sent, &file);
+        let done = send(&mut tx, &sent, &file);
         if done.is_err() {
             // The reader would wait for the rest.
             let _ = near.shutdown(std::net::Shutdown::Both);
@@ -94,33 +95,32 @@ pub fn canary(version: Version, aead: Aead) -> Result<(), CanaryError> {
             .map_err(|_| CanaryError::Differs("something that made the reader panic"))?
             .map_err(CanaryError::Io)
     })?;
-    compare(&keys, sequence, received, &sent)
+    compare(opener, received, &sent)
 }
 
-fn send(tx: &mut Tx, near: &TcpStream, sent: &[u8], file: &File) -> Result<(), CanaryError> {
-    tx.send_vectored(near, &[IoSlice::new(&sent[..HEAD])], More::Yes)?;
+fn send(tx: &mut Tx<&TcpStream>, sent: &[u8], file: &File) -> Result<(), CanaryError> {
+    tx.send_vectored(&[IoSlice::new(&sent[..HEAD])], More::Yes)?;
     let mut offset = 0;
     while (offset as usize) < FILE {
         let left = FILE - offset as usize;
-        if tx.send_file(near, file, &mut offset, left)? == 0 {
+        if tx.send_file(file, &mut offset, left)? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
     }
-    tx.send_record(near, RecordType::HANDSHAKE, b"canary")?;
-    tx.close_notify(near)?;
+    tx.send_record(RecordType::HANDSHAKE, b"canary")?;
+    tx.close_notify()?;
     let started = Instant::now();
-    while tx.unsent(near)? > 0 {
+    while tx.unsent()? > 0 {
         if started.elapsed() > PATIENCE {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    near.shutdown(std::net::Shutdown::Write)?;
+    tx.socket().shutdown(std::net::Shutdown::Write)?;
     Ok(())
 }
 
-fn compare(keys: &TrafficKeys, sequence: u64, mut received: Vec<u8>, sent: &[u8]) -> Result<(), CanaryError> {
-    let mut opener = Opener::new(keys, sequence);
+fn compare(mut opener: Opener, mut received: Vec<u8>, sent: &[u8]) -> Result<(), CanaryError> {
     let mut rest = received.as_mut_slice();
     let mut data = Vec::with_capacity(sent.len());
     let mut control = Vec::new();
@@ -180,10 +180,17 @@ fn read_to_end(mut far: TcpStream) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Sealer;
 
-    fn sealed(keys: &TrafficKeys, sequence: u64, records: &[(ContentType, &[u8])]) -> Vec<u8> {
-        let mut sealer = Sealer::new(keys, sequence, 1 << 24);
+    fn keys() -> TrafficKeys {
+        TrafficKeys::new(Version::Tls13, Aead::Aes128Gcm, &[7; 16], [9; 12])
+    }
+
+    fn compared(received: Vec<u8>, sent: &[u8]) -> Result<(), CanaryError> {
+        compare(Opener::new(&keys(), 3), received, sent)
+    }
+
+    fn sealed(sequence: u64, records: &[(ContentType, &[u8])]) -> Vec<u8> {
+        let mut sealer = Sealer::new(keys(), sequence, 1 << 24);
         let mut all = Vec::new();
         for (content_type, payload) in records {
             let mut record = vec![0; sealer.sealed_len(payload.len())];
@@ -197,21 +204,20 @@ mod tests {
     /// What a sound kernel sends passes, and each way of being wrong is told apart.
     #[test]
     fn what_is_wrong_is_noticed() {
-        let keys = random_keys(Version::Tls13, Aead::Aes128Gcm).unwrap();
         let data = (ContentType::ApplicationData, &b"some data"[..]);
         let control = [(ContentType::Handshake, &b"canary"[..]), (ContentType::Alert, &[1, 0][..])];
-        let good = sealed(&keys, 3, &[data, control[0], control[1]]);
-        assert!(compare(&keys, 3, good.clone(), b"some data").is_ok());
+        let good = sealed(3, &[data, control[0], control[1]]);
+        assert!(compared(good.clone(), b"some data").is_ok());
 
-        let differs = |received, sent: &[u8]| matches!(compare(&keys, 3, received, sent), Err(CanaryError::Differs(_)));
+        let differs = |received, sent: &[u8]| matches!(compared(received, sent), Err(CanaryError::Differs(_)));
         assert!(differs(good.clone(), b"other data"));
-        assert!(differs(sealed(&keys, 3, &[data, control[0]]), b"some data"));
-        assert!(differs(sealed(&keys, 3, &[data, control[1], control[0]]), b"some data"));
+        assert!(differs(sealed(3, &[data, control[0]]), b"some data"));
+        assert!(differs(sealed(3, &[data, control[1], control[0]]), b"some data"));
 
         let mut flipped = good;
         flipped[7] ^= 1;
-        assert!(matches!(compare(&keys, 3, flipped, b"some data"), Err(CanaryError::Unopenable(_))));
-        let replayed = sealed(&keys, 4, &[data, control[0], control[1]]);
-        assert!(matches!(compare(&keys, 3, replayed, b"some data"), Err(CanaryError::Unopenable(_))));
+        assert!(matches!(compared(flipped, b"some data"), Err(CanaryError::Unopenable(_))));
+        let replayed = sealed(4, &[data, control[0], control[1]]);
+        assert!(matches!(compared(replayed, b"some data"), Err(CanaryError::Unopenable(_))));
     }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -59,21 +60,22 @@ pub(crate) fn pair() -> (TcpStream, TcpStream) {
 
 /// A connection whose near end sends by the kernel; the far end opens in user space.
 pub(crate) struct Sending {
-    pub(crate) near: TcpStream,
-    pub(crate) tx: Tx,
+    pub(crate) near: Arc<TcpStream>,
+    pub(crate) tx: Tx<Arc<TcpStream>>,
     pub(crate) far: Opener,
 }
 
 impl Sending {
     pub(crate) fn new(version: Version, cipher: Cipher, sequence: u64) -> Self {
         let (near, far) = pair();
-        let tx = handover::tx(&near, &info(version, cipher, 1, sequence)).expect("handover");
+        let near = Arc::new(near);
+        let tx = handover::tx(Arc::clone(&near), &info(version, cipher, 1, sequence)).expect("handover");
         Self { near, tx, far: Opener::new(far, version, cipher, 1, sequence) }
     }
 
     /// Tells how much the kernel has sealed and not given to TCP.
     pub(crate) fn unsent(&self) -> u64 {
-        self.tx.unsent(&self.near).expect("unsent")
+        self.tx.unsent().expect("unsent")
     }
 
     /// Waits until the near end may be writable again.
@@ -94,7 +96,7 @@ impl Sending {
         let mut taken = Vec::new();
         loop {
             let from = taken.len() % data.len();
-            match self.tx.send(&self.near, &data[from..], more) {
+            match self.tx.send(&data[from..], more) {
                 Ok(n) => taken.extend_from_slice(&data[from..from + n]),
                 Err(error) => {
                     assert_eq!(error.kind(), sealion_ktls::Kind::WouldBlock, "{error}");
@@ -284,24 +286,25 @@ impl Sealer {
 
 /// A connection whose near end sends and receives by the kernel; the far end seals in user space.
 pub(crate) struct Receiving {
-    pub(crate) near: TcpStream,
-    pub(crate) tx: Tx,
-    pub(crate) rx: Rx,
+    pub(crate) near: Arc<TcpStream>,
+    pub(crate) tx: Tx<Arc<TcpStream>>,
+    pub(crate) rx: Rx<Arc<TcpStream>>,
     pub(crate) far: Sealer,
 }
 
 impl Receiving {
     pub(crate) fn new(version: Version, cipher: Cipher, sequence: u64) -> Self {
         let (near, far) = pair();
-        let tx = handover::tx(&near, &info(version, cipher, 1, 0)).expect("TLS_TX");
-        let rx = handover::rx(&near, &tx, &info(version, cipher, 2, sequence)).expect("TLS_RX");
+        let near = Arc::new(near);
+        let tx = handover::tx(Arc::clone(&near), &info(version, cipher, 1, 0)).expect("TLS_TX");
+        let rx = handover::rx(&tx, &info(version, cipher, 2, sequence)).expect("TLS_RX");
         Self { near, tx, rx, far: Sealer::new(far, version, cipher, 2, sequence) }
     }
 
     /// The next read, as record type, data and whether the record is whole.
     pub(crate) fn recv(&mut self, room: usize) -> (RecordType, Vec<u8>, bool) {
         let mut buffer = vec![0; room];
-        match self.rx.recv(&self.near, &mut buffer).expect("recv") {
+        match self.rx.recv(&mut buffer).expect("recv") {
             Incoming::Record { record_type, len, whole } => (record_type, buffer[..len].to_vec(), whole),
             other => panic!("{other:?}"),
         }
@@ -309,7 +312,7 @@ impl Receiving {
 
     /// Reads what is an error, and returns it.
     pub(crate) fn refused(&mut self) -> sealion_ktls::Error {
-        self.rx.recv(&self.near, &mut [0; 64]).expect_err("an error")
+        self.rx.recv(&mut [0; 64]).expect_err("an error")
     }
 
     /// Whether poll(2) calls the near end readable now.

@@ -73,7 +73,7 @@ impl Connection {
         let suite = format!("TLSv1.{} {}", version as usize + 2, suite.replace("TLS13_", "TLS_"));
         let connection = Self {
             socket,
-            sealer: Sealer::new(&tx.0, tx.1, u64::MAX),
+            sealer: Sealer::new(tx.0, tx.1, u64::MAX),
             receiving: Receiving::new(version, (&rx.0, rx.1), schedule, common.reading.clone(), incoming),
             outgoing: Vec::new(),
         };
@@ -143,7 +143,7 @@ impl Connection {
         if let Some((keys, sequence)) = self.receiving.take_new_keys() {
             // RFC 8446 §4.6.3: an update that asks for none in return, under the old keys.
             self.seal(ContentType::Handshake, &[24, 0, 0, 1, 0]);
-            self.sealer = Sealer::new(&keys, sequence, u64::MAX);
+            self.sealer = Sealer::new(keys, sequence, u64::MAX);
         }
     }
 

@@ -1,14 +1,13 @@
 //! Sealing by hand: any type, any padding, any length, whether TLS allows it or not. It shares no
-//! code with the record layer under test.
+//! code with the record layer under test but the conversion of rustls' secrets.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
-use sealion_tls::Version;
-use sealion_tls::record::Aead;
+use sealion_ktls::{AeadKey, Cipher, Version};
 
 pub(super) struct HandSealer {
     version: Version,
-    aead: Aead,
+    cipher: Cipher,
     key: LessSafeKey,
     iv: [u8; 12],
     sequence: u64,
@@ -16,20 +15,16 @@ pub(super) struct HandSealer {
 
 impl HandSealer {
     pub(super) fn new(version: Version, secrets: &ConnectionTrafficSecrets, sequence: u64) -> Self {
-        let (aead, key, iv) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
-            _ => panic!("the client offered three AEADs and got a fourth"),
+        let (key, iv) = AeadKey::from_rustls(version, secrets).expect("the client offered three AEADs");
+        let cipher = key.cipher();
+        let algorithm = match cipher {
+            Cipher::Aes128Gcm => &aws_lc_rs::aead::AES_128_GCM,
+            Cipher::Aes256Gcm => &aws_lc_rs::aead::AES_256_GCM,
+            Cipher::Chacha20Poly1305 => &aws_lc_rs::aead::CHACHA20_POLY1305,
+            other => panic!("the client did not offer {other}"),
         };
-        let algorithm = match aead {
-            Aead::Aes128Gcm => &aws_lc_rs::aead::AES_128_GCM,
-            Aead::Aes256Gcm => &aws_lc_rs::aead::AES_256_GCM,
-            Aead::Chacha20Poly1305 => &aws_lc_rs::aead::CHACHA20_POLY1305,
-        };
-        let key = UnboundKey::new(algorithm, key.as_ref()).expect("rustls' key fits its AEAD");
-        let iv = iv.as_ref().try_into().expect("every IV of TLS has 12 bytes");
-        Self { version, aead, key: LessSafeKey::new(key), iv, sequence }
+        let key = UnboundKey::new(algorithm, key.as_bytes()).expect("rustls' key fits its AEAD");
+        Self { version, cipher, key: LessSafeKey::new(key), iv, sequence }
     }
 
     /// One record. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, with its type and padding, and
@@ -39,9 +34,8 @@ impl HandSealer {
         self.sequence += 1;
         let mut nonce = self.iv;
         let mut explicit: &[u8] = &[];
-        if self.version == Version::Tls12 && self.aead != Aead::Chacha20Poly1305 {
-            // A number far from those that rustls gave the handshake's records.
-            nonce[4] ^= 0x80;
+        if self.version == Version::Tls12 && self.cipher != Cipher::Chacha20Poly1305 {
+            // The IV lies far from the numbers that rustls gave the handshake's records.
             for (byte, seq) in nonce[4..].iter_mut().zip(sequence) {
                 *byte ^= seq;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
-use sealion_ktls::{Version, nonce};
+use sealion_ktls::{AeadKey, Version};
 
 use super::client_auth::ClientCertificate;
 use super::{Group, HandshakeInfo};
@@ -15,24 +15,15 @@ use crate::record::{Aead, TrafficKeys};
 /// Converts the secrets of one direction.
 ///
 /// For TLS 1.2 GCM the explicit nonce starts a series of its own, because continuing from what rustls hands out
-/// would repeat the nonce of its Finished (observed on the wire): see [`nonce::apart_from_rustls`].
+/// would repeat the nonce of its Finished (observed on the wire): see [`AeadKey::from_rustls`].
 ///
 /// # Errors
 /// [`HandshakeError::Tls`] when rustls agreed on an AEAD that this crate does not know.
 pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<TrafficKeys, HandshakeError> {
-    let (aead, key, iv) = match secrets {
-        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Aead::Aes128Gcm, key, iv),
-        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Aead::Aes256Gcm, key, iv),
-        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (Aead::Chacha20Poly1305, key, iv),
-        _ => return Err(HandshakeError::Tls("an AEAD this record layer does not know".into())),
-    };
-    let iv: [u8; 12] =
-        iv.as_ref().try_into().map_err(|_| HandshakeError::Tls("an IV that is not 12 bytes long".into()))?;
-    let iv = match (version, aead) {
-        (Version::Tls12, Aead::Aes128Gcm | Aead::Aes256Gcm) => nonce::apart_from_rustls(iv),
-        (Version::Tls12, Aead::Chacha20Poly1305) | (Version::Tls13, _) => iv,
-    };
-    Ok(TrafficKeys::new(version, aead, key.as_ref(), iv))
+    let unknown = || HandshakeError::Tls("an AEAD this record layer does not know".into());
+    let (key, iv) = AeadKey::from_rustls(version, secrets).map_err(|_| unknown())?;
+    let aead = Aead::ALL.into_iter().find(|aead| aead.cipher() == key.cipher()).ok_or_else(unknown)?;
+    Ok(TrafficKeys::new(version, aead, key.as_bytes(), iv))
 }
 
 /// What rustls tells of a finished handshake; the rest is left open.

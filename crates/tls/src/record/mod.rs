@@ -8,7 +8,7 @@ pub mod open;
 pub mod seal;
 
 pub use open::{OpenError, Opened, Opener};
-pub use seal::{SealError, Sealer};
+pub use seal::{KernelRefused, SealError, Sealer};
 
 use aws_lc_rs::aead;
 use sealion_ktls::{AeadKey, Cipher, CryptoInfo, RecordType, Version, nonce};
@@ -100,7 +100,8 @@ impl Aead {
     }
 }
 
-/// The AEAD key and IV of one direction. The key is wiped on drop.
+/// The AEAD key and IV of one direction. The key is wiped on drop. A [`Sealer`] takes them for itself; any number of [`Opener`]s may
+/// look at them.
 pub struct TrafficKeys {
     version: Version,
     aead: Aead,
@@ -127,8 +128,13 @@ impl TrafficKeys {
         self.aead
     }
 
-    /// What the kernel needs to seal record `sequence` next (linux/tls.h).
-    pub fn crypto_info(&self, sequence: u64) -> CryptoInfo {
+    /// What the kernel needs to seal record 0 under these keys, which nothing else seals with then (linux/tls.h).
+    pub(crate) fn into_crypto_info(self) -> CryptoInfo {
+        self.crypto_info(0)
+    }
+
+    /// What the kernel needs to seal record `sequence` next. The caller gives up sealing with these keys if the kernel takes it.
+    fn crypto_info(&self, sequence: u64) -> CryptoInfo {
         let key = match self.aead {
             Aead::Aes128Gcm => AeadKey::Aes128Gcm(*self.key.first_chunk().expect("32 is more than 16")),
             Aead::Aes256Gcm => AeadKey::Aes256Gcm(*self.key),
@@ -252,33 +258,38 @@ mod tests {
         record
     }
 
+    fn both(keys: TrafficKeys, sequence: u64) -> (Sealer, Opener) {
+        let opener = Opener::new(&keys, sequence);
+        (Sealer::new(keys, sequence, 1 << 24), opener)
+    }
+
     #[test]
     fn what_is_sealed_opens_again_at_every_length_that_matters() {
         for keys in all_keys() {
-            let mut sealer = Sealer::new(&keys, 7, 1 << 24);
-            let mut opener = Opener::new(&keys, 7);
+            let name = format!("{keys:?}");
+            let (mut sealer, mut opener) = both(keys, 7);
             for len in [0, 1, 2, 15, 16, 17, 1023, 16383, 16384] {
                 let payload: Vec<u8> = (0..len).map(|i| (i * 31) as u8).collect();
                 let mut record = sealed(&mut sealer, ContentType::ApplicationData, &payload);
                 let opened = opener.open(&mut record).unwrap();
                 assert_eq!(opened.content_type, ContentType::ApplicationData);
-                assert_eq!(record[opened.payload], payload, "{keys:?} length {len}");
+                assert_eq!(record[opened.payload], payload, "{name} length {len}");
             }
         }
     }
 
     #[test]
     fn every_flipped_bit_region_is_noticed() {
-        for keys in all_keys() {
-            for at in [0usize, 3, 4, 5, 13, 20, 100, 115, 116] {
-                let mut sealer = Sealer::new(&keys, 0, 1 << 24);
+        for at in [0usize, 3, 4, 5, 13, 20, 100, 115, 116] {
+            for keys in all_keys() {
+                let name = format!("{keys:?}");
+                let (mut sealer, mut opener) = both(keys, 0);
                 let mut record = sealed(&mut sealer, ContentType::ApplicationData, &[9; 100]);
                 if at >= record.len() {
                     continue;
                 }
                 record[at] ^= 1;
-                let mut opener = Opener::new(&keys, 0);
-                assert!(opener.open(&mut record).is_err(), "{keys:?} byte {at}");
+                assert!(opener.open(&mut record).is_err(), "{name} byte {at}");
             }
         }
     }
@@ -286,20 +297,19 @@ mod tests {
     #[test]
     fn a_record_out_of_order_is_refused() {
         for keys in all_keys() {
-            let mut sealer = Sealer::new(&keys, 0, 1 << 24);
+            let (mut sealer, mut opener) = both(keys, 0);
             let _first = sealed(&mut sealer, ContentType::ApplicationData, b"first");
             let mut second = sealed(&mut sealer, ContentType::ApplicationData, b"second");
-            assert_eq!(Opener::new(&keys, 0).open(&mut second), Err(OpenError::BadRecordMac));
+            assert_eq!(opener.open(&mut second), Err(OpenError::BadRecordMac));
         }
     }
 
     #[test]
     fn a_record_opens_behind_one_that_was_passed_over() {
         for keys in all_keys() {
-            let mut sealer = Sealer::new(&keys, 0, 1 << 24);
+            let (mut sealer, mut opener) = both(keys, 0);
             let first = sealed(&mut sealer, ContentType::ApplicationData, b"first");
             let mut second = sealed(&mut sealer, ContentType::ApplicationData, b"second");
-            let mut opener = Opener::new(&keys, 0);
             assert_eq!(first.len() - opener.added_len(), b"first".len());
             opener.pass_over();
             let opened = opener.open(&mut second).unwrap();
@@ -309,7 +319,7 @@ mod tests {
 
     #[test]
     fn explicit_nonces_continue_one_series_across_wrap() {
-        let keys = &all_keys()[0];
+        let keys = all_keys().swap_remove(0);
         let mut sealer = Sealer::new(keys, 0, 1 << 24);
         let nonces: Vec<[u8; 8]> = (0..4)
             .map(|_| sealed(&mut sealer, ContentType::ApplicationData, b"x")[5..13].try_into().unwrap())
@@ -322,7 +332,7 @@ mod tests {
     #[test]
     fn the_sealer_stops_at_the_limit_of_its_key() {
         for keys in all_keys() {
-            let mut sealer = Sealer::new(&keys, 0, 2);
+            let mut sealer = Sealer::new(keys, 0, 2);
             assert_eq!(sealer.records_left(), 2);
             sealed(&mut sealer, ContentType::ApplicationData, b"1");
             sealed(&mut sealer, ContentType::ApplicationData, b"2");
@@ -347,7 +357,7 @@ mod tests {
             hex("5b78923dee08579033e523d9").try_into().unwrap(),
         );
         let payload: Vec<u8> = (0..0x32).collect();
-        let record = sealed(&mut Sealer::new(&keys, 0, 10), ContentType::ApplicationData, &payload);
+        let record = sealed(&mut Sealer::new(keys, 0, 10), ContentType::ApplicationData, &payload);
         assert_eq!(
             record,
             hex(concat!(

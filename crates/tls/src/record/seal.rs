@@ -1,21 +1,33 @@
 //! Sealing records in place.
 
+use std::os::fd::AsFd;
+
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use sealion_ktls::{Version, nonce};
+use sealion_ktls::{Tx, Version, handover, nonce};
 
 use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
 
 /// Seals the records of one direction under one key, each under the next sequence number.
 ///
-/// The sequence number lives here alone and only ever counts up, which is what keeps two records
-/// from sharing a nonce. Moving the direction into the kernel consumes the sealer's number through
-/// [`Sealer::sequence`] while the sealer itself is dropped.
+/// The sealer owns the keys, and the sequence number only counts up, so no number seals two records. Keys go on to the kernel, or
+/// give way to the next ones, by consuming the sealer.
 pub struct Sealer {
+    /// Kept for the kernel; wiped on drop.
+    keys: TrafficKeys,
     key: LessSafeKey,
-    iv: [u8; 12],
     layout: Layout,
     sequence: u64,
     limit: u64,
+}
+
+/// The kernel did not take the keys. The sealer goes on under the same number.
+pub struct KernelRefused<S> {
+    /// What was to move.
+    pub sealer: Sealer,
+    /// The socket, as good as before.
+    pub socket: S,
+    /// The kernel's reason.
+    pub error: sealion_ktls::Error,
 }
 
 /// Why a record was not sealed. Nothing has left and no sequence number was spent.
@@ -32,8 +44,28 @@ const RESERVE: u64 = 8;
 impl Sealer {
     /// A sealer whose next record has number `sequence`, and which refuses application data once
     /// `limit` records have been sealed under this key.
-    pub fn new(keys: &TrafficKeys, sequence: u64, limit: u64) -> Self {
-        Self { key: keys.aead_key(), iv: keys.iv, layout: Layout::of(keys), sequence, limit }
+    ///
+    /// The caller sees to it that these keys have sealed no record from `sequence` on.
+    pub fn new(keys: TrafficKeys, sequence: u64, limit: u64) -> Self {
+        Self { key: keys.aead_key(), layout: Layout::of(&keys), keys, sequence, limit }
+    }
+
+    /// Gives keys and sequence number to the kernel, which seals every record of `socket` from here on. All that
+    /// this sealer sealed must be written to the socket.
+    ///
+    /// # Errors
+    /// [`KernelRefused`], with the sealer that goes on.
+    pub fn into_kernel<S: AsFd>(self, socket: S) -> Result<Tx<S>, KernelRefused<S>> {
+        handover::tx(socket, &self.keys.crypto_info(self.sequence)).map_err(|refused| KernelRefused {
+            sealer: self,
+            socket: refused.socket,
+            error: refused.error,
+        })
+    }
+
+    /// Goes on under the next keys of the direction from record 0. The present ones are wiped.
+    pub fn replace_keys(&mut self, keys: TrafficKeys) {
+        *self = Self::new(keys, 0, self.limit);
     }
 
     /// Bytes before the payload in a record to be sealed.
@@ -85,11 +117,11 @@ impl Sealer {
         let header = [outer_type, 3, 3, wire_len[0], wire_len[1]];
         record[..HEADER_LEN].copy_from_slice(&header);
         let nonce = match self.layout.nonces {
-            Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
+            Nonces::Implicit => implicit_nonce(&self.keys.iv, self.sequence),
             Nonces::Explicit => {
-                let explicit = nonce::explicit(&self.iv, self.sequence);
+                let explicit = nonce::explicit(&self.keys.iv, self.sequence);
                 record[HEADER_LEN..prefix].copy_from_slice(&explicit);
-                let mut nonce = self.iv;
+                let mut nonce = self.keys.iv;
                 nonce[4..].copy_from_slice(&explicit);
                 nonce
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Outgoing, Sender, Sending, TlsStream};
+use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::AlertDescription;
 use crate::error::Error;
 use crate::record::ContentType;
@@ -58,8 +58,9 @@ impl TlsStream {
                         }
                         Sender::Kernel(_) => {
                             let record_type = ContentType::Alert.into();
-                            ready!(self.poll_kernel(cx, |tx, io| { tx.send_record(io, record_type, &payload) }))?;
+                            ready!(self.poll_kernel(cx, |tx| tx.send_record(record_type, &payload)))?;
                         }
+                        Sender::Moving => unreachable!("{MOVING}"),
                     }
                     self.sending = Sending::Notified;
                     self.counts.alert_sent = Some(alert);
@@ -68,7 +69,7 @@ impl TlsStream {
                     ready!(self.poll_drain(cx))?;
                     ready!(self.poll_delivered_to_tcp(cx))?;
                     // The peer may have reset the connection; then there is nothing left to end.
-                    let _ = rustix::net::shutdown(&self.io, Shutdown::Write);
+                    let _ = rustix::net::shutdown(self.socket(), Shutdown::Write);
                     self.sending = Sending::Closed;
                 }
                 Sending::Closed => return Poll::Ready(Ok(())),
@@ -80,7 +81,7 @@ impl TlsStream {
     /// part, and FIN or close would cut the rest off.
     fn poll_delivered_to_tcp(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Sender::Kernel(kernel) = &self.sender {
-            if kernel.tx.unsent(&self.io).map_err(Error::Kernel)? == 0 {
+            if kernel.tx.unsent().map_err(Error::Kernel)? == 0 {
                 break;
             }
             let since = *self.closing_since.get_or_insert_with(Instant::now);

@@ -45,7 +45,7 @@ impl AsyncWrite for TlsStream {
         }
         ready!(self.poll_drain(cx))?;
         if let Sender::Kernel(_) = self.sender {
-            let sent = self.poll_kernel(cx, |tx, io| tx.send(io, bytes, More::No));
+            let sent = self.poll_kernel(cx, |tx| tx.send(bytes, More::No));
             return sent.map(|sent| sent.map_err(io::Error::from));
         }
         let sealed = self.seal_bytes(bytes)?;

@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::{Outgoing, Sender, TlsStream};
+use super::{MOVING, Outgoing, Sender, TlsStream};
 use crate::error::Error;
-use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
+use crate::record::{ContentType, MAX_PLAINTEXT};
 
 /// KeyUpdate with `update_not_requested`.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
@@ -35,12 +35,13 @@ impl TlsStream {
             Sender::Kernel(kernel) => {
                 if kernel.records + records > limit {
                     // The count errs on the safe side; the kernel knows.
-                    kernel.records = kernel.tx.sequence(&self.io).map_err(Error::Kernel)?;
+                    kernel.records = kernel.tx.sequence().map_err(Error::Kernel)?;
                     if kernel.records + records > limit {
                         ready!(self.poll_update_sending_key(cx))?;
                     }
                 }
             }
+            Sender::Moving => unreachable!("{MOVING}"),
         }
         if let Sender::Kernel(kernel) = &mut self.sender {
             kernel.records += records;
@@ -58,26 +59,26 @@ impl TlsStream {
         }
         ready!(self.poll_drain(cx))?;
         match &mut self.sender {
-            Sender::User { sealer, keys } => {
+            Sender::User { sealer, .. } => {
                 self.outgoing = Some(Outgoing::control(sealer, ContentType::Handshake, &KEY_UPDATE)?);
-                *keys = self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?;
-                *sealer = Sealer::new(keys, 0, self.config.limits.records_per_key);
+                sealer.replace_keys(self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?);
             }
             Sender::Kernel(kernel) => {
-                let next = match &kernel.next_keys {
+                let next = match kernel.next_key.take() {
                     Some(next) => next,
-                    None => {
-                        let next = self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?;
-                        kernel.next_keys.insert(next)
-                    }
+                    None => self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?.into_crypto_info(),
                 };
-                let crypto_info = next.crypto_info(0);
-                ready!(self.poll_kernel(cx, |tx, io| tx.rekey(io, &KEY_UPDATE, &crypto_info)))?;
-                if let Sender::Kernel(kernel) = &mut self.sender {
-                    kernel.next_keys = None;
-                    kernel.records = 0;
+                let installed = self.poll_kernel(cx, |tx| tx.rekey(&KEY_UPDATE, &next));
+                let Sender::Kernel(kernel) = &mut self.sender else {
+                    unreachable!("a connection does not leave the kernel");
+                };
+                if !matches!(installed, Poll::Ready(Ok(()))) {
+                    kernel.next_key = Some(next);
                 }
+                ready!(installed)?;
+                kernel.records = 0;
             }
+            Sender::Moving => unreachable!("{MOVING}"),
         }
         self.key_update_due = false;
         self.counts.key_updates_sent += 1;

@@ -16,8 +16,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use sealion_ktls::{Kind, Tx, Version};
-use tokio::io::Interest;
+use sealion_ktls::tokio::Sender as KernelTx;
+use sealion_ktls::{CryptoInfo, Kind, Tx, Version};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::buffers::{FEWEST_RECORDS_PER_SEND, RECORDS_PER_SEND, SendBuffer};
@@ -25,7 +26,7 @@ use crate::error::{Error, HandshakeError};
 use crate::handshake::config::ServerConfig;
 use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
-use crate::record::{Aead, ContentType, Opener, Sealer, TrafficKeys};
+use crate::record::{Aead, ContentType, Opener, Sealer};
 use crate::socket::Socket;
 pub use counts::{Counts, Progress};
 use receive::Receiver;
@@ -68,7 +69,6 @@ impl Path {
 /// neither has a way back to `Open`, but a response between two sends may go on. [`respond`](Self::respond) is the short
 /// way for a response that is known whole.
 pub struct TlsStream {
-    io: Socket,
     config: Arc<ServerConfig>,
     info: HandshakeInfo,
     aead: Aead,
@@ -92,22 +92,23 @@ pub struct TlsStream {
     counts: Counts,
 }
 
-/// The sending side.
+/// The sending side and the socket, which is written to by nobody else. Receiving shares the socket.
 enum Sender {
     User {
+        io: Socket,
         sealer: Sealer,
-        /// Kept for the move; wiped with it.
-        keys: TrafficKeys,
     },
     Kernel(KernelSender),
+    /// While [`TlsStream::hand_over`] asks the kernel.
+    Moving,
 }
 
 struct KernelSender {
-    tx: Tx,
+    tx: Tx<Socket>,
     /// At least as many records as the kernel has sealed under the present key.
     records: u64,
-    /// Made, but not yet announced to the peer.
-    next_keys: Option<TrafficKeys>,
+    /// The next key, made but not yet announced to the peer.
+    next_key: Option<CryptoInfo>,
 }
 
 /// Sealed bytes that TCP has not taken yet.
@@ -142,9 +143,8 @@ impl TlsStream {
         let (keys, tx_sequence) = done.tx;
         let (rx_keys, rx_sequence) = done.rx;
         Ok(Self {
-            io,
             aead: keys.aead(),
-            sender: Sender::User { sealer: Sealer::new(&keys, tx_sequence, config.limits.records_per_key), keys },
+            sender: Sender::User { io, sealer: Sealer::new(keys, tx_sequence, config.limits.records_per_key) },
             opener: Opener::new(&rx_keys, rx_sequence),
             receiver: Receiver::new(done.incoming),
             schedule: done.schedule,
@@ -176,7 +176,7 @@ impl TlsStream {
     /// Who seals what is sent now.
     pub fn path(&self) -> Path {
         match self.sender {
-            Sender::User { .. } => Path::User,
+            Sender::User { .. } | Sender::Moving => Path::User,
             Sender::Kernel(_) => Path::Kernel,
         }
     }
@@ -205,7 +205,7 @@ impl TlsStream {
 
     /// The socket, for its options and addresses. Bytes written to it directly break the connection.
     pub fn socket(&self) -> &Socket {
-        &self.io
+        self.sender.socket()
     }
 
     /// Whether the response being prepared should be the last on this connection: the key is nearly
@@ -219,8 +219,9 @@ impl TlsStream {
         let used = match &self.sender {
             Sender::User { sealer, .. } => sealer.sequence(),
             // The count errs on the safe side; the kernel knows.
-            Sender::Kernel(kernel) if kernel.records > nearly => kernel.tx.sequence(&self.io).unwrap_or(u64::MAX),
+            Sender::Kernel(kernel) if kernel.records > nearly => kernel.tx.sequence().unwrap_or(u64::MAX),
             Sender::Kernel(kernel) => kernel.records,
+            Sender::Moving => unreachable!("{MOVING}"),
         };
         self.key_update_due || used > nearly
     }
@@ -228,7 +229,7 @@ impl TlsStream {
     /// Whether the sending key can be changed on this connection as it is.
     fn can_update_keys(&self) -> bool {
         match self.sender {
-            Sender::User { .. } => self.info.version == Version::Tls13,
+            Sender::User { .. } | Sender::Moving => self.info.version == Version::Tls13,
             Sender::Kernel(_) => self.can_update_keys_in_kernel(),
         }
     }
@@ -240,7 +241,7 @@ impl TlsStream {
     /// Gives TCP all sealed bytes.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Some(out) = &mut self.outgoing {
-            match self.io.try_write(&out.buffer[out.unsent.clone()]) {
+            match self.sender.socket().try_write(&out.buffer[out.unsent.clone()]) {
                 Ok(sent) => {
                     self.timer = None;
                     out.unsent.start += sent;
@@ -264,14 +265,14 @@ impl TlsStream {
 
     /// Waits until TCP takes more, for as long as a peer may stall.
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Poll::Ready(ready) = self.io.poll_write_ready(cx) {
+        if let Poll::Ready(ready) = self.socket().poll_write_ready(cx) {
             self.timer = None;
             return Poll::Ready(ready.map_err(Error::Io));
         }
         let stall = self.config.limits.stall;
         // Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled,
         // shows in its acknowledgements alone.
-        let acknowledged = || self.io.taken();
+        let acknowledged = || self.sender.socket().taken();
         let timer = match &mut self.timer {
             Some(timer) => timer,
             none => {
@@ -294,16 +295,16 @@ impl TlsStream {
     fn poll_kernel<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut operation: impl FnMut(&mut Tx, &Socket) -> Result<T, sealion_ktls::Error>,
+        mut operation: impl FnMut(&mut KernelTx<'_>) -> Result<T, sealion_ktls::Error>,
     ) -> Poll<Result<T, Error>> {
         loop {
             let Sender::Kernel(kernel) = &mut self.sender else {
                 unreachable!("only called on the kernel path");
             };
-            let io = &self.io;
+            let (io, mut tx) = kernel.tx.split();
             let mut failure = None;
             let tried = io.try_io(Interest::WRITABLE, || {
-                operation(&mut kernel.tx, io).map_err(|e| {
+                operation(&mut tx).map_err(|e| {
                     failure = Some(e).filter(|e| e.kind() != Kind::WouldBlock);
                     // Other errors travel beside: this one only tells the runtime about readiness.
                     io::Error::from(if failure.is_some() { io::ErrorKind::Other } else { io::ErrorKind::WouldBlock })
@@ -323,6 +324,27 @@ impl TlsStream {
         }
     }
 }
+
+impl Sender {
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::User { io, .. } => io,
+            Self::Kernel(kernel) => kernel.tx.socket(),
+            Self::Moving => unreachable!("{MOVING}"),
+        }
+    }
+
+    /// Receives from the socket, whoever seals.
+    fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::User { io, .. } => Pin::new(io).poll_read(cx, into),
+            Self::Kernel(kernel) => Pin::new(&mut kernel.tx).poll_read(cx, into),
+            Self::Moving => unreachable!("{MOVING}"),
+        }
+    }
+}
+
+const MOVING: &str = "handing over does not wait, so nothing comes between";
 
 impl Outgoing {
     fn control(sealer: &mut Sealer, content_type: ContentType, payload: &[u8]) -> Result<Self, Error> {

@@ -1,13 +1,13 @@
 //! The sending side moves into the kernel, once.
 
 use std::future::poll_fn;
+use std::mem;
 use std::time::{Duration, Instant};
-
-use sealion_ktls::handover;
 
 use super::key_update::most_records;
 use super::{KernelSender, Sender, Sending, TlsStream};
 use crate::error::Error;
+use crate::record::KernelRefused;
 
 /// Why the sending side stays where it is. In every case but [`MoveError::Connection`] the
 /// connection goes on in user space and nothing was lost.
@@ -63,19 +63,28 @@ impl TlsStream {
     }
 
     fn hand_over(&mut self, upcoming: u64) -> Result<Duration, MoveError> {
-        let Sender::User { sealer, keys } = &self.sender else {
+        let Sender::User { sealer, .. } = &self.sender else {
             return Err(MoveError::AlreadyMoved);
         };
         if !self.can_update_keys_in_kernel() && most_records(upcoming) >= sealer.records_left() {
             return Err(MoveError::KeyWorn);
         }
-        let sequence = sealer.sequence();
-        let crypto_info = keys.crypto_info(sequence);
-        // The clock of the wall, and not the thread's: a network card that takes the keys lets the thread wait.
+        let records = sealer.sequence();
+        let Sender::User { io, sealer } = mem::replace(&mut self.sender, Sender::Moving) else {
+            unreachable!("it was so a moment ago");
+        };
+        // Wall-clock time, not the thread's: a network card that takes the keys lets the thread wait.
         let began = Instant::now();
-        let tx = handover::tx(&self.io, &crypto_info).map_err(MoveError::Refused)?;
-        let took = began.elapsed();
-        self.sender = Sender::Kernel(KernelSender { tx, records: sequence, next_keys: None });
-        Ok(took)
+        match sealer.into_kernel(io) {
+            Ok(tx) => {
+                let took = began.elapsed();
+                self.sender = Sender::Kernel(KernelSender { tx, records, next_key: None });
+                Ok(took)
+            }
+            Err(KernelRefused { sealer, socket, error }) => {
+                self.sender = Sender::User { io: socket, sealer };
+                Err(MoveError::Refused(error))
+            }
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! Receiving, always in user space: application data for the caller, everything else for us.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use sealion_ktls::Version;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 
 use super::{Sending, TlsStream};
 use crate::AlertDescription;
@@ -174,7 +173,7 @@ impl TlsStream {
         };
         if waits_for_more {
             let mut into = ReadBuf::new(&mut buffer[held..]);
-            ready!(Pin::new(&mut self.io).poll_read(cx, &mut into)).map_err(Error::Io)?;
+            ready!(self.sender.poll_read(cx, &mut into)).map_err(Error::Io)?;
             let came = into.filled().len();
             if came == 0 {
                 self.receiver.state = State::Finished;
@@ -322,7 +321,7 @@ impl TlsStream {
             buffers::with_receive_buffer(|buffer| {
                 loop {
                     let mut into = ReadBuf::new(buffer);
-                    match ready!(Pin::new(&mut self.io).poll_read(cx, &mut into)) {
+                    match ready!(self.sender.poll_read(cx, &mut into)) {
                         Ok(()) if !into.filled().is_empty() => {}
                         _ => return Poll::Ready(()),
                     }

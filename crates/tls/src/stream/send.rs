@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, yield_now};
 
 use super::cold::{self, Read, Wait};
 use super::key_update::most_records;
-use super::{Outgoing, Sender, Sending, TlsStream};
+use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
@@ -150,6 +150,7 @@ impl TlsStream {
         let sent = ready!(match self.sender {
             Sender::User { .. } => self.poll_send_from_user(cx, source),
             Sender::Kernel(_) => self.poll_send_from_kernel(cx, source),
+            Sender::Moving => unreachable!("{MOVING}"),
         });
         self.sending = if sent.is_ok() { Sending::Responding } else { Sending::Unfinished };
         Poll::Ready(sent)
@@ -220,7 +221,7 @@ impl TlsStream {
                     // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
                     // block of the cipher lies across two pages.
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
-                    ready!(self.poll_kernel(cx, |tx, io| tx.send_vectored(io, &slices[..count], More::No)))? as u64
+                    ready!(self.poll_kernel(cx, |tx| tx.send_vectored(&slices[..count], More::No)))? as u64
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
@@ -260,7 +261,7 @@ impl TlsStream {
             let Stage::Record(record) = &mut source.stage else {
                 unreachable!("only called in this stage");
             };
-            let sent = ready!(self.poll_kernel(cx, |tx, io| tx.send(io, record.unsent(), More::No)))?;
+            let sent = ready!(self.poll_kernel(cx, |tx| tx.send(record.unsent(), More::No)))?;
             record.sent += sent;
             self.progressed(sent as u64);
             if record.unsent().is_empty() {
@@ -278,7 +279,7 @@ impl TlsStream {
         count: u64,
     ) -> Poll<Result<u64, Error>> {
         let mut offset = range.start;
-        let sent = ready!(self.poll_kernel(cx, |tx, io| tx.send_file(io, file, &mut offset, count as usize)));
+        let sent = ready!(self.poll_kernel(cx, |tx| tx.send_file(file, &mut offset, count as usize)));
         Poll::Ready(match sent {
             Ok(0) => Err(Error::FileShrank { at: range.start, end: range.end }),
             Ok(sent) => Ok(sent as u64),
