@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use sealion_client::Established;
 use sealion_tls::AlertDescription;
 use sealion_tls::record::{ContentType, Sealer};
 
 use super::failure::{Failure, Kind};
-use super::handshake::{Established, shake_hands};
+use super::handshake::shake_hands;
 use super::receiving::{Done, Reading, Receiving, Want};
 use super::socket::Socket;
 
@@ -63,7 +64,12 @@ impl Connection {
         let connected = Instant::now();
         let shaken = shake_hands(&socket, common.config.clone(), common.name.clone()).await?;
         let established = Instant::now();
-        let Established { version, suite, resumed, tx, rx, schedule, incoming } = shaken;
+        let Established { version, suite, resumed, secrets, schedule, incoming, .. } = shaken;
+        let keys = |(sequence, secrets)| match sealion_tls::traffic_keys(version, &secrets) {
+            Ok(keys) => Ok((keys, sequence)),
+            Err(error) => Err(Failure::new(Kind::Handshake, error)),
+        };
+        let (tx, rx) = (keys(secrets.tx)?, keys(secrets.rx)?);
         let suite = format!("TLSv1.{} {}", version as usize + 2, suite.replace("TLS13_", "TLS_"));
         let connection = Self {
             socket,
