@@ -1,7 +1,9 @@
 //! Every fuzz target for a few seconds: shows that it builds, runs, and does not fail at once.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,7 +28,7 @@ pub(crate) struct FuzzSmoke {
     pub(crate) targets: Vec<String>,
 }
 
-/// GUESS: long enough for some 10^5 inputs of a parser, short enough to run on every change.
+/// Long enough for some 10^5 inputs of a parser, short enough to run on every change.
 pub(crate) const SECONDS: u64 = 2;
 
 /// What fuzz targets need: libFuzzer is C++.
@@ -40,28 +42,43 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
 impl FuzzSmoke {
     /// Runs the targets and returns each with whether it held.
     pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
-        tools::ensure(FOR_FUZZING)?;
-        let targets = built(&self.targets)?;
-        let mut results = Vec::new();
-        for (name, program) in targets {
-            let held = match smoke(&name, &program, self.seconds) {
-                Ok(runs) => {
-                    println!("fuzz {name}: {runs} inputs, ok");
-                    true
-                }
-                Err(error) => {
-                    println!("fuzz {name}: {error:#}");
-                    false
-                }
-            };
-            results.push((name, held));
-        }
-        Ok(results)
+        let mut build = build(&self.targets)?;
+        let status = build.command.status().context("cannot run cargo")?;
+        ensure!(status.success(), "the fuzz targets do not build: cargo ended with {status}");
+        let queue = Mutex::new(build.targets.into_iter());
+        let results = Mutex::new(Vec::new());
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        std::thread::scope(|scope| {
+            for _ in 0..processors {
+                scope.spawn(|| {
+                    loop {
+                        let Some((name, program)) = queue.lock().expect(HELD).next() else { break };
+                        let smoked = smoke(&name, &program, self.seconds);
+                        let mut results = results.lock().expect(HELD);
+                        match &smoked {
+                            Ok(runs) => println!("fuzz {name}: {runs} inputs, ok"),
+                            Err(error) => println!("fuzz {name}: {error:#}"),
+                        }
+                        results.push((name, smoked.is_ok()));
+                    }
+                });
+            }
+        });
+        Ok(results.into_inner().expect(HELD))
     }
 }
 
-/// Builds the wanted targets, or all, and returns them with their programs.
-fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
+const HELD: &str = "no holder of the lock panics";
+
+/// How targets are built, and where they will be.
+pub(crate) struct Build {
+    pub(crate) command: Command,
+    targets: Vec<(String, PathBuf)>,
+}
+
+/// The build of the wanted targets, or of all.
+pub(crate) fn build(wanted: &[String]) -> Result<Build> {
+    tools::ensure(FOR_FUZZING)?;
     let manifest = workspace::root().join("fuzz/Cargo.toml");
     let metadata = MetadataCommand::new()
         .manifest_path(&manifest)
@@ -89,10 +106,9 @@ fn built(wanted: &[String]) -> Result<Vec<(String, PathBuf)>> {
     for target in &targets {
         command.args(["--bin", target]);
     }
-    let status = command.status().context("cannot run cargo")?;
-    ensure!(status.success(), "the fuzz targets do not build: cargo ended with {status}");
     let directory = metadata.target_directory.as_std_path().join(&triple).join("release");
-    Ok(targets.into_iter().map(|name| (name.to_owned(), directory.join(name))).collect())
+    let targets = targets.into_iter().map(|name| (name.to_owned(), directory.join(name))).collect();
+    Ok(Build { command, targets })
 }
 
 /// Runs one target and returns how many inputs it took.

@@ -1,6 +1,7 @@
 //! Everything that must hold before a change is merged, in one command.
 
 use std::process::{Command, ExitCode};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -52,16 +53,24 @@ enum Step {
     Packages,
 }
 
-/// GUESS: no test binary takes minutes here; one that does hangs.
+/// No test binary takes minutes here, also beside a build; one that does hangs.
 const NATIVE_LIMIT: Duration = Duration::from_secs(300);
 
 impl Test {
+    /// ```text
+    /// foreground   format, cycles, lint, docs │ build, native tests │ guests │ bench guard │ fuzz │ packages, licences
+    /// background   downloads ─────────────────┤ release build ──────┼────────┤
+    ///                                         │ fuzz build ─────────┼────────┼─────────────┤
+    /// ```
+    ///
+    /// Downloads wait for the network. Tests and guests, two machines with one processor each, wait for timers, and the
+    /// end of the release build is one thread: builds at the lowest priority fill the gaps.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let wanted = |step| self.only.is_empty() || self.only.contains(&step);
         let mut report = Report::default();
-        if wanted(Step::Guest) {
-            report.check("tools", guest::ensure_tools);
-        }
+        let (native, guests) = (wanted(Step::Native), wanted(Step::Guest));
+        let kernels = if guests || wanted(Step::Bench) { self.kernel.clone() } else { Vec::new() };
+        let downloads = Beside::start("downloads", move || download(native, guests, &kernels));
         if wanted(Step::Format) {
             report.check("format", format);
         }
@@ -77,32 +86,30 @@ impl Test {
         if wanted(Step::Docs) {
             report.check("docs", docs);
         }
-        if wanted(Step::Native) {
-            report.check("nginx", sealion_guest::tools::ensure_nginx);
-            report.check("pebble", || sealion_guest::tools::pebble().map(drop));
-            let mut built = Built::default();
+        for (name, result) in downloads.join() {
+            report.check(name, || result);
+        }
+        let mut built = Built::default();
+        if native {
             report.check("build", || {
                 built = Selection::default().build()?;
                 Ok(())
             });
-            // Tests wait most of their time, so that the program that is measured later is built meanwhile.
-            let release = wanted(Step::Bench).then(|| bench_guard::release_build().spawn());
+        }
+        let release = (native && wanted(Step::Bench))
+            .then(|| Beside::start("release build", || build_meanwhile(bench_guard::release_build())));
+        let fuzz = (wanted(Step::Fuzz) && (native || guests))
+            .then(|| Beside::start("build of fuzz targets", build_fuzz_targets));
+        if native {
             for test in built.tests.iter().filter(|test| !test.runs_in_guest()) {
                 let name = format!("{} {}", test.package, test.target);
-                report.tests(&name, || native(&mut native_command(test)));
+                report.tests(&name, || run_here(&mut native_command(test)));
             }
             report.tests("examples in documentation", || {
-                native(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
+                run_here(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
             });
-            if let Some(release) = release {
-                report.check("release build", || {
-                    let status = release.and_then(|mut build| build.wait()).context("cannot run cargo")?;
-                    ensure!(status.success(), "cargo build --release failed");
-                    Ok(())
-                });
-            }
         }
-        if wanted(Step::Guest) {
+        if guests {
             let mut built = Built::default();
             report.check("build for guests", || {
                 // Of the whole workspace like the build above, so that nothing is compiled twice.
@@ -111,12 +118,19 @@ impl Test {
             });
             report.guests(&self.kernel, &built);
         }
+        if let Some(release) = release {
+            report.check("release build", || release.join());
+        }
         if wanted(Step::Bench) {
             report.check("bench guard", || {
                 let guard = BenchGuard { kernel: self.kernel.clone(), with_nginx: false, record: false };
                 ensure!(guard.run()?, "instruction counts, see above");
                 Ok(())
             });
+        }
+        if let Some(fuzz) = fuzz {
+            // The step of the same name builds what is missing, and says why it cannot.
+            let _ = fuzz.join();
         }
         if wanted(Step::Fuzz) {
             report.fuzz();
@@ -132,6 +146,65 @@ impl Test {
         }
         Ok(report.close())
     }
+}
+
+/// Work in a thread of its own while other steps run.
+struct Beside<T> {
+    name: &'static str,
+    thread: JoinHandle<(T, Duration)>,
+}
+
+impl<T: Send + 'static> Beside<T> {
+    fn start(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        let timed = || {
+            let start = Instant::now();
+            (work(), start.elapsed())
+        };
+        Self { name, thread: std::thread::spawn(timed) }
+    }
+
+    /// Waits for its end and says how long it took.
+    fn join(self) -> T {
+        let waited = Instant::now();
+        let (result, took) = self.thread.join().expect("a step reports its failures");
+        let (took, waited) = (took.as_secs_f64(), waited.elapsed().as_secs_f64());
+        println!("\n== {}: {took:.1} s beside other steps, which waited {waited:.1} s for it", self.name);
+        result
+    }
+}
+
+/// Gets programs and kernels that are not on this machine yet, each a check of its own.
+fn download(native: bool, guests: bool, kernels: &[Series]) -> Vec<(&'static str, Result<()>)> {
+    let mut results = Vec::new();
+    if guests {
+        results.push(("tools", guest::ensure_tools()));
+    }
+    if native {
+        results.push(("nginx", sealion_guest::tools::ensure_nginx()));
+        results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
+    }
+    if !kernels.is_empty() {
+        results.push(("kernels", sealion_guest::download(kernels)));
+    }
+    results
+}
+
+/// Runs a build at the lowest priority, so that no test waits for it, and without its progress among their output.
+fn build_meanwhile(build: Command) -> Result<()> {
+    let mut patient = Command::new("nice");
+    patient.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
+    for (name, value) in build.get_envs() {
+        match value {
+            Some(value) => patient.env(name, value),
+            None => patient.env_remove(name),
+        };
+    }
+    patient.current_dir(workspace::root());
+    sealion_guest::output(&mut patient).map(drop)
+}
+
+fn build_fuzz_targets() -> Result<()> {
+    build_meanwhile(fuzz_smoke::build(&[])?.command)
 }
 
 /// The sum so far, and what to name at the end.
@@ -269,7 +342,7 @@ fn native_command(test: &TestBinary) -> Command {
 }
 
 /// Runs a test binary here, or a command that runs some, showing its output.
-fn native(command: &mut Command) -> Result<Tally> {
+fn run_here(command: &mut Command) -> Result<Tally> {
     let mut child = Followed::start(command, NATIVE_LIMIT)?;
     let mut watch = Watch::default();
     loop {

@@ -44,7 +44,7 @@ pub use kernels::Series;
 pub use machine::{JobEnd, Machine, Outcome, Trouble};
 pub use payload::Payload;
 pub use protocol::Job;
-pub use run::run_on;
+pub use run::{download, run_on};
 
 /// In a guest, where this program is process 1: runs what the host has planned, powers off, and does not return.
 /// Anywhere else: does nothing. Call it before anything else in `main`.

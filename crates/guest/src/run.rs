@@ -1,7 +1,7 @@
 //! Boots kernels with a payload, all at once.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -20,11 +20,7 @@ use crate::tools;
 /// When a kernel cannot be had, a file is missing, or QEMU cannot be run. A guest that crashes or is late is no error
 /// but [`Outcome::trouble`], and a job's failure is its exit code.
 pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
-    tools::ensure(tools::FOR_GUESTS)?;
-    let cache = Cache::open()?;
-    let nginx = tools::nginx(&cache)?;
-    let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
-    let kernels = kernels?;
+    let (cache, nginx, kernels) = ensure_inputs(kernels)?;
     let scratch = cache.scratch()?;
     // Others may use the cache while the guests run.
     drop(cache);
@@ -43,6 +39,22 @@ pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Resul
             .collect();
         guests.into_iter().map(|guest| guest.join().expect("a guest's thread does not panic")).collect()
     })
+}
+
+/// Downloads what guests with these kernels need, where it is not in the cache yet: [`run_on`] does the same first.
+///
+/// # Errors
+/// It cannot be had.
+pub fn download(kernels: &[Series]) -> Result<()> {
+    ensure_inputs(kernels).map(drop)
+}
+
+fn ensure_inputs(kernels: &[Series]) -> Result<(Cache, PathBuf, Vec<Kernel>)> {
+    tools::ensure(tools::FOR_GUESTS)?;
+    let cache = Cache::open()?;
+    let nginx = tools::nginx(&cache)?;
+    let kernels: Result<Vec<Kernel>> = kernels.iter().map(|&series| Kernel::ensure(&cache, series)).collect();
+    Ok((cache, nginx, kernels?))
 }
 
 fn run_once_or_twice(
