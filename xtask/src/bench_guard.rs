@@ -9,27 +9,27 @@ use sealion_guest::Series;
 use crate::binaries;
 use crate::workspace;
 
-/// Compare instruction counts per request with the baselines of bench/guard; +3 % does not pass
+/// Compare instruction counts per request with the baselines in bench/guard; fails at 3 % above one
 ///
-/// Counts in emulated guests repeat where times do not: no other load on this machine voids them. `--record` writes the
-/// baselines anew; say in the commit why they moved.
+/// Counts in emulated guests repeat, and other load on this machine does not change them. `--record` rewrites the
+/// baselines; the commit should say why they moved.
 #[derive(Args)]
 pub(crate) struct BenchGuard {
-    /// Kernel series; they run at once
+    /// Kernel series, all run at the same time
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
     pub(crate) kernel: Vec<Series>,
     /// Count nginx too and show the ratios
     #[arg(long)]
     pub(crate) with_nginx: bool,
-    /// Write the baselines, nginx's too, instead of comparing with them
+    /// Rewrite the baselines, including nginx's, instead of comparing with them
     #[arg(long)]
     pub(crate) record: bool,
 }
 
 impl BenchGuard {
-    /// Builds, counts and compares; true if all passed.
+    /// Builds, counts and compares. True if every count passed.
     pub(crate) fn run(&self) -> Result<bool> {
-        // What is counted is the server; the lab is as the tests have built it.
+        // Only the server is counted, so only the server is built with optimisation.
         let mut lab = workspace::cargo();
         lab.args(["build", "--locked", "--package=sealion-lab"]);
         for mut build in [release_build(), lab] {
@@ -46,7 +46,7 @@ impl BenchGuard {
     }
 }
 
-/// Builds what is counted.
+/// The build of the counted server.
 pub(crate) fn release_build() -> Command {
     let mut command = workspace::cargo();
     command.args(["build", "--locked", "--quiet", "--release", "--package=sealion"]);

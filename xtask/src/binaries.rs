@@ -9,7 +9,7 @@ use cargo_metadata::{Message, Metadata, MetadataCommand, Package, TargetKind};
 
 use crate::workspace;
 
-/// Integration tests whose names begin so run in guests.
+/// Integration tests with this prefix run in guests.
 const GUEST_PREFIX: &str = "kernel";
 
 /// One executable of tests.
@@ -29,7 +29,7 @@ impl TestBinary {
     }
 }
 
-/// What one build gave: the tests, and the programs that they may start by CARGO_BIN_EXE_*.
+/// Executables of one build: tests, and the programs that tests start by CARGO_BIN_EXE_*.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) tests: Vec<TestBinary>,
@@ -39,16 +39,16 @@ pub(crate) struct Built {
 /// Which tests to build.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
-    /// Packages; none means all.
+    /// Packages; empty: all.
     pub(crate) packages: Vec<String>,
-    /// Integration tests; none means every target that a plain `cargo test` builds.
+    /// Integration tests; empty: every target that a plain `cargo test` builds.
     pub(crate) tests: Vec<String>,
     pub(crate) release: bool,
 }
 
 impl Selection {
-    /// Names every guest test of the packages: targets below tests/ named kernel…, also those with `test = false`,
-    /// which a plain `cargo test` leaves alone.
+    /// Selects every guest test of the packages: targets below tests/ named kernel…, including those with `test =
+    /// false`, which a plain `cargo test` skips.
     pub(crate) fn guest_tests(mut self, metadata: &Metadata) -> Result<Self> {
         let packages = metadata.workspace_packages();
         let wanted =

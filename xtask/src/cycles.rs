@@ -1,8 +1,8 @@
 //! Import cycles inside a crate.
 //!
-//! A *room* is a first module below the crate's root: a directory, or a file that lies loose. Room A imports room B when a
-//! path in one of A's files (`crate::…`, `super::…`, `self::…`) leads into B. Rooms that import each other in a circle can
-//! only be understood, tested and moved together, so their number is limited.
+//! A *room* is a first-level module of the crate: a directory, or a file directly in src/. Room A imports room B when a
+//! path in one of A's files (`crate::…`, `super::…`, `self::…`) leads into B. Rooms that import each other in a circle
+//! can only be understood, tested and moved together, so their number is limited.
 //!
 //! The paths are found in the tokens of the source, without resolving names: a re-export counts as an import of the module
 //! that re-exports. Test modules are left out.
@@ -28,7 +28,7 @@ pub(crate) struct Cycles {
 /// Rooms of one circle that a crate may have.
 const LIMITS: Limits = Limits { of_crates: &[("crates/server", SERVER)], of_others: 2 };
 
-/// What the server has had since it was one directory of modules; 3 once it is split into wings.
+/// The server's largest circle today. 3 once it is split into wings.
 const SERVER: usize = 32;
 
 struct Limits {
@@ -79,7 +79,7 @@ fn crates() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Which room imports what of which other.
+/// Imports between rooms.
 struct Imports {
     files: usize,
     rooms: BTreeSet<String>,
@@ -108,7 +108,7 @@ impl Imports {
         Ok(Self::of_sources(&sources))
     }
 
-    /// Of files by their paths below `src`.
+    /// `sources`: path below `src`, text.
     fn of_sources(sources: &[(PathBuf, String)]) -> Self {
         let modules: Vec<Vec<String>> = sources.iter().map(|(path, _)| module(path)).collect();
         let rooms: Vec<String> = sources.iter().map(|(path, _)| room(path)).collect();
@@ -116,7 +116,7 @@ impl Imports {
         let mut arrows: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
         for (((_, text), module), from) in sources.iter().zip(&modules).zip(&rooms) {
             for path in imported(text, module) {
-                // The longest beginning that is a module; the crate's own root is no room.
+                // The longest prefix that is a module. The crate's root is not a room.
                 let to = (1..=path.len()).rev().find_map(|len| by_module.get(&path[..len]));
                 if let Some(&to) = to.filter(|to| **to != from) {
                     let names = arrows.entry(from.clone()).or_default().entry(to.clone()).or_default();
@@ -127,7 +127,7 @@ impl Imports {
         Self { files: sources.len(), rooms: rooms.into_iter().collect(), arrows }
     }
 
-    /// Sets of rooms each of which leads to every other, the largest first.
+    /// Strongly connected sets of rooms, the largest first.
     fn circles(&self) -> Vec<BTreeSet<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> =
             self.rooms.iter().map(|room| (room.as_str(), self.reached_from(room))).collect();
@@ -143,7 +143,7 @@ impl Imports {
         circles
     }
 
-    /// The rooms that `room` imports, directly or by way of others.
+    /// The rooms that `room` imports, directly or indirectly.
     fn reached_from(&self, room: &str) -> BTreeSet<&str> {
         let mut reached = BTreeSet::new();
         let mut pending = vec![room];
@@ -187,7 +187,7 @@ fn is_source(path: &Path) -> bool {
     name.ends_with(".rs") && !name.ends_with("_tests.rs") && name != "tests.rs"
 }
 
-/// The module that a file below `src` is; the crate's root is the empty one.
+/// The module path of a file below `src`; empty for the crate's root.
 fn module(path: &Path) -> Vec<String> {
     let mut segments: Vec<String> =
         path.with_extension("").iter().map(|segment| segment.to_string_lossy().into_owned()).collect();
@@ -195,12 +195,12 @@ fn module(path: &Path) -> Vec<String> {
     segments
 }
 
-/// The room of a file below `src`: `lib` and `main` are rooms too, which nothing can import.
+/// The room of a file below `src`. `lib` and `main` are rooms that nothing can import.
 fn room(path: &Path) -> String {
     module(path).into_iter().next().unwrap_or_else(|| path.with_extension("").to_string_lossy().into_owned())
 }
 
-/// Every path of the file of `module` that begins with `crate`, `super` or `self`, from the crate's root on.
+/// Every path in the text of `module` that begins with `crate`, `super` or `self`, resolved from the crate's root.
 fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
     let tokens = tokens(text);
     let mut found = Vec::new();
@@ -238,7 +238,7 @@ fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads the path, or the group of paths, that continues `base` at `at`; returns what comes behind it.
+/// Reads the path or group of paths that continues `base` at `at`. Returns the index of the first token after it.
 fn paths(tokens: &[&str], mut at: usize, mut base: Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
     loop {
         match tokens.get(at) {
@@ -246,7 +246,7 @@ fn paths(tokens: &[&str], mut at: usize, mut base: Vec<String>, found: &mut Vec<
                 at += 1;
                 while tokens.get(at).is_some_and(|token| *token != "}") {
                     let next = paths(tokens, at, base.clone(), found);
-                    // `as name` and the commas between are of no account.
+                    // Skip `as name` and the comma.
                     at = next.max(at + 1);
                     while tokens.get(at).is_some_and(|token| !matches!(*token, "," | "}")) {
                         at += 1;
@@ -271,12 +271,12 @@ fn paths(tokens: &[&str], mut at: usize, mut base: Vec<String>, found: &mut Vec<
     }
 }
 
-/// Whether the attribute right before a module makes it one of tests.
+/// Whether the tokens before a module end with `#[cfg(test)]`.
 fn is_test(before: &[&str]) -> bool {
     before.ends_with(&["#", "[", "cfg", "(", "test", ")", "]"])
 }
 
-/// The place of the brace that closes the one at `open`.
+/// The index of the brace that closes the one at `open`.
 fn closing_brace(tokens: &[&str], open: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -292,7 +292,8 @@ fn closing_brace(tokens: &[&str], open: usize) -> usize {
     tokens.len()
 }
 
-/// Identifiers, `::`, and every other character by itself; comments, literals of text and spaces are left out.
+/// Identifiers, `::`, and every other character as a token of its own. Skips comments, string and character literals,
+/// and spaces.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -311,7 +312,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The length of the comment that `text` begins with.
+/// The length of the comment at the start of `text`.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -331,7 +332,7 @@ fn comment(text: &str) -> Option<usize> {
     }
 }
 
-/// The length of the literal of text, or of the lifetime, that `text` begins with.
+/// The length of the string or character literal, or of a lifetime's quote, at the start of `text`.
 fn literal(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "b", "c", "r"].iter().find(|prefix| {
         let behind = text.strip_prefix(**prefix);

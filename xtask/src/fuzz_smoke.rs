@@ -1,4 +1,4 @@
-//! Every fuzz target for a few seconds: shows that it builds, runs, and does not fail at once.
+//! Runs every fuzz target for a few seconds: it builds, runs, and does not fail at once.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) struct FuzzSmoke {
 /// Long enough for some 10^5 inputs of a parser, short enough to run on every change.
 pub(crate) const SECONDS: u64 = 2;
 
-/// What fuzz targets need: libFuzzer is C++.
+/// libFuzzer is C++.
 const FOR_FUZZING: &[tools::Tool] = &[("c++", "g++")];
 
 /// The flags that cargo-fuzz passes for libFuzzer's coverage.
@@ -40,7 +40,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks --cfg fuzzing";
 
 impl FuzzSmoke {
-    /// Runs the targets and returns each with whether it held.
+    /// Runs the targets. Returns each name with whether it passed.
     pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
         let mut build = build(&self.targets)?;
         let status = build.command.status().context("cannot run cargo")?;
@@ -70,13 +70,13 @@ impl FuzzSmoke {
 
 const HELD: &str = "no holder of the lock panics";
 
-/// How targets are built, and where they will be.
+/// The cargo command, and the programs that it makes.
 pub(crate) struct Build {
     pub(crate) command: Command,
     targets: Vec<(String, PathBuf)>,
 }
 
-/// The build of the wanted targets, or of all.
+/// The build of the wanted targets; all if none is named.
 pub(crate) fn build(wanted: &[String]) -> Result<Build> {
     tools::ensure(FOR_FUZZING)?;
     let manifest = workspace::root().join("fuzz/Cargo.toml");
@@ -96,7 +96,7 @@ pub(crate) fn build(wanted: &[String]) -> Result<Build> {
         .collect();
     ensure!(!targets.is_empty(), "no such fuzz target");
     let triple = host_triple()?;
-    // With a target triple the flags reach neither build scripts nor macros, which have no fuzzer to link with.
+    // With a target triple, RUSTFLAGS do not apply to build scripts and macros, which cannot link with the fuzzer.
     let mut command = workspace::cargo();
     command
         .args(["build", "--locked", "--release", "--target", &triple])
@@ -111,7 +111,7 @@ pub(crate) fn build(wanted: &[String]) -> Result<Build> {
     Ok(Build { command, targets })
 }
 
-/// Runs one target and returns how many inputs it took.
+/// Runs one target. Returns the number of inputs tried.
 fn smoke(name: &str, program: &Path, seconds: u64) -> Result<u64> {
     let fuzz = workspace::root().join("fuzz");
     let corpus = fuzz.join("corpus").join(name);
@@ -122,10 +122,10 @@ fn smoke(name: &str, program: &Path, seconds: u64) -> Result<u64> {
     let mut command = Command::new(program);
     command
         .current_dir(&fuzz)
-        // The place of a panic says enough; a trace would push it out of sight.
+        // The panic's location is enough; a backtrace would push it out of the tail that is shown.
         .env("RUST_BACKTRACE", "0")
         .arg(format!("-max_total_time={seconds}"))
-        // The same inputs each time, so that a red run is the fault of the change.
+        // A fixed seed, so that a failure comes from the change under test.
         .arg("-seed=1")
         .args(["-timeout=10", "-rss_limit_mb=2048", "-close_fd_mask=1"])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))

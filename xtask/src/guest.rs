@@ -14,12 +14,12 @@ use crate::workspace;
 
 /// Run tests, or a command, inside a Debian kernel under QEMU
 ///
-/// Without --test and --exec every guest test runs: the files tests/kernel….rs of the packages. Kernels and nginx are
+/// Without --test or --exec, every guest test runs: the files tests/kernel….rs of the packages. Kernels and nginx are
 /// downloaded once from this machine's Debian mirror, verified with its keyring, and kept in ~/.cache/sealion/guest or
 /// $SEALION_GUEST_CACHE; delete that directory to fetch newer ones.
 #[derive(Args)]
 pub(crate) struct Guest {
-    /// Kernel series; several may be given and run at once
+    /// Kernel series; several run at the same time
     #[arg(long, required = true, value_delimiter = ',')]
     kernel: Vec<Series>,
     /// Packages whose tests to run
@@ -34,7 +34,7 @@ pub(crate) struct Guest {
     /// Run this shell command instead of tests
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
-    /// Add a file, program or directory of this machine at its own path
+    /// Copy a file, program or directory of this machine into the guest, at the same path
     #[arg(long, value_name = "PATH")]
     include: Vec<PathBuf>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ impl Guest {
                 }
                 (Some(failed), None) => code = failed,
                 (None, None) if are_tests => {
-                    // A test binary can exit with 0 and no verdict.
+                    // A test binary can exit with 0 without having printed a summary.
                     let silent = outcome.jobs.iter().any(|job| tally(job).failed > 0);
                     code = code.max(silent.into());
                 }
@@ -79,7 +79,7 @@ impl Guest {
     }
 }
 
-/// The given test binaries, one after another, each test alone, with what tests use.
+/// A payload that runs the test binaries one after another, each with one thread.
 pub(crate) fn tests(built: &Built, arguments: &[String]) -> Result<Payload> {
     let mut payload = equipped()?;
     payload.jobs = built.tests.iter().map(|test| test_job(test, arguments)).collect();
@@ -89,24 +89,24 @@ pub(crate) fn tests(built: &Built, arguments: &[String]) -> Result<Payload> {
     Ok(payload)
 }
 
-/// What a test binary's end says.
+/// The verdict on a test binary.
 pub(crate) fn tally(job: &JobEnd) -> Tally {
     let mut watch = Watch::default();
     job.output.lines().for_each(|line| watch.line(line));
     watch.verdict(job.code == 0)
 }
 
-/// Makes sure that the programs are there that guests and the tests in them need.
+/// Installs missing programs that guests and their tests need.
 pub(crate) fn ensure_tools() -> Result<()> {
     tools::ensure(&[tools::FOR_GUESTS, FOR_TESTS].concat())
 }
 
-/// No job, but everything that tests use besides their binaries.
+/// A payload without jobs: the environment, programs and data that tests use.
 fn equipped() -> Result<Payload> {
     ensure_tools()?;
     let environment = [
         ("RUST_BACKTRACE", "1"),
-        // Here kernel TLS is promised: a test that cannot use it has failed.
+        // Guest kernels have kernel TLS: a test that cannot use it must fail, not skip.
         ("SEALION_TEST_KTLS", "required"),
     ];
     Ok(Payload {
@@ -121,7 +121,7 @@ fn equipped() -> Result<Payload> {
 const PROGRAMS: &[&str] =
     &["curl", "openssl", "gnutls-cli", "gnutls-serv", "strace", "ip", "ss", "dmsetup", "losetup", "mkfs.ext4"];
 
-/// Where these programs come from.
+/// The Debian packages of these programs, and of those that native tests call.
 const FOR_TESTS: &[Tool] = &[
     ("curl", "curl"),
     ("chromium", "chromium"),
@@ -134,7 +134,7 @@ const FOR_TESTS: &[Tool] = &[
     ("mkfs.ext4", "e2fsprogs"),
 ];
 
-/// What tests read besides their binaries: the example site and the files beside their sources.
+/// Data that tests read: the example site and the files beside their sources.
 fn test_data(workspace: &Path) -> Result<Vec<PathBuf>> {
     let mut data = vec![workspace.join("examples/site")];
     for entry in std::fs::read_dir(workspace.join("crates"))? {

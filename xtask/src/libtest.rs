@@ -1,8 +1,8 @@
-//! What a run of tests came to, read from libtest's summary line.
+//! Results of test runs, read from libtest's summary line.
 
 use std::ops::AddAssign;
 
-/// Counts of test cases. Ignored ones are neither.
+/// Counts of test cases, without ignored ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One check that passed or failed as a whole.
+    /// A single check.
     pub(crate) fn of(passed: bool) -> Self {
         Self { passed: passed.into(), failed: (!passed).into() }
     }
@@ -30,8 +30,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// The verdict on one test binary: its summary if it printed one and agreed with it by its exit code, else one failure
-/// more.
+/// Collects the verdict on one test binary: its summary, plus one failure if it printed none or if its exit code
+/// contradicts it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     summary: Option<Tally>,
@@ -45,7 +45,7 @@ impl Watch {
         }
     }
 
-    /// The verdict at the end; `success` says whether the exit code was 0.
+    /// The final verdict. `success`: the exit code was 0.
     pub(crate) fn verdict(self, success: bool) -> Tally {
         let mut tally = self.summary.unwrap_or_default();
         if self.summary.is_none() || (!success && tally.failed == 0) {

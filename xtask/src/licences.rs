@@ -1,4 +1,4 @@
-//! Every dependency's licence must be one that we may ship under.
+//! Checks that every dependency's licence allows us to ship it.
 
 use anyhow::{Context, Result};
 use cargo_metadata::{MetadataCommand, Package};
@@ -40,7 +40,7 @@ impl Licences {
         for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
             let metadata = MetadataCommand::new()
                 .manifest_path(workspace::root().join(manifest))
-                // We ship for Linux; others' dependencies never reach a user.
+                // We ship for Linux only; dependencies of other platforms are never distributed.
                 .other_options(["--locked".to_owned(), "--filter-platform=x86_64-unknown-linux-gnu".to_owned()])
                 .exec()
                 .context(workspace::OLD_LOCK)
@@ -73,7 +73,7 @@ fn offence(package: &Package) -> Option<String> {
 }
 
 fn is_allowed(licence: &str) -> Result<bool, spdx::ParseError> {
-    // Old crates write MIT/Apache-2.0 for OR.
+    // Old crates write `MIT/Apache-2.0` instead of `OR`.
     let expression = Expression::parse_mode(licence, ParseMode::LAX)?;
     Ok(expression.evaluate(|requirement| requirement.license.id().is_some_and(|id| ALLOWED.contains(&id.name))))
 }

@@ -1,7 +1,7 @@
-//! What a contributor and CI run: `cargo xtask test` for everything, `cargo xtask guest` for one test or one command
+//! Tasks for contributors and CI: `cargo xtask test` runs every check, `cargo xtask guest` runs one test or one command
 //! inside a Debian kernel under QEMU.
 //!
-//! The same binary is `/init` inside the guest: it knows that by being process 1.
+//! The same binary is `/init` inside guests, which it recognises by its process id, 1.
 
 mod bench_guard;
 mod binaries;
@@ -35,7 +35,7 @@ enum Task {
     Cycles(cycles::Cycles),
     Licences(licences::Licences),
     Package(package::Package),
-    /// Get Pebble, the ACME server of a test, and print where it is
+    /// Download or build Pebble, the ACME server that tests use, and print its path
     Pebble,
 }
 

@@ -23,7 +23,7 @@ use crate::workspace;
 /// licences
 ///
 /// The first run installs missing programs (as root) and downloads kernels from this machine's Debian mirror. The last
-/// line is the sum: every test case counts as one, and so does every other check and every fuzz target.
+/// line is the total: every test case, every other check and every fuzz target counts as one.
 #[derive(Args)]
 pub(crate) struct Test {
     /// Only these steps
@@ -37,7 +37,7 @@ pub(crate) struct Test {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
     Format,
-    /// Modules that import each other in a circle
+    /// Import cycles between modules
     Cycles,
     Lint,
     Docs,
@@ -49,11 +49,11 @@ enum Step {
     Bench,
     Fuzz,
     Licences,
-    /// Packages of what the native tests have built
+    /// Packages, made from the programs that the native tests were built with
     Packages,
 }
 
-/// No test binary takes minutes here, also beside a build; one that does hangs.
+/// No test binary takes minutes, even while a build runs. One that does hangs.
 const NATIVE_LIMIT: Duration = Duration::from_secs(300);
 
 impl Test {
@@ -63,8 +63,8 @@ impl Test {
     ///                                         │ fuzz build ─────────┼────────┼─────────────┤
     /// ```
     ///
-    /// Downloads wait for the network. Tests and guests, two machines with one processor each, wait for timers, and the
-    /// end of the release build is one thread: builds at the lowest priority fill the gaps.
+    /// Downloads wait for the network, and tests and guests often wait for timers. Builds at the lowest priority use
+    /// the processors meanwhile.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let wanted = |step| self.only.is_empty() || self.only.contains(&step);
         let mut report = Report::default();
@@ -112,7 +112,8 @@ impl Test {
         if guests {
             let mut built = Built::default();
             report.check("build for guests", || {
-                // Of the whole workspace like the build above, so that nothing is compiled twice.
+                // With the whole workspace selected, as above, features unify the same way and nothing is compiled
+                // twice.
                 built = Selection::default().guest_tests(&binaries::metadata()?)?.build()?;
                 Ok(())
             });
@@ -129,7 +130,7 @@ impl Test {
             });
         }
         if let Some(fuzz) = fuzz {
-            // The step of the same name builds what is missing, and says why it cannot.
+            // The fuzz step builds again and reports any error.
             let _ = fuzz.join();
         }
         if wanted(Step::Fuzz) {
@@ -148,7 +149,7 @@ impl Test {
     }
 }
 
-/// Work in a thread of its own while other steps run.
+/// Work on a thread of its own while other steps run.
 struct Beside<T> {
     name: &'static str,
     thread: JoinHandle<(T, Duration)>,
@@ -163,7 +164,7 @@ impl<T: Send + 'static> Beside<T> {
         Self { name, thread: std::thread::spawn(timed) }
     }
 
-    /// Waits for its end and says how long it took.
+    /// Waits for the end and prints the times.
     fn join(self) -> T {
         let waited = Instant::now();
         let (result, took) = self.thread.join().expect("a step reports its failures");
@@ -173,7 +174,7 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
-/// Gets programs and kernels that are not on this machine yet, each a check of its own.
+/// Downloads missing programs and kernels. Each is a check of its own.
 fn download(native: bool, guests: bool, kernels: &[Series]) -> Vec<(&'static str, Result<()>)> {
     let mut results = Vec::new();
     if guests {
@@ -189,7 +190,8 @@ fn download(native: bool, guests: bool, kernels: &[Series]) -> Vec<(&'static str
     results
 }
 
-/// Runs a build at the lowest priority, so that no test waits for it, and without its progress among their output.
+/// Runs a build at the lowest priority, so that it does not slow tests down, and without cargo's progress in their
+/// output.
 fn build_meanwhile(build: Command) -> Result<()> {
     let mut patient = Command::new("nice");
     patient.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
@@ -207,7 +209,7 @@ fn build_fuzz_targets() -> Result<()> {
     build_meanwhile(fuzz_smoke::build(&[])?.command)
 }
 
-/// The sum so far, and what to name at the end.
+/// The total so far, and the names of failures.
 #[derive(Default)]
 struct Report {
     tally: Tally,
@@ -215,7 +217,7 @@ struct Report {
 }
 
 impl Report {
-    /// A check that holds or fails as a whole.
+    /// Runs a single check.
     fn check(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
         self.timed(name, |report| {
             let result = check();
@@ -224,7 +226,7 @@ impl Report {
         });
     }
 
-    /// A run of tests that counts itself.
+    /// Runs tests and adds their counts.
     fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Tally>) {
         self.timed(name, |report| match run() {
             Ok(tally) => {
@@ -282,7 +284,7 @@ impl Report {
         });
     }
 
-    /// Heads the step's output, times it, and shows what went wrong.
+    /// Prints a heading, runs the step, prints its error and its time.
     fn timed(&mut self, name: &str, step: impl FnOnce(&mut Self) -> Result<()>) {
         println!("\n== {name}");
         let start = Instant::now();
@@ -299,7 +301,7 @@ impl Report {
         self.tally += tally;
     }
 
-    /// Names the failures and prints the sum, the last line.
+    /// Prints the failures, and the total as the last line.
     fn close(self) -> ExitCode {
         println!();
         for name in &self.failures {
@@ -316,7 +318,7 @@ fn format() -> Result<()> {
 }
 
 fn lint() -> Result<()> {
-    // The tests for guests are left out of "all" targets, and cargo ignores a name beside "all".
+    // `--all-targets` skips targets with `test = false`, and cargo ignores names given with it.
     for targets in ["--all-targets", "--test=kernel_*"] {
         succeed(workspace::cargo().args(["clippy", "--workspace", targets, "--locked", "--", "--deny=warnings"]))?;
     }
@@ -341,7 +343,7 @@ fn native_command(test: &TestBinary) -> Command {
     command
 }
 
-/// Runs a test binary here, or a command that runs some, showing its output.
+/// Runs a test binary, or a command that runs some, on this machine and prints its output.
 fn run_here(command: &mut Command) -> Result<Tally> {
     let mut child = Followed::start(command, NATIVE_LIMIT)?;
     let mut watch = Watch::default();

@@ -1,9 +1,9 @@
-//! Where things are: the repository and cargo.
+//! The repository's root, and cargo.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What to do about the most likely reason that cargo refuses a manifest.
+/// The remedy for the most likely reason that cargo rejects a manifest.
 pub(crate) const OLD_LOCK: &str = "if a lock file is old: cargo update --workspace [--manifest-path fuzz/Cargo.toml]";
 
 /// The root of the repository.
@@ -11,7 +11,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies inside the repository")
 }
 
-/// A `cargo` of the toolchain that runs us, in the root of the repository.
+/// The cargo that runs this program, in the repository's root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());

@@ -1,4 +1,4 @@
-//! A private apt: downloads and verifies Debian packages without touching this machine's package state.
+//! A private apt, which downloads and verifies Debian packages without touching this machine's package state.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,8 +13,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// An apt under `root` that knows the packages of Debian's `suites`, signatures verified by the keyring this
-    /// machine uses for Debian. Needs the network.
+    /// Creates one under `root` and downloads the package lists of Debian's `suites`, verified with the keyring that
+    /// this machine uses for Debian.
     pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
         let os_release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
         let codename = sources::codename(&os_release)
@@ -29,7 +29,7 @@ impl Apt {
         let apt = Self { root };
         cache::output(
             apt.command("apt-get")
-                // Without this a suite that cannot be fetched or verified is only a warning.
+                // By default, a suite that cannot be fetched or verified is only a warning.
                 .args(["-o", "APT::Update::Error-Mode=any", "update"]),
         )
         .with_context(|| {
@@ -112,7 +112,7 @@ impl Apt {
         option("Dir::Cache", &self.root.join("cache"));
         option("Dir::Etc::sourcelist", &self.root.join("sources.list"));
         option("Dir::Etc::sourceparts", Path::new("/dev/null"));
-        // Files below a home directory are out of reach of apt's download user.
+        // apt's download user cannot read files below a home directory.
         option("APT::Sandbox::User", Path::new("root"));
         option("Acquire::Languages", Path::new("none"));
         for target in ["deb::DEP-11", "deb::DEP-11-icons", "deb::CNF"] {
@@ -123,7 +123,7 @@ impl Apt {
     }
 }
 
-/// Names of a `Depends` field that are pinned by `(= version)`.
+/// The packages that a `Depends` field pins by `(= version)`.
 fn same_version_dependencies(depends: &str) -> Vec<String> {
     depends
         .split(',')

@@ -7,17 +7,17 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// The environment variable that moves the cache of kernels and tools.
+/// The environment variable that names another directory for the cache.
 const CACHE_VARIABLE: &str = "SEALION_GUEST_CACHE";
 
-/// The cache of kernels and guest programs, held by this process alone until dropped.
+/// The cache of kernels and guest programs, locked until dropped.
 pub(crate) struct Cache {
     pub(crate) root: PathBuf,
     _lock: File,
 }
 
 impl Cache {
-    /// Opens the cache, waiting for another process that is filling it.
+    /// Opens the cache. Waits while another process holds it.
     pub(crate) fn open() -> Result<Self> {
         let root = cache_directory()?;
         std::fs::create_dir_all(&root).with_context(|| format!("cannot make the cache {}", root.display()))?;
@@ -27,7 +27,7 @@ impl Cache {
         Ok(Self { root, _lock: lock })
     }
 
-    /// A directory for the duration of a run, deleted when dropped.
+    /// A temporary directory inside the cache, deleted when dropped.
     pub(crate) fn scratch(&self) -> Result<TempDir> {
         tempfile::Builder::new()
             .prefix("run-")
@@ -35,8 +35,8 @@ impl Cache {
             .with_context(|| format!("cannot write to the cache {}", self.root.display()))
     }
 
-    /// The directory `name` of the cache, filled by `fill` when it is not there yet. An interrupted `fill` leaves
-    /// nothing behind.
+    /// The directory `name` of the cache. Runs `fill` if it does not exist yet; an interrupted `fill` leaves nothing
+    /// behind.
     pub(crate) fn directory(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.root.join(name);
         if path.is_dir() {
@@ -51,8 +51,7 @@ impl Cache {
     }
 }
 
-/// Runs `command` to its end and returns what it printed; an exit code other than 0 is an error that shows its last
-/// words.
+/// Runs `command` and returns its standard output. An exit code other than 0 is an error with the end of its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! The archive the kernel unpacks as its first root file system, and in which files come back: cpio "newc",
+//! The cpio "newc" archives that the kernel unpacks as its initial root file system and that bring files back:
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::ffi::OsStr;
@@ -45,7 +45,7 @@ impl<W: Write> Archive<W> {
         self.entry(path, self.inode, kind | mode, data, device)
     }
 
-    /// Ends the archive and gives the writer back.
+    /// Ends the archive and returns the writer.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.entry(TRAILER, 0, 0, &[], (0, 0))?;
         self.out.flush()?;

@@ -14,7 +14,7 @@ pub struct Followed {
     deadline: Instant,
 }
 
-/// What comes next from a child.
+/// The next event of a child.
 pub enum Next {
     /// A line, without its line end.
     Line(String),
@@ -36,12 +36,12 @@ impl Followed {
     pub fn start_with_errors(command: &mut Command, limit: Duration) -> Result<Self> {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let child = spawn(command.stdout(writer.try_clone()?).stderr(writer))?;
-        // The command holds the writing end, and while it does there is no end of output.
+        // The command object holds the pipe's writing end, which would keep the pipe open after the child exits.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child, lines: read_lines(reader), deadline: Instant::now() + limit })
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next line, the end or the deadline.
     pub fn next(&self) -> Next {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
@@ -59,7 +59,7 @@ impl Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        // Failing means that it has ended already.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -19,8 +19,8 @@ use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use crate::cpio::{Archive, Node};
 use crate::protocol::{ARCHIVE_PORT, Job, MODULES_PATH, Mark, OUTPUT_PORT, PLAN_PATH, Plan, TOOLS_PATH};
 
-/// Sets the guest up, runs everything, and powers off. Whatever goes wrong is a message on the console and no
-/// `Finished` mark, which the host takes for a crash.
+/// Sets the guest up, runs the plan and powers off. An error is printed to the console; the host sees no `Finished`
+/// mark and reports a crash.
 pub(crate) fn run() -> ! {
     if let Err(error) = set_up().and_then(|()| run_plan()) {
         eprintln!("init: {error:#}");
@@ -60,7 +60,7 @@ fn set_up() -> Result<()> {
         symlink(target, link).with_context(|| format!("cannot make {link}"))?;
     }
     let busybox = Path::new(TOOLS_PATH).join("busybox");
-    // With lo the kernel adds 127.0.0.1 and ::1 itself.
+    // The kernel adds 127.0.0.1 and ::1 when lo comes up.
     for arguments in [&["--install", "-s", TOOLS_PATH][..], &["ip", "link", "set", "lo", "up"], &["hostname", "guest"]]
     {
         let status = Command::new(&busybox).args(arguments).status().context("cannot run busybox")?;
@@ -103,14 +103,14 @@ fn run_plan() -> Result<()> {
         writeln!(port, "{}", Mark::Ended(index, code).line())?;
     }
     if let Some(directory) = &plan.bring_back {
-        bring_back(directory).with_context(|| format!("cannot bring {} back", directory.display()))?;
+        bring_back(directory).with_context(|| format!("cannot send the files of {} to the host", directory.display()))?;
     }
     writeln!(port, "{}", Mark::Finished.line())?;
     tcdrain(&port).context("cannot drain the output port")?;
     Ok(())
 }
 
-/// Opens a serial port on which bytes leave as they are: no carriage returns, no echo.
+/// Opens a serial port in raw mode: no carriage returns, no echo.
 fn open_port(path: &str) -> Result<File> {
     let port = OpenOptions::new()
         .read(true)
@@ -146,7 +146,7 @@ fn bring_back(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs one job to its end and returns its exit code. What it left running in its process group is killed.
+/// Runs one job and returns its exit code. Processes that it left running in its group are killed.
 fn run_job(job: &Job, environment: &[(String, String)], port: &File) -> Result<i32> {
     let child = Command::new(&job.program)
         .args(&job.arguments)
@@ -161,7 +161,7 @@ fn run_job(job: &Job, environment: &[(String, String)], port: &File) -> Result<i
         .spawn()
         .with_context(|| format!("cannot run {}", job.program.display()))?;
     let child = Pid::from_child(&child);
-    // Process 1 also inherits every orphan: all are reaped here.
+    // Process 1 also reaps every orphan.
     let code = loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == child => {

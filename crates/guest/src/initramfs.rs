@@ -22,7 +22,7 @@ enum Entry {
     Directory,
     /// Content and permissions.
     Bytes(Vec<u8>, u32),
-    /// A file of this machine, read when packed.
+    /// A file of this machine, read at packing time.
     Host(PathBuf),
     Symlink(PathBuf),
     Character(u32, u32),
@@ -100,11 +100,11 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Packs everything into the file `into`, uncompressed: under emulation decompressing costs more than loading.
+    /// Packs everything into the file `into`. Uncompressed: under emulation, decompressing takes longer than loading.
     pub(crate) fn pack(&self, into: &Path) -> Result<()> {
         let file = File::create(into).with_context(|| format!("cannot create {}", into.display()))?;
         let mut archive = Archive::new(BufWriter::with_capacity(1 << 20, file));
-        // What lies behind a link comes last: the kernel follows links, once their targets are there.
+        // Entries below a symbolic link come last: the kernel follows a link once its target exists.
         let (behind_links, direct): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(path, _)| self.is_behind_link(path));
         for (path, entry) in direct.into_iter().chain(behind_links) {

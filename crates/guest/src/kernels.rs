@@ -24,7 +24,7 @@ pub enum Series {
 }
 
 impl Series {
-    /// The number as people say it.
+    /// The series as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::V6_1 => "6.1",
@@ -49,7 +49,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel from the cache; the first time it is downloaded.
+    /// The kernel from the cache, downloaded the first time.
     pub(crate) fn ensure(cache: &Cache, series: Series) -> Result<Self> {
         let name = series.name();
         let directory = cache
@@ -76,7 +76,7 @@ fn fetch(cache: &Cache, series: Series, into: &Path) -> Result<()> {
     let Some((package, version)) = apt.search(&pattern)?.pop() else {
         bail!("no package linux-image-{name}.*-cloud-amd64 in Debian's {}", series.suites().join(", "));
     };
-    // From 7.2 on the image is an empty package that depends on two others.
+    // From 7.2 on, the image package is empty and depends on two others.
     let mut packages = apt.parts(&package)?;
     packages.push(package);
     let unpacked = into.join("unpacked");

@@ -1,12 +1,12 @@
-//! Boots Debian's kernels under QEMU without KVM, with files and programs of this machine, runs commands there as root,
-//! and gives back their output, their exit codes and the files they wrote.
+//! Boots Debian's kernels under QEMU, without KVM, with files and programs of this machine. Runs commands there as root
+//! and returns their output, exit codes and files.
 //!
 //! ```text
 //! Payload ─► Initramfs (programs, libraries, modules, a plan) ─► Machine (QEMU) ─► init: this very binary as process 1 ─► jobs
 //!                    marks among the lines of the second serial port, files as an archive on the third ◄──────────────┘
 //! ```
 //!
-//! A program that boots guests is also their `/init`: it calls [`init_if_process_one`] first thing in `main`.
+//! A program that boots guests is also their `/init`: its `main` must begin with [`init_if_process_one`].
 //!
 //! ```no_run
 //! use sealion_guest::{Job, Machine, Payload, Series};
@@ -46,8 +46,8 @@ pub use payload::Payload;
 pub use protocol::Job;
 pub use run::{download, run_on};
 
-/// In a guest, where this program is process 1: runs what the host has planned, powers off, and does not return.
-/// Anywhere else: does nothing. Call it before anything else in `main`.
+/// In a guest, where this program is process 1, runs the host's plan, powers off and does not return. Elsewhere does
+/// nothing. Call it before anything else in `main`.
 pub fn init_if_process_one() {
     if std::process::id() == 1 {
         init::run();

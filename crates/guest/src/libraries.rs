@@ -6,14 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Everything the dynamic loader would map for `program`, the loader included; empty for a static program.
-/// `library_path` is searched first: directories, as LD_LIBRARY_PATH lists them.
+/// The shared libraries of `program` and the dynamic loader; empty for a static program. `library_path` is searched
+/// first: directories, as LD_LIBRARY_PATH lists them.
 pub(crate) fn closure(program: &Path, library_path: Option<&OsStr>) -> Result<Vec<PathBuf>> {
     let mut command = Command::new("ldd");
     command.arg(program).env("LC_ALL", "C");
     match library_path {
         Some(path) => command.env("LD_LIBRARY_PATH", path),
-        // Cargo sets it for its children; what it points to is not part of a system.
+        // Cargo sets it for its children, to directories that guests do not have.
         None => command.env_remove("LD_LIBRARY_PATH"),
     };
     let output = command.output().context("cannot run ldd")?;

@@ -18,13 +18,13 @@ use crate::{cpio, tools};
 /// The emulated machine.
 #[derive(Debug, Clone, Args)]
 pub struct Machine {
-    /// Count instructions: guest time advances 1 ns an instruction, so that CPU times are equal from run to run
+    /// Count instructions: guest time advances 1 ns per instruction, so that CPU times repeat
     #[arg(long)]
     pub icount: bool,
     /// Give up after this many seconds
     #[arg(long, default_value_t = TIMEOUT, value_name = "SECONDS")]
     pub timeout: u64,
-    /// Memory in MiB; files live in it too
+    /// Memory in MiB, including the guest's files
     #[arg(long, default_value_t = MEMORY, value_name = "MIB")]
     pub memory: u32,
 }
@@ -34,9 +34,9 @@ pub struct Machine {
 pub struct Outcome {
     /// The jobs that ended, in order.
     pub jobs: Vec<JobEnd>,
-    /// What the jobs left in [`Payload::bring_back`], by paths relative to it.
+    /// The files in [`Payload::bring_back`], by paths relative to it.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Why there is not more.
+    /// Why the guest did not reach its end.
     pub trouble: Option<Trouble>,
 }
 
@@ -52,7 +52,7 @@ pub struct JobEnd {
 /// Why a guest did not reach its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// It stopped without saying that it had finished.
+    /// It stopped before it reported its end.
     Crashed,
     /// It was killed at the time limit.
     Late,
@@ -106,9 +106,9 @@ impl Machine {
                 Some(Mark::Finished) => {
                     let jobs = payload.jobs.len();
                     ensure!(outcome.jobs.len() == jobs, "the guest ran {} of {jobs} jobs", outcome.jobs.len());
-                    let archive = std::fs::read(directory.join(ARCHIVE)).context("cannot read what the guest sent")?;
+                    let archive = std::fs::read(directory.join(ARCHIVE)).context("cannot read the archive from the guest")?;
                     if payload.bring_back.is_some() {
-                        outcome.files = cpio::files(&archive).context("what the guest sent is no whole archive")?;
+                        outcome.files = cpio::files(&archive).context("the archive from the guest is incomplete")?;
                     }
                     return Ok(outcome);
                 }
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     fn qemu(&self, kernel: &Kernel, directory: &Path) -> Command {
-        // setpriv(1): no guest outlives who booted it.
+        // setpriv(1): the guest is killed when this process dies.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", tools::QEMU]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -130,7 +130,7 @@ impl Machine {
         command.arg("-kernel").arg(kernel.image());
         command.arg("-initrd").arg(directory.join("initramfs.cpio"));
         command.args(["-append", COMMAND_LINE]);
-        // The first serial port is the kernel's alone, the second carries output and marks, the third files.
+        // Serial ports: kernel messages, output and marks, files.
         let file = |name: &str| {
             let mut serial = OsString::from("file:");
             serial.push(directory.join(name));
@@ -143,21 +143,20 @@ impl Machine {
     }
 }
 
-/// What the guest brought back, as it came.
+/// The archive from the guest's third serial port.
 const ARCHIVE: &str = "brought-back.cpio";
 
-/// Everything that QEMU can emulate but cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under QEMU
-/// 7.2? With it 6 of 8 runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment is a
-/// double fault, often in kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void with
-/// another QEMU.
+/// Everything that QEMU can emulate except cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under
+/// QEMU 7.2? With it 6 of 8 runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment
+/// is a double fault, often in kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void
+/// with another QEMU.
 const CPU: &str = "max,-cx16";
 
-/// An oops becomes a panic and a panic a reboot, which -no-reboot turns into the end of QEMU. Warnings and worse go to
-/// the console.
+/// An oops panics, a panic reboots, and with -no-reboot QEMU exits. Warnings and worse go to the console.
 const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic rdinit=/init";
 
-/// GUESS: seconds; several times what all guest tests take.
+/// Seconds; several times what all guest tests take.
 const TIMEOUT: u64 = 600;
 
-/// GUESS: MiB; a 64 MB body several times over, beside the binaries.
+/// MiB; room for the binaries and several bodies of 64 MB.
 const MEMORY: u32 = 3072;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What kernel TLS, its ciphers and the tests may need. A kernel that has one built in, or lacks it, has no file of that name.
+/// Modules of kernel TLS, its ciphers, and tests. A name without a file is built in or missing in that kernel.
 const WANTED: &[&str] = &[
     "aesni_intel",
     "ghash_clmulni_intel",
@@ -28,9 +28,9 @@ const WANTED: &[&str] = &[
     "aria_aesni_avx_x86_64",
     "aria_generic",
     "tls",
-    // Socket diagnosis, for tests of it and for `ss`.
+    // sock_diag(7), for its tests and for `ss`.
     "tcp_diag",
-    // A disk that can be made to stand still, for tests of what waits for it.
+    // A disk that can be suspended, for tests of slow reads.
     "loop",
     "dm_mod",
     "ext4",
@@ -38,7 +38,7 @@ const WANTED: &[&str] = &[
     "crc32c_intel",
 ];
 
-/// Stands for the list above in the name of a cached directory, so that a longer list is not served from an old cache.
+/// A hash of the list, part of the cached directory's name, so that a changed list makes a new cache entry.
 pub(crate) fn list_id() -> String {
     let mut hasher = DefaultHasher::new();
     WANTED.hash(&mut hasher);
@@ -98,8 +98,8 @@ fn load_order(wanted: &[String], dependencies: &BTreeMap<String, Vec<String>>) -
     Ok(order)
 }
 
-/// The `depends=` entry of a module's `.modinfo` section: names separated by commas. A package holds no modules.dep,
-/// depmod(8) would write it from these very entries.
+/// The `depends=` entry of a module's `.modinfo` section: names separated by commas. Packages hold no modules.dep,
+/// which depmod(8) makes from these entries.
 fn depends(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = module.windows(KEY.len()).position(|window| window == KEY) else {

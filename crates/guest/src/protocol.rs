@@ -1,11 +1,10 @@
-//! What a program on the host and the same program as the guest's `/init` say to each other: a plan at a fixed path, marks among the
-//! output.
+//! The protocol between the host and the guest's `/init`: a plan at a fixed path, and marks in the output.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the plan is in the guest.
+/// The plan's path in the guest.
 pub(crate) const PLAN_PATH: &str = "/sealion-guest.json";
 
 /// Where the modules are in the guest, with the file `order` that lists their names in load order.
@@ -21,7 +20,7 @@ pub(crate) const OUTPUT_PORT: &str = "/dev/ttyS1";
 /// The third serial port carries the archive of files that are brought back.
 pub(crate) const ARCHIVE_PORT: &str = "/dev/ttyS2";
 
-/// Begins a mark. ASCII's record separator; a program's output does not hold it.
+/// Begins a mark: ASCII's record separator, which programs do not print.
 const SEPARATOR: char = '\u{1e}';
 
 /// Everything a guest does between boot and power-off.
@@ -30,7 +29,7 @@ pub(crate) struct Plan {
     /// Set for every job.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) jobs: Vec<Job>,
-    /// Whose files go to the archive port after the last job.
+    /// The directory whose files are sent to the archive port after the last job.
     pub(crate) bring_back: Option<PathBuf>,
 }
 
@@ -76,7 +75,7 @@ pub(crate) enum Mark {
 }
 
 impl Mark {
-    /// The line that says it.
+    /// The mark as a line.
     pub(crate) fn line(self) -> String {
         match self {
             Self::Started(job) => format!("{SEPARATOR}started {job}"),
@@ -85,7 +84,7 @@ impl Mark {
         }
     }
 
-    /// Splits a line into output (which may lack its line end because a mark followed) and a mark.
+    /// Splits a line into output, if any precedes the mark, and the mark.
     pub(crate) fn split(line: &str) -> (Option<&str>, Option<Self>) {
         let Some((output, mark)) = line.split_once(SEPARATOR) else {
             return (Some(line), None);

@@ -1,4 +1,4 @@
-//! Boots kernels with a payload, all at once.
+//! Boots kernels with a payload, all at the same time.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn run_once_or_twice(
     let mut outcome = machine.boot(kernel, directory, payload)?;
     show_console(kernel.series, directory, outcome.trouble)?;
     if outcome.trouble == Some(Trouble::Crashed) {
-        eprintln!("[{}] booting it once more", kernel.series.name());
+        eprintln!("[{}] booting it again", kernel.series.name());
         outcome = machine.boot(kernel, directory, payload)?;
         show_console(kernel.series, directory, outcome.trouble)?;
     }
@@ -93,7 +93,7 @@ fn show_console(series: Series, directory: &Path, trouble: Option<Trouble>) -> R
     Ok(())
 }
 
-/// GUESS: lines; an oops with its registers and trace.
+/// Lines; room for an oops with registers and trace.
 const LOG_TAIL: usize = 60;
 
 fn root_file_system(kernel: &Kernel, nginx: &Path, payload: &Payload) -> Result<Initramfs> {

@@ -1,4 +1,4 @@
-//! Programs of this machine that boot guests or go into them.
+//! Programs of this machine that boot guests or are copied into them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,11 +15,11 @@ pub const QEMU: &str = "qemu-system-x86_64";
 /// A program and the Debian package that has it.
 pub type Tool = (&'static str, &'static str);
 
-/// What guests need.
+/// Programs that every guest needs.
 pub const FOR_GUESTS: &[Tool] =
     &[(QEMU, "qemu-system-x86"), ("busybox", "busybox-static"), ("xz", "xz-utils"), ("setpriv", "util-linux")];
 
-/// Makes sure that the programs are there: root installs what is missing, anyone else is told the command.
+/// Installs missing programs as root; for other users, the error names the command.
 ///
 /// # Errors
 /// When something is missing and cannot be installed.
@@ -37,7 +37,7 @@ pub fn ensure(tools: &[Tool]) -> Result<()> {
     for arguments in [&["update"][..], &[&["install", "--yes", "--no-install-recommends"][..], &missing].concat()] {
         crate::cache::output(
             Command::new("apt-get")
-                // Someone else may be installing right now; seconds.
+                // Seconds to wait for another apt.
                 .args(["--quiet", "-o", "DPkg::Lock::Timeout=300"])
                 .args(arguments)
                 .env("DEBIAN_FRONTEND", "noninteractive"),
@@ -46,7 +46,7 @@ pub fn ensure(tools: &[Tool]) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that nginx is in the cache, for tests on this machine.
+/// Downloads nginx into the cache, for tests on this machine.
 ///
 /// # Errors
 /// It cannot be downloaded.
@@ -78,14 +78,15 @@ pub fn pebble() -> Result<PathBuf> {
     Ok(built.context("cannot get Pebble")?.join("pebble"))
 }
 
-/// From Go 1.21 on `go` gets the compiler that a module asks for. The one of Debian 12 is older, and builds a Pebble that it can.
+/// From Go 1.21 on, `go` downloads the toolchain that a module requires. Debian 12's is older and builds an older
+/// Pebble.
 fn pebble_version(go: &str) -> &'static str {
     let minor = go.strip_prefix("go1.").and_then(|rest| rest.split('.').next()).and_then(|minor| minor.parse().ok());
     if minor.is_some_and(|minor: u32| minor < 21) { "v2.4.0" } else { "v2.10.1" }
 }
 
-/// A Python package with what it needs, below a directory of the cache for PYTHONPATH; never installed. `requirement`: as
-/// pip writes it, with its version.
+/// A Python package and its dependencies, in a directory of the cache that belongs on PYTHONPATH. `requirement`: a pip
+/// requirement with a version.
 ///
 /// # Errors
 /// It cannot be downloaded.
@@ -110,7 +111,7 @@ pub fn python_package(requirement: &str) -> Result<PathBuf> {
 
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
-    // Earlier versions left out what this machine had installed.
+    // Earlier versions left out packages that this machine had installed.
     let complete = |directory: &Path| [NGINX, MIME_TYPES].iter().all(|file| directory.join(file).is_file());
     let cached = cache.root.join("nginx");
     if cached.is_dir() && !complete(&cached) {
@@ -174,7 +175,7 @@ pub(crate) fn found(program: &str) -> Result<PathBuf> {
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        // Where root's programs are, which a user's PATH may lack.
+        // A user's PATH may lack root's directories.
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())

@@ -1,4 +1,4 @@
-//! Latency histograms as text: HDR V2 with deflate, base64, as other HDR tools read them.
+//! Latency histograms as text: HDR V2, deflate, base64. Other HDR tools can read them.
 
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
@@ -10,7 +10,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 ///
 /// # Errors
 ///
-/// The histogram is larger than the format can say.
+/// The histogram is too large for the format.
 pub fn encode(histogram: &Histogram<u64>) -> Result<String> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|error| anyhow!("{error:?}"))?;
@@ -33,11 +33,11 @@ pub(crate) fn decode(text: &str) -> Result<Option<Histogram<u64>>> {
     Ok(Some(histogram))
 }
 
-/// All counts of several histograms in one: percentiles of rounds cannot be averaged, their counts can be added.
+/// Adds several histograms up. Percentiles of rounds cannot be averaged, but their counts can be added.
 ///
 /// # Errors
 ///
-/// A value does not fit, which histograms that grow by themselves do not meet.
+/// A value does not fit; impossible with histograms that resize.
 pub(crate) fn merge<'a>(histograms: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Option<Histogram<u64>>> {
     let mut all: Option<Histogram<u64>> = None;
     for histogram in histograms {

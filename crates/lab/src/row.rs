@@ -1,8 +1,9 @@
-//! A measurement as it is kept: one line of `raw.csv`. A report needs nothing else but `run.json` beside it.
+//! A measurement: one line of `raw.csv`. A report is made from these lines and `run.json`.
 
 use serde::{Deserialize, Serialize};
 
-/// One measurement of one cell on one arm. Times are ns unless said otherwise; what was not measured is empty.
+/// One measurement of one cell on one arm. Times are ns unless stated otherwise; a value that was not measured is
+/// empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The study, e.g. `size-by-calls`.
@@ -15,7 +16,7 @@ pub struct Row {
     pub round: u32,
     /// Seconds since 1970 when it began.
     pub started: f64,
-    /// Why it does not count; empty if it does.
+    /// Why it is void; empty if it counts.
     pub void: String,
 
     /// Body bytes of the file asked for.
@@ -34,16 +35,16 @@ pub struct Row {
     pub read: String,
     /// Cap on body bytes read.
     pub body_cap: Option<u64>,
-    /// Another load on the same server at the same time, as connections × body bytes; empty: none. Nothing of it is in this
-    /// row.
+    /// Another load on the same server at the same time, as connections × body bytes; empty: none. Its figures are not
+    /// in this row.
     #[serde(default)]
     pub beside: String,
-    /// Version and suite agreed on.
+    /// Negotiated version and suite.
     pub suite: String,
 
     /// Wall time.
     pub elapsed: u64,
-    /// Requests answered rightly.
+    /// Correctly answered requests.
     pub requests: u64,
     /// Their body bytes.
     pub body_bytes: u64,
@@ -51,7 +52,7 @@ pub struct Row {
     pub handshakes: u64,
     /// Handshakes that resumed.
     pub resumed: u64,
-    /// Failures but time-outs.
+    /// Failures except time-outs.
     pub errors: u64,
     /// Requests over the time limit.
     pub timeouts: u64,
@@ -87,7 +88,7 @@ pub struct Row {
     pub cores_softirq: String,
     /// CPU of the client's threads.
     pub client_cpu: u64,
-    /// Instructions of the server in an emulated guest that counts them (schedstat there).
+    /// Instructions of the server, in an emulated guest that counts them: schedstat there.
     pub server_instructions: Option<u64>,
     /// Median time of `TCP_ULP`, `TLS_TX`, `TLS_RX` on this machine, `;` between, where the arm moves.
     pub setup: String,
@@ -98,6 +99,6 @@ pub struct Row {
     pub tls_tx_device: Option<u64>,
     /// Sockets of the server seen with a kernel sender (sock_diag), when asked.
     pub kernel_sockets: Option<u64>,
-    /// SHA-256 of the body was the file's.
+    /// The body's SHA-256 was equal to the file's.
     pub body_verified: bool,
 }

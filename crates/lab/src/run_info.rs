@@ -1,4 +1,4 @@
-//! What a run was made with: `run.json`, beside `raw.csv`.
+//! Conditions of a run: `run.json`, beside `raw.csv`.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// The run as a whole. A field that is empty was not recorded, and the report says so.
+/// Conditions of a run. An empty field was not recorded, which the report mentions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// The study asked for, or `all`.
     pub study: String,
-    /// The lab's own command line, as typed.
+    /// The lab's command line, as typed.
     pub command: String,
     /// Seconds since 1970 when it began.
     pub started: f64,
@@ -37,7 +37,7 @@ pub struct RunInfo {
     /// Cores the clients were pinned to; empty: not pinned.
     #[serde(default)]
     pub client_cores: Vec<usize>,
-    /// What preflight warned of, a sentence each.
+    /// Preflight's warnings, a sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// What limits the figures, a sentence each: loopback, virtual machine, shared cores.
@@ -55,10 +55,10 @@ pub struct Machine {
     /// Memory in bytes.
     #[serde(default)]
     pub memory: u64,
-    /// What virtualises it, e.g. `kvm`; empty: nothing that shows.
+    /// The hypervisor, e.g. `kvm`; empty: none detected.
     #[serde(default)]
     pub hypervisor: String,
-    /// Governor of the processor's clock; empty: none that shows.
+    /// The CPU frequency governor; empty: none detected.
     #[serde(default)]
     pub governor: String,
 }
@@ -68,7 +68,7 @@ pub struct Machine {
 pub struct Guest {
     /// The emulator and its version, e.g. `QEMU 7.2 TCG`.
     pub emulator: String,
-    /// Guest time advances 1 ns for an instruction: CPU times are instructions and clocks mean nothing.
+    /// Guest time advances 1 ns per instruction: CPU times are instruction counts, and clocks mean nothing.
     pub counts_instructions: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct AeadDriver {
 pub struct Version {
     /// Its name.
     pub name: String,
-    /// Its version, and what tells builds apart.
+    /// Its version, with an identification of the build.
     pub version: String,
 }
 
@@ -98,7 +98,7 @@ pub struct ArmInfo {
     /// The server's command line; empty for a server that was already running.
     #[serde(default)]
     pub command: String,
-    /// What of its configuration matters, e.g. nginx's file.
+    /// Its configuration file; empty if it has none.
     #[serde(default)]
     pub configuration: String,
     /// Why it did not take part; empty if it did.
@@ -114,7 +114,7 @@ impl RunInfo {
     ///
     /// # Errors
     ///
-    /// The file is missing, is not JSON, or lacks a field that has always been there; says which, and where.
+    /// The file is missing, is not JSON, or lacks a required field; the error names file and field.
     pub(crate) fn read(directory: &Path) -> Result<Self> {
         let path = directory.join(Self::FILE);
         let text = fs::read_to_string(&path).with_context(|| {

@@ -1,4 +1,4 @@
-//! What it costs to give a connection to the kernel: the time of each system call, for many connections.
+//! The cost of handing a connection's keys to the kernel: the time of each system call, over many connections.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Kind, Version, handover};
 pub enum SetUpCost {
     /// They were measured.
     Measured(Box<SetUpTimes>),
-    /// The kernel does not seal and open with this version and cipher; why.
+    /// The kernel does not support this version and cipher, and why.
     Absent(String),
 }
 
@@ -27,10 +27,11 @@ pub struct SetUpTimes {
     pub rx: Histogram<u64>,
 }
 
-/// Gives `connections` connections over loopback to the kernel, one after another, each with random keys. No data is sent.
+/// Hands the keys of `connections` loopback connections to the kernel, one after another. The keys are random, and no
+/// data is sent.
 ///
 /// # Errors
-/// No connection over loopback, no random numbers, or a call that failed although the kernel has kernel TLS.
+/// A loopback connection or random numbers cannot be had, or a call fails although the kernel supports kernel TLS.
 pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<SetUpCost> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?;
     let new = || Histogram::new(3).expect("three digits are allowed");
@@ -45,7 +46,7 @@ pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<Set
                 record(&mut times.rx, taken.rx);
             }
             Err(error) if error.kind() == Kind::Unsupported => return Ok(SetUpCost::Absent(error.to_string())),
-            Err(error) => return Err(error).context("cannot give a connection to the kernel"),
+            Err(error) => return Err(error).context("cannot hand a connection's keys to the kernel"),
         }
     }
     Ok(SetUpCost::Measured(Box::new(times)))

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for reports.
 
 /// A file's size, in binary units: `64k`, `1M`; between them `21.3k`.
 pub(crate) fn size(bytes: f64) -> String {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 responses, as far as a test of a file server needs them.
+//! A minimal HTTP/1.1 client for tests of a file server.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub struct Response {
     pub status: u16,
     /// The reason phrase.
     pub reason: String,
-    /// Names as they came, values without the blanks around them, in order.
+    /// Fields in order: names as received, values without surrounding blanks.
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -64,7 +64,7 @@ pub fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
 /// how long the body is, it ends with `close_notify` (RFC 9112 §6.3).
 ///
 /// # Errors
-/// The connection's, and `InvalidData` for what is no response.
+/// The connection's errors, and `InvalidData` for a malformed response.
 pub fn read_response(client: &mut Client, method: &str) -> io::Result<Response> {
     let head = client.read_until(b"\r\n\r\n")?;
     let mut response = parse_head(&head)?;

@@ -1,4 +1,4 @@
-//! The kernel's own word on who sealed: `/proc/net/tls_stat`, and what a guest promises.
+//! Kernel TLS counters from `/proc/net/tls_stat`, and whether the environment promises kernel TLS.
 
 use sealion_ktls::stat::TlsStat;
 
@@ -7,13 +7,13 @@ pub fn guest_series() -> Option<String> {
     std::env::var("SEALION_KERNEL").ok()
 }
 
-/// Whether kernel TLS is promised here, so that its absence is a failure and never a reason to skip.
+/// Whether kernel TLS is promised here, so that its absence is a failure and not a reason to skip.
 pub fn required() -> bool {
     std::env::var("SEALION_TEST_KTLS").is_ok_and(|value| value == "required")
 }
 
-/// The counters at one moment. They are of the whole network namespace: compare them only where
-/// tests run one at a time.
+/// The counters at one moment. They cover the whole network namespace: compare them only in tests that run one at a
+/// time.
 pub struct Counters(TlsStat);
 
 impl Counters {

@@ -2,8 +2,8 @@
 //! what it receives, certificates, file contents that can be checked at any offset, HTTP responses,
 //! and the server as a process.
 //!
-//! It is test code: what cannot happen in a sound test panics, with words for whoever reads the
-//! failure. What a server under test may do is a [`std::io::Result`] or an [`Event`].
+//! Errors of the test itself panic with an explanation. Behaviour of the server under test is a [`std::io::Result`] or
+//! an [`Event`].
 
 mod client;
 mod tap;
@@ -20,6 +20,6 @@ pub use tap::{SeenRecord, Tap};
 
 use std::time::Duration;
 
-/// How long a test waits for anything before it fails: a hang is a failure. GUESS: far above what
-/// an emulated machine takes for the largest step of a test.
+/// How long a test waits for anything before it fails. Far longer than an emulated machine needs for the largest step
+/// of a test.
 pub const PATIENCE: Duration = Duration::from_secs(30);

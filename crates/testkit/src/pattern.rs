@@ -1,5 +1,5 @@
-//! Contents that can be checked at any offset without being stored: each byte is a function of its
-//! offset, with no period that a record, page or buffer length could hide in.
+//! File contents that can be checked at any offset without being stored: each byte is a function of its offset, without
+//! a period that could coincide with a record, page or buffer length.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -33,7 +33,7 @@ pub fn file(path: &Path, len: u64) -> File {
     File::open(path).expect("the file opens")
 }
 
-/// Asserts that `received` is what the pattern has in `range`, all of it.
+/// Asserts that `received` is the pattern in `range`, completely.
 ///
 /// # Panics
 /// At the first difference, saying where it is and what lies there instead.
@@ -43,7 +43,7 @@ pub fn assert_equal(received: &[u8], range: Range<u64>) {
     assert_eq!(received.len() as u64, range.end - range.start, "the length of bytes {range:?}");
 }
 
-/// Asserts that `received` is what the pattern has from `start` on, however long it is.
+/// Asserts that `received` is the pattern from `start` on, whatever its length.
 ///
 /// # Panics
 /// At the first difference, saying where it is and what lies there instead.
@@ -57,7 +57,7 @@ pub fn assert_starts(received: &[u8], start: u64) {
     }
 }
 
-/// Where in the pattern wrong bytes come from, which tells a repeated stretch from a lost one.
+/// Finds the wrong bytes elsewhere in the pattern, which distinguishes repeated data from lost data.
 fn whence(bytes: &[u8]) -> String {
     let probe = &bytes[..bytes.len().min(16)];
     let found = (0..16 << 20).find(|&offset| probe.iter().zip(offset..).all(|(&byte, at)| byte == byte_at(at)));

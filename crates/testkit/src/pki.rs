@@ -1,4 +1,4 @@
-//! Certificates for tests, made anew by every test program.
+//! Certificates for tests, made by every test program for itself.
 
 use std::path::{Path, PathBuf};
 
@@ -21,14 +21,14 @@ pub struct Pki {
     key: PrivateKeyDer<'static>,
 }
 
-/// Who issues certificates; its own is `certificate.pem` in its directory.
+/// A certificate authority; its own certificate is `certificate.pem` in its directory.
 pub struct Authority {
     pki: Pki,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// A new one of this name.
+    /// Makes an authority with this name.
     pub fn new(name: &str) -> Self {
         let key = rsa_or_ecdsa(false);
         let mut params = CertificateParams::default();
@@ -94,7 +94,7 @@ impl Pki {
         self.directory().join("key.pem")
     }
 
-    /// Where the files lie; a test may put more there.
+    /// The directory of the files; a test may add others.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

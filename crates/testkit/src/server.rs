@@ -23,7 +23,7 @@ pub struct Server {
 /// A line that the server wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Whether to standard error.
+    /// Whether it came from standard error.
     pub stderr: bool,
     /// Without its end.
     pub text: String,
@@ -55,7 +55,7 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// As [`Self::start`], with an environment or directory of its own.
+    /// Like [`Self::start`], for a command with its own environment or directory.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -65,7 +65,7 @@ impl Server {
         Self::spawn_with_input(command)
     }
 
-    /// As [`Self::spawn`], with a standard input of its own.
+    /// Like [`Self::spawn`], with a standard input.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -86,7 +86,7 @@ impl Server {
         server
     }
 
-    /// Where it listens; loopback where it listens everywhere.
+    /// The address it listens on; loopback if it listens on all.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,7 +101,7 @@ impl Server {
         self.output.state.lock().expect("no reader panics").lines.clone()
     }
 
-    /// Waits for a line, among those already written too.
+    /// Waits for a line; lines already written count too.
     ///
     /// # Panics
     /// When it does not come, with everything that did.
@@ -160,7 +160,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Failing means that it has ended already.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -250,7 +250,7 @@ mod tests {
             shell("trap 'echo got it >&2; exit 3' USR1; echo https://[::1]:5; while :; do sleep 0.01; done");
         assert_eq!(server.address().to_string(), "[::1]:5");
         assert!(server.is_running());
-        // Not SIGHUP: a shell cannot trap what whoever started us ignores, as nohup does.
+        // Not SIGHUP: a shell cannot trap a signal that was ignored when it started, e.g. under nohup.
         server.signal(Signal::USR1);
         let line = server.wait_for("an answer", |line| line.text == "got it");
         assert!(line.stderr);

@@ -1,4 +1,4 @@
-//! Whether what we ship is what its readers accept: dpkg, systemd, Kubernetes and Prometheus.
+//! Checks packages with the tools that read them: dpkg, systemd, Kubernetes and Prometheus.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use sealion_guest::output;
 use super::programs::Programs;
 use super::{deb, read, source};
 
-/// Packs what the tests have built, unpacks it and asks the tools whose formats these are.
+/// Packs the programs that the tests were built with, unpacks the packages and checks their content.
 pub(crate) fn check() -> Result<()> {
     sealion_guest::tools::ensure(&[("systemd-analyze", "systemd"), ("dpkg-deb", "dpkg")])?;
     let scratch = tempfile::tempdir()?;
@@ -40,7 +40,7 @@ pub(crate) fn kubernetes() -> Result<()> {
     Ok(())
 }
 
-/// Has Prometheus' own tool read the alert rules and say when they fire, and parse what the dashboard asks for.
+/// Checks and tests the alert rules with promtool, and parses the dashboard's queries.
 pub(crate) fn prometheus() -> Result<()> {
     sealion_guest::tools::ensure(&[("promtool", "prometheus")])?;
     let promtool = |what: [&str; 2], file: &Path| -> Result<()> {
@@ -54,7 +54,7 @@ pub(crate) fn prometheus() -> Result<()> {
     let mut asked = Vec::new();
     expressions(&dashboard, &mut asked);
     ensure!(!asked.is_empty(), "the dashboard asks for nothing");
-    // JSON is YAML.
+    // promtool reads YAML, and JSON is YAML.
     let rules = asked.iter().enumerate().map(|(n, expression)| {
         let expression = expression.replace("$__rate_interval", "5m").replace("$instance", ".*");
         serde_json::json!({ "record": format!("dashboard:{n}"), "expr": expression })
@@ -80,7 +80,7 @@ fn expressions(value: &serde_json::Value, found: &mut Vec<String>) {
 const VALIDATOR: &str = "kubernetes-validate==1.37.0";
 const KUBERNETES: &str = "1.34";
 
-/// The unpacked server finds nothing wrong with the unpacked configuration, but that its root is elsewhere here.
+/// The unpacked server accepts the unpacked configuration, with its root moved to the unpacked tree.
 fn programs_run(root: &Path) -> Result<()> {
     let configuration = root.join("etc/sealion/sealion.toml");
     let here = root.join("usr/share/sealion/html");
@@ -92,7 +92,7 @@ fn programs_run(root: &Path) -> Result<()> {
         Command::new(root.join("usr/bin/sealion"))
             .args(["check", "--config"])
             .arg(&moved)
-            // Where a development certificate is kept.
+            // The development certificate goes there.
             .env("XDG_DATA_HOME", root),
     )
     .context("the server refuses the configuration that is shipped with it")?;
@@ -100,9 +100,9 @@ fn programs_run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// systemd reads the units as they are meant: it warns of what it ignores, and ends with 0 all the same.
+/// systemd accepts the units without a warning. It warns about settings that it ignores, and still exits with 0.
 fn units_are_right(root: &Path) -> Result<()> {
-    // What the service needs of others, which are not in the package.
+    // Units that ours refer to and that other packages ship.
     let stubs = root.join("usr/lib/systemd/system");
     for name in [
         "sysinit.target",

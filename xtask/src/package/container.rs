@@ -16,7 +16,7 @@ pub(super) fn context(debug: bool, out: &Path) -> Result<PathBuf> {
     }
     output(Command::new("cp").arg("-R").args([&source("container"), &context]))?;
     programs::build_static(false, debug, &context)?;
-    // For ACME, whose servers have certificates that the world knows.
+    // ACME clients verify their servers with the public authorities.
     let authorities = Path::new("/etc/ssl/certs/ca-certificates.crt");
     let to = context.join("rootfs/etc/ssl/certs/ca-certificates.crt");
     std::fs::create_dir_all(to.parent().expect("a file lies in a directory"))?;

@@ -1,4 +1,4 @@
-//! Debian packages, by dpkg-deb(1) from a tree of files: what is in them is said here and in packaging/.
+//! Debian packages, made by dpkg-deb(1) from a tree of files. Their content is defined here and in packaging/.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::workspace;
 
 const CONFIGURATION_FILES: [&str; 2] = ["etc/logrotate.d/sealion", "etc/sealion/sealion.toml"];
 
-/// Makes both packages in `out`; the same tree makes the same bytes.
+/// Makes both packages in `out`. The same sources make the same bytes.
 pub(super) fn build(programs: &Programs, out: &Path) -> Result<Vec<PathBuf>> {
     sealion_guest::tools::ensure(&[("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils"), ("gzip", "gzip")])?;
     let scratch = tempfile::tempdir()?;
@@ -70,7 +70,7 @@ fn manual_and_completions(tree: &Tree<'_>, sealion: &Path, scratch: &Path) -> Re
     Ok(())
 }
 
-/// The manual pages that a program writes of itself.
+/// The manual pages, which the program generates from its own command line.
 fn pages(tree: &Tree<'_>, program: &Path, scratch: &Path) -> Result<()> {
     output(Command::new(program).arg("man").arg(scratch))?;
     for page in std::fs::read_dir(scratch)? {
@@ -96,7 +96,7 @@ fn documents(tree: &Tree<'_>, package: &str) -> Result<()> {
     tree.compress(named.path(), &format!("usr/share/doc/{package}/changelog.gz"))
 }
 
-/// Writes what dpkg reads of the tree and packs it.
+/// Writes the control files and packs the tree.
 fn close(tree: &Tree<'_>, control: &str, package: &str, out: &Path) -> Result<PathBuf> {
     let program = tree.root.join("usr/bin").join(package);
     let architecture = run("dpkg", &["--print-architecture".as_ref()])?.trim().to_owned();
@@ -130,11 +130,11 @@ fn close(tree: &Tree<'_>, control: &str, package: &str, out: &Path) -> Result<Pa
     Ok(deb)
 }
 
-/// The packages whose libraries the program loads, in the versions that it needs.
+/// The packages, with versions, of the shared libraries that the program loads.
 fn libraries(program: &Path) -> Result<String> {
     let scratch = tempfile::tempdir()?;
     std::fs::create_dir(scratch.path().join("debian"))?;
-    // It reads this, and only the names matter.
+    // dpkg-shlibdeps reads this file; only the names matter.
     std::fs::write(scratch.path().join("debian/control"), "Source: sealion\n\nPackage: sealion\nArchitecture: any\n")?;
     let found = output(Command::new("dpkg-shlibdeps").arg("-O").arg(program).current_dir(scratch.path()))?;
     let depends = found.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));

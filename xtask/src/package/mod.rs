@@ -1,4 +1,4 @@
-//! Ways to get the server: a Debian package, a static binary, a directory to build the container image from.
+//! Packages of the server: Debian packages, static binaries, a build context for container images.
 
 mod check;
 mod container;
@@ -21,10 +21,10 @@ pub(crate) use check::check;
 pub(crate) struct Package {
     #[command(subcommand)]
     what: What,
-    /// Where results go
+    /// Output directory [default: target/package]
     #[arg(long, value_name = "DIRECTORY", global = true)]
     out: Option<PathBuf>,
-    /// Build without optimisation: to try packaging, not to use
+    /// Build without optimisation, to try packaging out
     #[arg(long, global = true)]
     debug: bool,
 }
@@ -33,13 +33,13 @@ pub(crate) struct Package {
 enum What {
     /// Debian packages: sealion, and sealion-lab
     Deb,
-    /// A binary that needs no library, for any Linux of this architecture
+    /// Static binaries for any Linux of this architecture
     Static {
-        /// Link glibc where the musl target is not installed: names are then resolved as glibc does without its plug-ins
+        /// Link glibc statically if the musl target is not installed; host names are then resolved without NSS plug-ins
         #[arg(long)]
         glibc: bool,
     },
-    /// A directory with everything that the container images and compose.yaml are built from
+    /// The build context of the container images and compose.yaml
     Container,
     /// Check units, packages, manifests, alert rules and the dashboard
     Check,
@@ -83,7 +83,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A tree of files with the modes that they will have, whatever this user's umask.
+/// A tree of files with fixed modes, whatever this user's umask.
 struct Tree<'a> {
     root: &'a Path,
 }
@@ -107,7 +107,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// As gzip -9n writes it: the same bytes from the same text.
+    /// Compresses as gzip -9n does: the same text makes the same bytes.
     fn compress(&self, text: &Path, to: &str) -> Result<()> {
         let compressed = std::process::Command::new("gzip")
             .args(["-9", "--no-name", "--stdout"])
@@ -119,7 +119,7 @@ impl Tree<'_> {
     }
 }
 
-/// Runs a program of this machine and gives back what it printed.
+/// Runs a program of this machine and returns its output.
 fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<String> {
     output(std::process::Command::new(program).args(arguments))
 }

@@ -8,7 +8,7 @@ use sealion_guest::output;
 
 use crate::{binaries, workspace};
 
-/// Where the target's own C library is linked in.
+/// The target with a C library that can be linked statically.
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
 
@@ -25,7 +25,7 @@ impl Programs {
         Ok(Self { sealion: directory.join("sealion"), lab: directory.join("sealion-lab") })
     }
 
-    /// What the tests were built with, so that no check waits for another build.
+    /// The programs that the tests were built with, so that no check waits for another build.
     pub(super) fn for_tests() -> Result<Self> {
         let directory = PathBuf::from(binaries::metadata()?.target_directory).join("debug");
         let built = Self { sealion: directory.join("sealion"), lab: directory.join("sealion-lab") };
@@ -33,13 +33,13 @@ impl Programs {
     }
 }
 
-/// Builds both without any library that is loaded at the start, strips them and copies them to `out`.
+/// Builds both statically linked, strips them and copies them to `out`.
 pub(super) fn build_static(glibc: bool, debug: bool, out: &Path) -> Result<Vec<PathBuf>> {
     let directory = if musl_is_installed()? {
         sealion_guest::tools::ensure(&[("musl-gcc", "musl-tools")])?;
         cargo_build(debug, &["--target", MUSL], &[])?
     } else if glibc {
-        // Without --target the flags would be for build scripts and macros too, which cannot be linked so.
+        // Without --target the flags would also apply to build scripts and macros, which cannot be static.
         cargo_build(debug, &["--target", GLIBC], &[("RUSTFLAGS", "-C target-feature=+crt-static")])?
     } else {
         bail!(
@@ -57,13 +57,13 @@ pub(super) fn build_static(glibc: bool, debug: bool, out: &Path) -> Result<Vec<P
     Ok(programs)
 }
 
-/// Copies a program without what only debuggers read.
+/// Copies a program without its debug symbols.
 pub(super) fn strip(from: &Path, to: &Path) -> Result<()> {
     output(Command::new("strip").args(["--strip-unneeded", "--remove-section=.comment", "-o"]).arg(to).arg(from))
         .map(drop)
 }
 
-/// Whether no program has to load it: there is no PT_INTERP (elf(5)).
+/// Whether it is statically linked: it has no PT_INTERP (elf(5)).
 fn is_static(program: &Path) -> Result<bool> {
     Ok(!output(Command::new("readelf").arg("--program-headers").arg(program))?.contains("INTERP"))
 }

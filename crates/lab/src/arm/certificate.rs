@@ -1,4 +1,4 @@
-//! One certificate for all servers, made anew for each run.
+//! The certificate of all servers of a run, made for that run.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ impl Certificate {
     /// The name in it.
     pub(crate) const NAME: &str = "localhost";
 
-    /// Makes one in `directory`.
+    /// Makes a certificate and key in `directory`.
     ///
     /// # Errors
     /// The files cannot be written.

@@ -1,4 +1,4 @@
-//! Arms: the servers that a study compares, started by the lab or running already.
+//! Arms: the servers that a study compares, started by the lab or already running.
 
 mod certificate;
 mod nginx;
@@ -37,18 +37,18 @@ pub(crate) enum Arm {
     Nginx,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
-    /// Ours, `--ktls always`, by way of a network card that seals.
+    /// Ours, `--ktls always`, over a network card that seals.
     Nic,
-    /// A server that runs already.
+    /// A server that is already running.
     Peer(Peer),
 }
 
-/// What servers are started with.
+/// Programs and settings that servers are started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     pub(crate) sealion: Option<Sealion>,
     pub(crate) nginx: Option<Nginx>,
-    /// The one certificate of all.
+    /// The certificate of all servers.
     pub(crate) certificate: Certificate,
     /// The directory they serve.
     pub(crate) files: PathBuf,
@@ -58,7 +58,9 @@ pub(crate) struct Setup {
     pub(crate) cores: Vec<usize>,
     /// The address they listen on.
     pub(crate) address: IpAddr,
-    /// The process of the server that runs already.
+    /// The calibration that `auto` uses; `None`: the costs that the server ships with.
+    pub(crate) calibration: Option<PathBuf>,
+    /// The process of the server that is already running.
     pub(crate) peer_pid: Option<u32>,
 }
 
@@ -66,27 +68,27 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// For SNI, Host and the certificate's check.
+    /// The name for SNI, the Host field and the certificate check.
     pub(crate) name: String,
     /// The certificate to trust; `None`: any.
     pub(crate) roots: Option<PathBuf>,
-    /// What precedes a file's name in the request-target; ends with `/`.
+    /// The request-target's path before the file name; ends with `/`.
     pub(crate) prefix: String,
-    /// Whose cost is measured, with its children; `None`: unknown.
+    /// The process whose cost is measured, with its children; `None`: unknown.
     pub(crate) pid: Option<u32>,
-    /// Its command line; empty for a server that ran already.
+    /// Its command line; empty for a server that was already running.
     pub(crate) command: String,
     /// Its configuration file's text; empty if it has none.
     pub(crate) configuration: String,
-    /// Ours to end; `None` for a server that ran already.
+    /// The process that the lab started; `None` for a server that was already running.
     pub(crate) process: Option<Process>,
 }
 
 impl Arm {
-    /// Those of our own server and nginx.
+    /// Arms of our server and of nginx, in the order of tables.
     pub(crate) const OWN: [Self; 6] = [Self::User, Self::Kernel, Self::Auto, Self::Nginx, Self::NginxKtls, Self::Nic];
 
-    /// What it has to prove.
+    /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::Nginx => Claim::UserSpace,
@@ -96,17 +98,18 @@ impl Arm {
         }
     }
 
-    /// Whether it is our server.
+    /// Whether this is our server.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Self::User | Self::Kernel | Self::Auto | Self::Nic)
     }
 
-    /// Whether it is nginx as the lab starts it.
+    /// Whether this is nginx, started by the lab.
     pub(crate) fn is_nginx(&self) -> bool {
         matches!(self, Self::Nginx | Self::NginxKtls)
     }
 
-    /// Why it cannot be had on this machine. nginx with kernel TLS starts on any: what it does then is for the proof.
+    /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof tells whether
+    /// it used it.
     pub(crate) fn absent(&self, probe: &Probe) -> Option<String> {
         match self {
             Self::Kernel if !probe.any_tx() => Some(no_kernel_tls(probe)),
@@ -128,10 +131,10 @@ impl Arm {
         }
     }
 
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it accepts connections.
     ///
     /// # Errors
-    /// It does not start; says why in its own words.
+    /// It does not start; the error has the end of its standard error.
     pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
             Self::User => sealion::start(setup, "never"),
@@ -145,12 +148,12 @@ impl Arm {
 }
 
 impl Server {
-    /// What its `directory` holds under `name`, as a request-target.
+    /// The request-target of the file `name`.
     pub(crate) fn target(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Why it does not run any more.
+    /// How the process ended; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.process.as_mut().and_then(Process::ended)
     }
@@ -183,13 +186,13 @@ impl FromStr for Arm {
     }
 }
 
-/// The kernel's own words for having none.
+/// The probe's reason why this kernel has no kernel TLS.
 pub(crate) fn no_kernel_tls(probe: &Probe) -> String {
     let why = probe.explain().unwrap_or_else(|| probe.to_string());
     format!("this kernel has no kernel TLS: {}", why.lines().next().unwrap_or_default())
 }
 
-/// A program by its name, in PATH and where root's programs are.
+/// Looks a program up in PATH and in root's directories.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -198,7 +201,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// A command line as a shell would take it.
+/// A command line, quoted for a shell.
 fn shown(program: &Path, arguments: &[String]) -> String {
     let quoted = arguments.iter().map(|a| if a.contains(' ') { format!("'{a}'") } else { a.clone() });
     std::iter::once(program.display().to_string()).chain(quoted).collect::<Vec<_>>().join(" ")

@@ -13,11 +13,11 @@ use super::{Certificate, Process, Server, Setup, find_program, shown};
 pub struct Nginx {
     /// Where it is.
     pub program: PathBuf,
-    /// Where its libraries are, if not installed.
+    /// The directory of its libraries, if it is not installed.
     libraries: Option<PathBuf>,
     /// Its version and that of OpenSSL.
     pub version: String,
-    /// How it was built.
+    /// The output of `nginx -V`.
     built: String,
 }
 
@@ -25,7 +25,7 @@ impl Nginx {
     /// `program`, or the one in PATH, or the one that `cargo xtask guest` keeps in its cache.
     ///
     /// # Errors
-    /// There is none; says how to get one.
+    /// It is not there; the error says how to get one.
     pub fn find(program: Option<&Path>) -> Result<Self> {
         let found = match program {
             Some(program) => Some(program.to_owned()),
@@ -38,7 +38,7 @@ impl Nginx {
                  --arms user,kernel,auto"
             )
         })?;
-        // …/usr/sbin/nginx beside …/usr/lib: unpacked and not installed.
+        // …/usr/sbin/nginx next to …/usr/lib: unpacked, not installed.
         let beside = program.ancestors().nth(2).map(|usr| usr.join("lib/x86_64-linux-gnu"));
         let libraries = beside.filter(|path| path.is_dir() && !path.starts_with("/usr"));
         let mut nginx = Self { program, libraries, version: String::new(), built: String::new() };
@@ -66,14 +66,15 @@ pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
     let nginx = setup.nginx.as_ref().context("nginx is not there")?;
     let directory = setup.scratch.join(if ktls { "nginx-ktls" } else { "nginx" });
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    // nginx has no port 0; another process may take the free one in between, which nginx then says.
+    // nginx cannot listen on port 0. Another process may take the free port before nginx binds it; nginx then reports
+    // that.
     let free = TcpListener::bind(SocketAddr::new(setup.address, 0)).context("there is no free port")?;
     let address = free.local_addr()?;
     drop(free);
     let configuration = configuration(setup, nginx, &directory, address, ktls);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, &configuration).with_context(|| format!("cannot write {}", file.display()))?;
-    // Until it has read the configuration it would log where it was built to.
+    // Before it has read its configuration, nginx logs to the path it was built with.
     let arguments =
         ["-e", "stderr", "-p", &directory.display().to_string(), "-c", &file.display().to_string()].map(str::to_owned);
     let started = Process::start(nginx.command().args(&arguments), &setup.cores).and_then(|mut process| {
@@ -95,7 +96,7 @@ pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
 
 fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, ktls: bool) -> String {
     let directory = directory.display();
-    // Started by root it would serve as another user, who may not read the files.
+    // Started by root, nginx's workers switch to another user, who may not be able to read the files.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let ktls = if ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]
@@ -134,7 +135,7 @@ http {{
     )
 }
 
-/// What `cargo xtask` has unpacked for guests.
+/// The nginx that `cargo xtask` unpacks for guests.
 fn in_cache() -> Option<PathBuf> {
     let cache = match (std::env::var_os("SEALION_GUEST_CACHE"), std::env::var_os("XDG_CACHE_HOME")) {
         (Some(cache), _) => cache.into(),

@@ -1,4 +1,4 @@
-//! A server that runs already. It must serve the lab's files.
+//! A server that is already running. It must serve the lab's files.
 
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Server;
 
-/// Where a running server's copy of the lab's files is.
+/// The URL of the lab's files on a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Peer {
     /// As it was given.
@@ -20,10 +20,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// It as a server, with its address looked up.
+    /// The server, with its address looked up.
     ///
     /// # Errors
-    /// Its host is not known here.
+    /// The host name does not resolve.
     pub(crate) fn server(&self) -> Result<Server> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let address = (host, self.port).to_socket_addrs().ok().and_then(|mut all| all.next());

@@ -1,4 +1,4 @@
-//! A server's process: pinned, in a process group of its own, ended with its value.
+//! A server's process: pinned, in a process group of its own, killed when dropped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -18,7 +18,7 @@ pub(crate) struct Process {
     said: Arc<Said>,
 }
 
-/// What it wrote on standard error: the first lines, and whether it is over.
+/// The last lines of standard error, and whether it has been closed.
 #[derive(Debug, Default)]
 struct Said {
     state: Mutex<(VecDeque<String>, bool)>,
@@ -26,18 +26,18 @@ struct Said {
 }
 
 impl Process {
-    /// Starts `command` on `cores`, where all its threads and children stay.
+    /// Starts `command` pinned to `cores`, with all its threads and children.
     ///
     /// # Errors
     /// The program cannot be run, or the cores do not exist.
     pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Self> {
-        // A group of its own: Ctrl-C at the terminal is for the lab, which ends its servers itself.
+        // A process group of its own: Ctrl-C at the terminal must reach only the lab, which ends its servers itself.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut set = CpuSet::new();
         for &core in cores {
             set.set(core);
         }
-        // A child inherits the cores of the thread that starts it, so this takes one of its own.
+        // A child inherits the affinity of the thread that starts it, so a separate thread starts it.
         let spawned = std::thread::scope(|scope| {
             let spawn = scope.spawn(|| {
                 if !cores.is_empty() {
@@ -59,7 +59,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What `find` makes of a line that it writes; an error in its own words if it ends or says nothing before.
+    /// Waits for a line of standard error in which `find` finds something. The error has the server's last lines.
     pub(super) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.said.state.lock().expect("no holder panics");
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// Waits until `ready`; an error in its own words if it ends or that does not happen.
+    /// Waits until `ready`. The error has the server's last lines.
     pub(super) fn wait_until(&mut self, ready: impl Fn() -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -92,11 +92,11 @@ impl Process {
         }
     }
 
-    /// How it ended, with its last words; `None` if it runs.
+    /// Exit status and last lines; `None` while it runs.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         let mut state = self.said.state.lock().expect("no holder panics");
-        // A child of it may hold standard error open for longer.
+        // A child of the server may keep standard error open.
         let deadline = Instant::now() + Duration::from_millis(200);
         while !state.1 && Instant::now() < deadline {
             state = self.said.changed.wait_timeout(state, Duration::from_millis(20)).expect("no holder panics").0;
@@ -108,14 +108,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // While the child is not waited for, its number is nobody else's.
+        // The process id is not reused before `wait`.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
         LIVE.lock().expect("no holder panics").retain(|&live| live != pid);
     }
 }
 
-/// Ends every server, for an exit that drops nothing.
+/// Kills every server, for an exit without destructors.
 pub(crate) fn end_all() {
     for &pid in LIVE.lock().expect("no holder panics").iter() {
         let _ = kill_process_group(pid, Signal::KILL);
@@ -147,8 +147,8 @@ fn last_words(lines: &VecDeque<String>) -> String {
 /// Process groups that [`end_all`] ends.
 static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// GUESS: long for a server's start, also in an emulated guest.
+/// Time for a server's start, also in an emulated guest.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// GUESS: lines of standard error that are kept.
+/// Lines of standard error that are kept.
 const LINES: usize = 50;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use aws_lc_rs::digest;
@@ -13,17 +13,17 @@ use super::{Certificate, Process, Server, Setup, shown};
 #[derive(Debug, Clone)]
 pub(crate) struct Sealion {
     pub(crate) program: PathBuf,
-    /// What it says of itself, and the beginning of its SHA-256.
+    /// Its `--version`, and the beginning of its SHA-256.
     pub(crate) version: String,
     /// Built without optimisation.
     pub(crate) debug: bool,
 }
 
 impl Sealion {
-    /// `program`, or the one beside the lab.
+    /// `program`; by default `sealion` in the lab's own directory.
     ///
     /// # Errors
-    /// There is none; says how to build it.
+    /// It is not there; the error says how to build it.
     pub(crate) fn find(program: Option<&Path>) -> Result<Self> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -44,6 +44,19 @@ impl Sealion {
         let debug = said.contains("debug");
         Ok(Self { program, version: format!("{} (SHA-256 {short}…)", &said["sealion ".len()..]), debug })
     }
+
+    /// Runs `sealion calibrate` for `seconds` and writes the calibration to `file`.
+    ///
+    /// # Errors
+    /// The program cannot be run, or it fails.
+    pub(crate) fn calibrate(&self, seconds: u32, file: &Path) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(["calibrate", "--seconds", &seconds.to_string(), "--output"]).arg(file);
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let status = status.with_context(|| format!("cannot run {}", self.program.display()))?;
+        ensure!(status.success(), "sealion calibrate ended with {status}");
+        Ok(())
+    }
 }
 
 pub(super) fn start(setup: &Setup, ktls: &str) -> Result<Server> {
@@ -56,6 +69,9 @@ pub(super) fn start(setup: &Setup, ktls: &str) -> Result<Server> {
         ["serve", &path(&setup.files), "--listen", &listen, "--workers", &workers].map(Into::into).into();
     arguments.extend(["--ktls", ktls, "--cert", &path(certificate), "--key", &path(key)].map(Into::into));
     arguments.extend(["--access-log", "off", "--log", "warn"].map(Into::into));
+    if let Some(calibration) = setup.calibration.as_ref().filter(|_| ktls == "auto") {
+        arguments.extend(["--calibration".to_owned(), path(calibration)]);
+    }
     let process = Process::start(Command::new(&sealion.program).args(&arguments), &setup.cores)
         .and_then(|process| Ok((process.wait_for(port_in)?, process)));
     let (port, process) = process.with_context(|| shown(&sealion.program, &arguments))?;

@@ -4,29 +4,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::instructions::{self, Arm, Client, Counted, Plan, guard};
-use crate::load::Suite;
+use crate::arm::Arm;
+use crate::instructions::{self, Client, Counted, Plan, guard};
 use crate::run_info::{Guest, RunInfo};
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
 
-/// What `sealion-lab guard` can be told.
+/// Arguments of `sealion-lab guard`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GuardArgs {
-    /// Kernels; they run at once, a core each
+    /// Kernel series; all run at the same time, one core each
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
     kernel: Vec<Series>,
-    /// Directory of the baselines, a file for each kernel
+    /// Directory of the baselines, one file per kernel
     #[arg(long, default_value = "bench/guard")]
     baselines: PathBuf,
     /// Count nginx too and show the ratios
     #[arg(long)]
     with_nginx: bool,
-    /// Write the baselines instead of comparing with them; counts nginx too
+    /// Rewrite the baselines, including nginx's, instead of comparing with them
     #[arg(long)]
     record: bool,
-    /// Our server's program [default: sealion beside this program]
+    /// Path of sealion [default: beside this program]
     #[arg(long)]
     sealion: Option<PathBuf>,
 }
@@ -37,14 +37,12 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
         arms.extend([Arm::Nginx, Arm::NginxKtls]);
     }
     let plan = Plan {
-        arms,
+        arms: arms.iter().map(Arm::to_string).collect(),
         cells: guard::cells(),
-        suite: Suite::Aes128Gcm,
-        open_file_cache: true,
         client: Client::Lab,
         sealion: super::instructions::sealion(args.sealion.as_deref())?,
     };
-    // Read before anything runs, so that what is missing is told at once.
+    // Read first, so that a missing baseline is reported before the guests run.
     let mut baselines = Vec::new();
     if !args.record {
         for series in &args.kernel {
@@ -70,7 +68,7 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
             passed = false;
         }
     }
-    println!("{}", if passed { "nothing above its baseline" } else { "the guard does not let this pass" });
+    println!("{}", if passed { "nothing above its baseline" } else { "the guard fails" });
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

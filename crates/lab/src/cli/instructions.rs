@@ -3,46 +3,45 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::instructions::{self, Arm, Cell, Client, Plan};
+use crate::arm::Arm;
+use crate::instructions::{self, Client, Plan, cell};
 use crate::load::Suite;
+use crate::study::Cell;
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
 
-/// What `sealion-lab instructions` can be told.
+/// Arguments of `sealion-lab instructions`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InstructionsArgs {
-    /// Kernels; they run at once, a core each
+    /// Kernel series; all run at the same time, one core each
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
     kernel: Vec<Series>,
-    /// Servers and their ways of sending
-    #[arg(long, value_delimiter = ',', value_enum, default_values = ["user", "kernel", "nginx", "nginx-ktls"])]
+    /// Servers to count: user, kernel, auto, nginx, nginx-ktls
+    #[arg(long, value_delimiter = ',', value_parser = arm, default_values = ["user", "kernel", "nginx", "nginx-ktls"])]
     arms: Vec<Arm>,
     /// Body sizes
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1k", "16k", "64k", "1m"])]
     sizes: Vec<u64>,
-    /// Requests on a connection: numbers, `unlimited`
+    /// Requests per connection: numbers, or `unlimited`
     #[arg(long, value_delimiter = ',', value_parser = calls, default_values = ["unlimited"])]
     calls: Vec<Calls>,
-    /// Connections resume sessions
+    /// Resume sessions
     #[arg(long)]
     resume: bool,
-    /// The suite that all agree on
+    /// Cipher suite
     #[arg(long, value_parser = suite, default_value = "aes-128-gcm")]
     suite: Suite,
-    /// nginx's open_file_cache
-    #[arg(long, default_value = "on", value_parser = switch, action = clap::ArgAction::Set)]
-    open_file_cache: bool,
-    /// Who asks
+    /// Load generator
     #[arg(long, value_enum, default_value = "lab")]
     client: Client,
-    /// Our server's program [default: sealion beside this program]
+    /// Path of sealion [default: beside this program]
     #[arg(long)]
     sealion: Option<PathBuf>,
-    /// Keep the raw counts in this directory
+    /// Directory for the raw counts
     #[arg(long)]
     out: Option<PathBuf>,
-    /// In the guest: count the plan in this directory
+    /// In the guest: directory of the plan
     #[arg(long, hide = true)]
     inside: Option<PathBuf>,
 }
@@ -54,17 +53,15 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let plan = Plan {
-        arms: args.arms.clone(),
+        arms: args.arms.iter().map(Arm::to_string).collect(),
         cells: cells(args),
-        suite: args.suite,
-        open_file_cache: args.open_file_cache,
         client: args.client,
         sealion: sealion(args.sealion.as_deref())?,
     };
     let counted = instructions::run(&plan, &args.kernel)?;
     let mut void = false;
     for kernel in &counted {
-        println!("\nkernel {}, instructions per request, {:?}", kernel.series.name(), plan.suite);
+        println!("\nkernel {}, instructions per request, {:?}", kernel.series.name(), args.suite);
         print!("{}", instructions::table(&kernel.rows));
         for row in kernel.rows.iter().filter(|row| !row.void.is_empty()) {
             println!("void: {} on {}: {}", row.cell, row.arm, row.void);
@@ -79,7 +76,7 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
     Ok(if void { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The program named, or the one beside this one.
+/// `named`; by default `sealion` in the lab's own directory.
 pub(super) fn sealion(named: Option<&Path>) -> Result<PathBuf> {
     Ok(match named {
         Some(path) => std::path::absolute(path)?,
@@ -89,7 +86,7 @@ pub(super) fn sealion(named: Option<&Path>) -> Result<PathBuf> {
 
 fn cells(args: &InstructionsArgs) -> Vec<Cell> {
     let sizes = args.sizes.iter();
-    let each = |&size| args.calls.iter().map(move |&Calls(calls)| Cell { size, calls, resume: args.resume });
+    let each = |&size| args.calls.iter().map(move |&Calls(calls)| cell(size, calls, args.resume, args.suite));
     sizes.flat_map(each).collect()
 }
 
@@ -116,7 +113,7 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 fn suite(text: &str) -> Result<Suite, String> {
-    // With or without the dash in AES-128.
+    // `aes-128-gcm` and `aes128-gcm` are both accepted.
     match text.replace("aes-", "aes").as_str() {
         "aes128-gcm" => Ok(Suite::Aes128Gcm),
         "aes256-gcm" => Ok(Suite::Aes256Gcm),
@@ -125,10 +122,9 @@ fn suite(text: &str) -> Result<Suite, String> {
     }
 }
 
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("{text} is neither on nor off")),
+fn arm(text: &str) -> Result<Arm, String> {
+    match text.parse()? {
+        Arm::Nic | Arm::Peer(_) => Err("a guest has no network card and no other servers".to_owned()),
+        arm => Ok(arm),
     }
 }

@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
 
-/// What `sealion-lab load` can be told.
+/// Arguments of `sealion-lab load`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadArgs {
     /// What to fetch: https://HOST[:PORT]/PATH
@@ -30,19 +30,20 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N")]
     calls: Option<u64>,
 
-    /// How long; requests under way are finished
+    /// Duration; requests in flight are finished
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     duration: Duration,
 
-    /// How many requests, instead of how long
+    /// Number of requests, instead of a duration
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     requests: Option<u64>,
 
-    /// Open loop: requests per second, begun whatever the server does; latency counts from the intended start
+    /// Open loop: start this many requests per second, however slow the server is; latency counts from the intended
+    /// start
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
 
-    /// Resume sessions where one is left from an earlier connection
+    /// Resume sessions of earlier connections where possible
     #[arg(long)]
     resume: bool,
 
@@ -50,15 +51,15 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_enum, default_value_t = ReadArg::Decrypt)]
     read: ReadArg,
 
-    /// Bytes of a body to read before the connection is dropped
+    /// Drop each connection after this many bytes of a body
     #[arg(long, value_name = "BYTES")]
     body_cap: Option<u64>,
 
-    /// Cipher suite to offer; may be given several times, the first preferred [default: all]
+    /// Cipher suite to offer; may be repeated, the first is preferred [default: all]
     #[arg(long, value_enum)]
     suite: Vec<SuiteArg>,
 
-    /// Time a request may take, connect and handshake included
+    /// Time limit of a request, including connect and handshake
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     timeout: Duration,
 
@@ -79,9 +80,9 @@ pub(crate) struct LoadArgs {
 enum ReadArg {
     /// Decrypt, and compare each body's SHA-256 with the first one's
     Verify,
-    /// Decrypt and drop
+    /// Decrypt and discard
     Decrypt,
-    /// Walk over records without decrypting, so that the client costs little; lengths are checked
+    /// Skip records without decrypting them, which keeps the client cheap; lengths are still checked
     Drain,
 }
 
@@ -178,7 +179,7 @@ impl Url {
     }
 }
 
-/// For a person to read.
+/// The result as text.
 struct Shown<'a>(&'a Outcome);
 
 impl fmt::Display for Shown<'_> {

@@ -25,22 +25,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load a server and say what its clients saw; exit code 1 if anything failed
+    /// Load a server and print what its clients saw; exit code 1 if anything failed
     Load(Box<load::LoadArgs>),
-    /// Run a study against our server and its peers, and make a report
+    /// Run a study on this server and its peers, and write a report
     Run(Box<run::RunArgs>),
-    /// Time the system calls that give a connection to the kernel
+    /// Time the system calls that hand a connection's keys to the kernel
     SetupCost(setup_cost::SetupCostArgs),
-    /// Count instructions per request in emulated guests, which repeat where times do not
+    /// Count instructions per request in emulated guests; counts repeat better than times
     Instructions(Box<instructions::InstructionsArgs>),
-    /// Make the report of a run again from its raw results
+    /// Rewrite the report of a run from its raw results
     Report(report::ReportArgs),
-    /// Compare instruction counts with recorded ones, and the policy with both its choices
+    /// Compare instruction counts with their baselines, and the policy with both of its choices
     Guard(Box<guard::GuardArgs>),
     /// Write the manual pages, for packages
     #[command(hide = true)]
     Man {
-        /// Where to; made if it is not there
+        /// Output directory; created if missing
         directory: PathBuf,
     },
 }
@@ -69,7 +69,7 @@ fn write_pages(directory: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a result. That its reader has gone, as `head` does, is no error of ours.
+/// Prints a result. A closed pipe is not an error: `head` closes it early.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot print the result"),
@@ -77,7 +77,7 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// What a report found, and where it lies.
+/// Prints a report's findings and the paths of its files.
 fn print_report(written: &Written) -> Result<()> {
     let mut text: String = written.findings.iter().map(|finding| format!("{finding}\n")).collect();
     text += &format!("{}\n{}\n", written.page.display(), written.summary.display());

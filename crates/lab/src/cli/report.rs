@@ -8,10 +8,10 @@ use clap::Args;
 
 use crate::report;
 
-/// What `sealion-lab report` can be told.
+/// Arguments of `sealion-lab report`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportArgs {
-    /// Directory that a run made: raw.csv and run.json; report.html and summary.md are written there
+    /// Directory of a run, with raw.csv and run.json; report.html and summary.md are written there
     directory: PathBuf,
 
     /// Print the table for a README instead, and write nothing
@@ -22,7 +22,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", requires = "readme")]
     update: Option<PathBuf>,
 
-    /// Arm that the table's ratios are to
+    /// Arm that ratios are relative to
     #[arg(long, value_name = "ARM", default_value = "nginx", requires = "readme")]
     to: String,
 }

@@ -18,7 +18,7 @@ use sealion_guest::Series;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What `sealion-lab run` can be told.
+/// Arguments of `sealion-lab run`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("scale"))]
 pub(crate) struct RunArgs {
@@ -34,14 +34,14 @@ pub(crate) struct RunArgs {
     /// Seconds, to see that everything works; the figures mean nothing
     #[arg(long, group = "scale", hide = true)]
     smoke: bool,
-    /// What ours is compared with: nginx, or the URL of a server that runs and serves the lab's files (see --files)
+    /// Server to compare with: nginx, or the URL of a running server that serves the lab's files (see --files)
     #[arg(long, value_name = "nginx|URL", default_value = "nginx")]
     peer: Peer,
     /// The process of the server at --peer URL, to measure its cost
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, or URLs [default: those of the study that this
-    /// machine can have]
+    /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, or URLs [default: the study's, as far as this
+    /// machine has them]
     #[arg(long, value_name = "ARM,…", value_delimiter = ',')]
     arms: Vec<Arm>,
     /// Measurements of each cell on each arm [default: the study's]
@@ -51,17 +51,16 @@ pub(crate) struct RunArgs {
     /// [default: the study's]
     #[arg(long, value_parser = parse_suite)]
     suite: Option<Suite>,
-    /// Where results go. A directory with an unfinished run of the same plan is continued
-    /// [default: lab-STUDY-TIME]
+    /// Output directory; an unfinished run of the same plan is continued [default: lab-STUDY-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the served files are, or are made [default: ~/.cache/sealion/lab]
+    /// Directory of the served files, created if missing [default: ~/.cache/sealion/lab]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
     /// Our server [default: the sealion beside this program]
     #[arg(long, value_name = "PATH")]
     sealion: Option<PathBuf>,
-    /// nginx [default: in PATH, or the one that `cargo xtask` keeps]
+    /// Path of nginx [default: in PATH, or the one in the cache of `cargo xtask`]
     #[arg(long, value_name = "PATH")]
     nginx: Option<PathBuf>,
     /// The address that servers listen on
@@ -76,13 +75,13 @@ pub(crate) struct RunArgs {
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
-    /// Results without a report
+    /// Write no report
     #[arg(long, hide = true)]
     no_report: bool,
-    /// Measure debug builds too; the report says so
+    /// Measure debug builds too; the report mentions it
     #[arg(long)]
     allow_debug: bool,
-    /// Measure in spite of what preflight finds, such as a busy machine
+    /// Measure in spite of preflight's findings, such as a busy machine
     #[arg(long, short)]
     yes: bool,
 }
@@ -94,7 +93,7 @@ enum StudyOrAll {
     All,
 }
 
-/// What stands beside ours.
+/// The server that ours is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Peer {
     Nginx,
@@ -179,7 +178,7 @@ fn options(args: &RunArgs) -> Result<Options> {
     })
 }
 
-/// The first Ctrl-C lets the measurement under way finish, the second ends at once, servers included.
+/// The first Ctrl-C finishes the current measurement; the second exits at once and kills the servers.
 fn stop_at_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
@@ -190,7 +189,7 @@ fn stop_at_signals() -> Result<Arc<AtomicBool>> {
                 end_all();
                 std::process::exit(128 + signal);
             }
-            eprintln!("stopping after this measurement; once more to stop at once");
+            eprintln!("stopping after this measurement; press Ctrl-C again to stop at once");
         }
     });
     Ok(stop)

@@ -8,7 +8,7 @@ use sealion_ktls::{Cipher, Version};
 
 use crate::setup_cost::{SetUpCost, measure};
 
-/// What `sealion-lab setup-cost` can be told.
+/// Arguments of `sealion-lab setup-cost`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SetupCostArgs {
     /// How many connections to give to the kernel

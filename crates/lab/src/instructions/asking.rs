@@ -1,41 +1,41 @@
-//! The client's part of a count.
+//! Requests one file again and again, and counts the server's instructions meanwhile.
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::plan::size_name;
-use super::server::Server;
-use super::server_cost::ServerCost;
-use super::{Cell, Client, Plan, wrk};
-use crate::load::{self, Arrival, Extent, LoadPlan, Read};
+use super::{Client, wrk};
+use crate::arm::Server;
+use crate::load::{self, Extent};
+use crate::measure::{Cost, Counters, with_children};
+use crate::run::{file_name, load_plan};
+use crate::study::Cell;
 
-/// What clients asked and what that cost the server.
+/// A count.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// Requests that [`Self::run_time`] is of.
     pub(super) requests: u64,
-    /// Of the server, for just these requests.
+    /// The server's run time for these requests, ns; where guest time counts instructions, instructions.
     pub(super) run_time: u64,
     /// Handshakes of the whole run, or of the run of many.
     pub(super) handshakes: u64,
-    /// Those of them that resumed a session.
+    /// Resumed handshakes among them.
     pub(super) resumed: u64,
     /// Kernel senders in the same run.
     pub(super) kernel_senders: u64,
     pub(super) suite: String,
 }
 
-/// Asks for the file of `cell` over and over.
-pub(super) fn ask(plan: &Plan, cell: Cell, server: &Server, work: &Path) -> Result<Asked> {
-    match plan.client {
-        Client::Wrk => with_wrk(plan, cell, server, work),
+/// Counts requests for the file of `cell`. `work`: a directory for the client's files.
+pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
+    match client {
+        Client::Wrk => with_wrk(cell, server, work),
         Client::Lab => {
-            ensure!(server.scheme == "https", "the lab's client speaks TLS only: count nginx-plain with --client wrk");
             let (few, many) = requests(cell);
-            let first = with_lab(plan, cell, server, work, few)?;
-            let second = with_lab(plan, cell, server, work, many)?;
+            let first = with_lab(cell, server, few)?;
+            let second = with_lab(cell, server, many)?;
             if let Some(calls) = cell.calls {
                 let equal = first.handshakes * calls == few && second.handshakes * calls == many;
                 ensure!(equal, "connections did not serve {calls} requests each");
@@ -49,61 +49,46 @@ pub(super) fn ask(plan: &Plan, cell: Cell, server: &Server, work: &Path) -> Resu
     }
 }
 
-fn with_wrk(plan: &Plan, cell: Cell, server: &Server, work: &Path) -> Result<Asked> {
+fn with_wrk(cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
     ensure!(cell.calls.is_none() && !cell.resume, "wrk keeps its connections: count calls with --client lab");
-    let url = format!("{}://{}/{}", server.scheme, server.address, size_name(cell.size));
-    let before = ServerCost::read(server.pid())?;
-    let requests = wrk::requests(&url, plan.suite, work)?;
-    let cost = ServerCost::read(server.pid())?.since(before);
-    let handshakes = if server.scheme == "https" { connections(cell) } else { 0 };
-    let ServerCost { run_time, kernel_senders } = cost;
-    Ok(Asked { requests, run_time, handshakes, resumed: 0, kernel_senders, suite: format!("{:?}", plan.suite) })
+    let url = format!("https://{}{}", server.address, server.target(&file_name(cell.size)));
+    let (requests, run_time, kernel_senders) = costing(server, || wrk::requests(&url, cell.suite, work))?;
+    let (handshakes, suite) = (cell.connections as u64, format!("{:?}", cell.suite));
+    Ok(Asked { requests, run_time, handshakes, resumed: 0, kernel_senders, suite })
 }
 
-/// One run of the lab's client; everything must succeed.
-fn with_lab(plan: &Plan, cell: Cell, server: &Server, work: &Path, requests: u64) -> Result<Asked> {
-    let load = LoadPlan {
-        address: server.address,
-        server_name: "localhost".into(),
-        roots: Some(work.join("cert.pem")),
-        target: format!("/{}", size_name(cell.size)),
-        threads: 1,
-        connections: connections(cell) as usize,
-        calls: cell.calls,
-        resume: cell.resume,
-        arrival: Arrival::Closed,
-        extent: Extent::Requests(requests),
-        read: Read::Drain,
-        body_cap: None,
-        suites: vec![plan.suite],
-        timeout: PATIENCE,
-        cores: Vec::new(),
-    };
-    let before = ServerCost::read(server.pid())?;
-    let outcome = load::run(&load)?;
-    std::thread::sleep(SETTLE);
-    let cost = ServerCost::read(server.pid())?.since(before);
-    if outcome.failures.total() > 0 || outcome.requests != requests {
-        bail!(
-            "{} of {requests} requests were answered: {}",
-            outcome.requests,
-            outcome.failures.first.unwrap_or_default()
-        );
-    }
-    Ok(Asked {
-        requests,
-        run_time: cost.run_time,
-        handshakes: outcome.handshakes,
-        resumed: outcome.resumed,
-        kernel_senders: cost.kernel_senders,
-        suite: outcome.suite,
-    })
+/// One run of the lab's client; every request must succeed.
+fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
+    let load = load_plan(server, &Cell { extent: Extent::Requests(requests), ..cell.clone() }, &[]);
+    let (outcome, run_time, kernel_senders) = costing(server, || {
+        let outcome = load::run(&load)?;
+        std::thread::sleep(SETTLE);
+        Ok(outcome)
+    })?;
+    ensure!(
+        outcome.failures.total() == 0 && outcome.requests == requests,
+        "{} of {requests} requests were answered: {}",
+        outcome.requests,
+        outcome.failures.first.unwrap_or_default()
+    );
+    let load::Outcome { handshakes, resumed, suite, .. } = outcome;
+    Ok(Asked { requests, run_time, handshakes, resumed, kernel_senders, suite })
 }
 
-/// How many requests the two runs make. MEASURED (how far does a count repeat? half of 96 cells within
-/// 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2; `sealion-lab guard` twice with one binary, QEMU 7.2, 2026-11-21): few must outlast the growth of TCP's windows,
-/// and the difference must outweigh a timer tick more or less.
-fn requests(cell: Cell) -> (u64, u64) {
+/// Runs `load`; returns its result, the server's run time meanwhile, and the kernel senders that were made.
+fn costing<T>(server: &Server, load: impl FnOnce() -> Result<T>) -> Result<(T, u64, u64)> {
+    let pids = with_children(server.pid.context("the server has no process")?)?;
+    let (before, counters) = (Cost::of(&pids)?, Counters::now());
+    let result = load()?;
+    let run_time = Cost::of(&pids)?.since(&before).cpu;
+    let senders = counters.since().0.context("the kernel counts no senders: /proc/net/tls_stat is missing")?;
+    Ok((result, run_time, senders))
+}
+
+/// Requests of the two runs. The shorter must outlast the growth of TCP's windows; the difference must outweigh a timer tick.
+/// MEASURED: how far does a count repeat? Half of 96 cells within 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2
+/// (`sealion-lab guard` twice with one binary, QEMU 7.2, 2026-11-21).
+fn requests(cell: &Cell) -> (u64, u64) {
     let (few, many) = match cell.size {
         0..0x2000 => (100, 600),
         0x2000..0x8000 => (60, 260),
@@ -112,36 +97,30 @@ fn requests(cell: Cell) -> (u64, u64) {
         _ => (12, 36),
     };
     match cell.calls {
-        // Handshakes weigh much and repeat.
+        // Handshakes dominate, and their counts repeat.
         Some(1) => (few.min(8), many.min(40)),
         Some(calls) => ((few.min(16) / calls).max(1) * calls, (many.min(64) / calls).max(2) * calls),
         None => (few, many),
     }
 }
 
-/// Connections at a time: two, as in every earlier count. Where each has a number of calls it is one, because two share the
-/// requests out unevenly at the end, and a handshake more or less is 5 % of a cell.
-pub(super) fn connections(cell: Cell) -> u64 {
-    if cell.calls.is_some() { 1 } else { 2 }
-}
-
-/// GUESS: guest time, far more than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// GUESS: guest time in which a server closes what its clients have left.
+/// Guest time in which a server closes the connections that its clients have left.
 const SETTLE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
+    use super::super::cell;
     use super::*;
+    use crate::load::Suite;
 
     #[test]
     fn both_runs_fill_their_connections() {
         for size in [0, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20] {
             for calls in [None, Some(1), Some(4), Some(10), Some(1000)] {
-                let (few, many) = requests(Cell { size, calls, resume: false });
+                let cell = cell(size, calls, false, Suite::Aes128Gcm);
+                let (few, many) = requests(&cell);
                 assert!(few < many, "{size} {calls:?}");
-                let whole = calls.unwrap_or(connections(Cell { size, calls, resume: false }));
+                let whole = calls.unwrap_or(cell.connections as u64);
                 assert_eq!((few % whole, many % whole), (0, 0), "{size} {calls:?}");
             }
         }

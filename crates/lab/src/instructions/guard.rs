@@ -1,5 +1,5 @@
-//! A guard over instruction counts: no cell above its recorded baseline, and our policy never dearer than the better of
-//! our two ways of sending.
+//! A guard over instruction counts: no cell may exceed its baseline, and the policy may not cost more than the better
+//! of the two paths.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,12 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::cell;
 use super::table::per_request;
-use super::{Arm, Cell};
+use crate::arm::Arm;
+use crate::load::Suite;
 use crate::row::Row;
+use crate::study::Cell;
 
 /// A recorded count; a baseline is a file of these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +23,10 @@ pub(crate) struct Recorded {
     pub(crate) instructions: u64,
 }
 
-/// What the guard does not let pass.
+/// A reason to fail.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Finding {
-    /// A measurement that does not count.
+    /// A void measurement.
     Void {
         /// Arm and cell.
         of: Of,
@@ -39,12 +42,12 @@ pub(crate) enum Finding {
         /// Counted now.
         counted: u64,
     },
-    /// Nothing is recorded for it.
+    /// No baseline.
     Unknown {
         /// Arm and cell.
         of: Of,
     },
-    /// The policy costs more than the better of its choices.
+    /// The policy costs more than the better path.
     Slower {
         /// The cell.
         cell: String,
@@ -67,12 +70,12 @@ pub(crate) fn cells() -> Vec<Cell> {
     let sizes = [1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
     let calls = [Some(1), Some(4), None];
     let mut cells: Vec<Cell> =
-        sizes.iter().flat_map(|&size| calls.map(|calls| Cell { size, calls, resume: false })).collect();
-    cells.push(Cell { size: 1 << 10, calls: Some(1), resume: true });
+        sizes.iter().flat_map(|&size| calls.map(|calls| cell(size, calls, false, SUITE))).collect();
+    cells.push(cell(1 << 10, Some(1), true, SUITE));
     cells
 }
 
-/// What does not pass, of `rows` counted now on the kernel whose baseline is `recorded`.
+/// Compares `rows`, counted now, with the baselines of the same kernel.
 pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
     let known: BTreeMap<(&str, &str), u64> =
         recorded.iter().map(|known| ((known.arm.as_str(), known.cell.as_str()), known.instructions)).collect();
@@ -95,11 +98,11 @@ pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
     findings
 }
 
-/// Cells in which the policy is dearer than the better of its choices.
+/// Cells in which the policy costs more than the better path.
 fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
     let cost =
-        |arm: Arm, cell: &str| rows.iter().find(|row| row.arm == arm.name() && row.cell == cell).and_then(rounded);
-    rows.iter().filter(|row| row.arm == Arm::Auto.name()).filter_map(move |row| {
+        |arm: Arm, cell: &str| rows.iter().find(|row| row.arm == arm.to_string() && row.cell == cell).and_then(rounded);
+    rows.iter().filter(|row| row.arm == Arm::Auto.to_string()).filter_map(move |row| {
         let auto = rounded(row)?;
         let best = cost(Arm::User, &row.cell)?.min(cost(Arm::Kernel, &row.cell)?);
         (auto as f64 > best as f64 * MARGIN).then(|| Finding::Slower { cell: row.cell.clone(), auto, best })
@@ -109,12 +112,12 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
 /// Reads a baseline.
 ///
 /// # Errors
-/// It is not what [`write()`] makes.
+/// It was not written by [`write()`].
 pub(crate) fn read(text: &[u8]) -> Result<Vec<Recorded>> {
     csv::Reader::from_reader(text).deserialize().collect::<Result<_, _>>().context("the baseline is damaged")
 }
 
-/// The baseline that `rows` make.
+/// The baseline file for `rows`.
 ///
 /// # Errors
 /// A row is void.
@@ -160,16 +163,20 @@ impl fmt::Display for Of {
     }
 }
 
-/// What a count may be above another. MEASURED: `requests` in asking.rs says how far counts repeat; this is three times that.
+const SUITE: Suite = Suite::Aes128Gcm;
+
+/// How far a count may exceed another one. MEASURED: `requests` in asking.rs says how far counts repeat; this is three
+/// times that.
 const MARGIN: f64 = 1.03;
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::label;
     use super::*;
 
     fn row(arm: Arm, cell: &str, instructions: u64) -> Row {
         Row {
-            arm: arm.name().into(),
+            arm: arm.to_string(),
             cell: cell.into(),
             requests: 10,
             server_instructions: Some(instructions * 10),
@@ -178,7 +185,7 @@ mod tests {
     }
 
     fn of(arm: Arm, cell: &str) -> Of {
-        Of { arm: arm.name().into(), cell: cell.into() }
+        Of { arm: arm.to_string(), cell: cell.into() }
     }
 
     #[test]
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn cells_have_names_of_their_own() {
-        let mut names: Vec<String> = cells().iter().map(Cell::to_string).collect();
+        let mut names: Vec<String> = cells().iter().map(label).collect();
         let all = names.len();
         names.sort();
         names.dedup();

@@ -1,14 +1,14 @@
-//! The host's side: a guest with the lab in it.
+//! The host's side: boots a guest with the lab in it.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use sealion_guest::{Job, Machine, Payload, Series, tools};
 
-use super::{Arm, Client, Plan};
+use super::{Client, Plan};
 use crate::row::Row;
 
-/// What was counted on one kernel.
+/// The counts on one kernel.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) series: Series,
@@ -18,7 +18,7 @@ pub(crate) struct Counted {
     pub(crate) raw: Vec<u8>,
 }
 
-/// Counts `plan` on each kernel, all at once. This program must be `sealion-lab` (it is the guest's `/init`).
+/// Counts `plan` on each kernel, all at the same time. This program must be `sealion-lab` (it is the guest's `/init`).
 ///
 /// # Errors
 /// A program is missing, a guest crashes twice, or what runs in it fails; its output has been shown.
@@ -29,7 +29,7 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         programs.push("wrk".to_owned());
     }
     let mut include = Vec::new();
-    if plan.arms.iter().any(|arm| matches!(arm, Arm::User | Arm::Kernel | Arm::Auto)) {
+    if plan.arms().any(|arm| arm.is_ours()) {
         ensure!(
             plan.sealion.is_file(),
             "{} is not there: build it with cargo build --release, or name it with --sealion",
@@ -37,17 +37,12 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         );
         include.push(plan.sealion.clone());
     }
-    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     let payload = Payload {
         jobs: vec![Job::program("/init", ["instructions", "--inside", WORK])],
         programs,
         include,
-        files: vec![
-            (PathBuf::from(WORK).join("cert.pem"), certificate.cert.pem().into()),
-            (PathBuf::from(WORK).join("key.pem"), certificate.signing_key.serialize_pem().into()),
-            (PathBuf::from(WORK).join("plan.json"), serde_json::to_vec(plan)?),
-        ],
-        directories: vec![OUT.into()],
+        files: vec![(PathBuf::from(WORK).join("plan.json"), serde_json::to_vec(plan)?)],
+        directories: vec![OUT.into(), "/tmp".into()],
         bring_back: Some(OUT.into()),
         ..Payload::default()
     };
@@ -59,18 +54,18 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         }
         ensure!(outcome.jobs.iter().all(|job| job.code == 0), "kernel {}: the count failed, see above", series.name());
         let raw = outcome.files.into_iter().find(|(path, _)| path.as_os_str() == "raw.csv");
-        let (_, raw) = raw.with_context(|| format!("kernel {} brought no raw.csv back", series.name()))?;
+        let (_, raw) = raw.with_context(|| format!("kernel {} sent no raw.csv back", series.name()))?;
         let rows: Result<Vec<Row>, _> = csv::Reader::from_reader(raw.as_slice()).deserialize().collect();
         counted.push(Counted { series, rows: rows.context("raw.csv from the guest is damaged")?, raw });
     }
     Ok(counted)
 }
 
-/// Certificate, key, plan and files in the guest.
+/// The guest's directory of the plan, the files and the servers' configurations.
 const WORK: &str = "/work";
 
 /// What the guest brings back.
 const OUT: &str = "/out";
 
-/// GUESS: seconds; ten times the longest count.
+/// Seconds; ten times the longest count so far.
 const LIMIT: u64 = 3600;

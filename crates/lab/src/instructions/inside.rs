@@ -1,36 +1,52 @@
 //! The guest's side: every arm and cell, one after another.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::asking::{Asked, ask, connections};
-use super::plan::size_name;
-use super::server::Server;
-use super::{Arm, Cell, Plan};
+use super::Plan;
+use super::asking::{Asked, ask};
+use super::plan::label;
+use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup};
+use crate::proof::Claim;
 use crate::row::Row;
+use crate::run::Files;
+use crate::study::Cell;
 
-/// Measures `plan` and writes `raw.csv` into `out`. Certificate and key are `cert.pem` and `key.pem` in `work`.
+/// Measures `plan` and writes `raw.csv` into `out`. Files and configurations go to `work`.
 ///
 /// # Errors
 /// A server does not start, a client fails, or a file cannot be written.
 pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
-    let www = work.join("www");
-    fs::create_dir_all(&www)?;
-    for cell in &plan.cells {
-        make_file(&www.join(size_name(cell.size)), cell.size)?;
-    }
+    let files = Files::make(&work.join("www"), &plan.cells.iter().flat_map(Cell::sizes).collect())?;
+    let mut setup = Setup {
+        sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
+        nginx: plan.arms().any(|arm| arm.is_nginx()).then(|| Nginx::find(None)).transpose()?,
+        certificate: Certificate::make(work)?,
+        files: files.directory,
+        scratch: work.to_owned(),
+        cores: Vec::new(),
+        address: Ipv4Addr::LOCALHOST.into(),
+        calibration: None,
+        peer_pid: None,
+    };
     let mut rows = csv::Writer::from_path(out.join("raw.csv"))?;
-    for &arm in &plan.arms {
-        let server = Server::start(arm, plan, work, &www)?;
-        // Caches, lazy symbols, first allocations.
-        ask(plan, plan.cells[0], &server, work).context("warm-up")?;
-        for &cell in &plan.cells {
-            let row = count(plan, arm, cell, &server, work).with_context(|| format!("{} on {}", cell, arm.name()))?;
+    for arm in plan.arms() {
+        if let (Arm::Auto, Some(sealion)) = (&arm, &setup.sealion) {
+            // The costs that the server ships with are times of a real processor, not counts.
+            let file = work.join("calibration.json");
+            sealion.calibrate(CALIBRATION_SECONDS, &file)?;
+            setup.calibration = Some(file);
+        }
+        let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
+        // Warms up caches, lazy symbols and first allocations.
+        ask(plan.client, &plan.cells[0], &server, work).context("warm-up")?;
+        for cell in &plan.cells {
+            let name = label(cell);
+            let row = count(plan, &arm, cell, &server, work).with_context(|| format!("{name} on {arm}"))?;
             let per_request = row.server_instructions.unwrap_or(0) / row.requests;
-            println!("{:<10} {:<14} {per_request:>9} × {}  {}", arm.name(), cell.to_string(), row.requests, row.void);
+            println!("{:<10} {name:<14} {per_request:>9} × {}  {}", row.arm, row.requests, row.void);
             rows.serialize(row)?;
             rows.flush()?;
         }
@@ -38,17 +54,17 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn count(plan: &Plan, arm: Arm, cell: Cell, server: &Server, work: &Path) -> Result<Row> {
-    let asked = ask(plan, cell, server, work)?;
+fn count(plan: &Plan, arm: &Arm, cell: &Cell, server: &Server, work: &Path) -> Result<Row> {
+    let asked = ask(plan.client, cell, server, work)?;
     Ok(Row {
         study: "instructions".into(),
-        cell: cell.to_string(),
-        arm: arm.name().into(),
+        cell: label(cell),
+        arm: arm.to_string(),
         void: void(arm, cell, &asked),
         size: cell.size,
         calls: cell.calls,
-        connections: connections(cell),
-        threads: 1,
+        connections: cell.connections as u64,
+        threads: cell.threads as u64,
         resume: cell.resume,
         read: "drain".into(),
         suite: asked.suite,
@@ -62,44 +78,33 @@ fn count(plan: &Plan, arm: Arm, cell: Cell, server: &Server, work: &Path) -> Res
     })
 }
 
-/// Why a count does not count: the arm did not send, or the client not begin, as it claims.
-fn void(arm: Arm, cell: Cell, asked: &Asked) -> String {
+/// Why a count is void: the arm did not send by the path that it claims, or the client did not begin as planned.
+fn void(arm: &Arm, cell: &Cell, asked: &Asked) -> String {
     let Asked { handshakes, resumed, kernel_senders, .. } = *asked;
-    // The first connections have nothing to resume.
-    let resuming = if cell.resume { handshakes.saturating_sub(connections(cell)) } else { 0 };
+    // The first connections have no session to resume.
+    let resuming = if cell.resume { handshakes.saturating_sub(cell.connections as u64) } else { 0 };
     if resumed != resuming {
         return format!("{resumed} of {handshakes} connections resumed a session, not {resuming}");
     }
-    match arm.claims_kernel_tls() {
-        Some(true) if kernel_senders != handshakes => {
+    match arm.claim() {
+        Claim::Kernel if kernel_senders != handshakes => {
             format!("{kernel_senders} of {handshakes} connections had a kernel sender")
         }
-        Some(false) if kernel_senders != 0 => {
+        Claim::UserSpace if kernel_senders != 0 => {
             format!("{kernel_senders} of {handshakes} connections had a kernel sender, none should")
         }
         _ => String::new(),
     }
 }
 
-/// Bytes without a pattern that anything could profit from.
-fn make_file(path: &Path, size: u64) -> Result<()> {
-    let mut file = BufWriter::new(File::create(path).with_context(|| format!("cannot create {}", path.display()))?);
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    for _ in 0..size.div_ceil(8) {
-        // xorshift64.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        file.write_all(&state.to_le_bytes())?;
-    }
-    let file = file.into_inner()?;
-    file.set_len(size)?;
-    Ok(())
-}
+/// Guest time: a second is a thousand million instructions, which measure every size and suite a few times.
+const CALIBRATION_SECONDS: u32 = 3;
 
 #[cfg(test)]
 mod tests {
+    use super::super::cell;
     use super::*;
+    use crate::load::Suite;
 
     fn asked(kernel_senders: u64, resumed: u64) -> Asked {
         Asked { requests: 10, run_time: 1, handshakes: 2, resumed, kernel_senders, suite: String::new() }
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_arm_counts_only_if_it_sent_as_it_claims() {
-        let cell = Cell { size: 1, calls: None, resume: false };
+        let cell = cell(1, None, false, Suite::Aes128Gcm);
         for (arm, senders, counts) in [
             (Arm::Kernel, 2, true),
             (Arm::Kernel, 1, false),
@@ -117,15 +122,15 @@ mod tests {
             (Arm::Auto, 0, true),
             (Arm::Auto, 2, true),
         ] {
-            assert_eq!(void(arm, cell, &asked(senders, 0)).is_empty(), counts, "{arm:?} {senders}");
+            assert_eq!(void(&arm, &cell, &asked(senders, 0)).is_empty(), counts, "{arm:?} {senders}");
         }
     }
 
     #[test]
     fn handshakes_are_those_that_were_wanted() {
         for (resume, resumed, counts) in [(true, 1, true), (true, 0, false), (false, 0, true), (false, 1, false)] {
-            let cell = Cell { size: 1, calls: Some(1), resume };
-            assert_eq!(void(Arm::User, cell, &asked(0, resumed)).is_empty(), counts, "{resume} {resumed}");
+            let cell = cell(1, Some(1), resume, Suite::Aes128Gcm);
+            assert_eq!(void(&Arm::User, &cell, &asked(0, resumed)).is_empty(), counts, "{resume} {resumed}");
         }
     }
 }

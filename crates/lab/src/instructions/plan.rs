@@ -1,110 +1,53 @@
 //! What is counted.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::load::Suite;
+use crate::arm::Arm;
+use crate::load::{Extent, Suite};
+use crate::run::file_name;
+use crate::study::Cell;
 
 /// Everything that the guest must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Servers, in the order of the table's columns.
-    pub(crate) arms: Vec<Arm>,
+    /// Names of arms, in the order of the table's columns.
+    pub(crate) arms: Vec<String>,
     /// Loads, each on every arm.
     pub(crate) cells: Vec<Cell>,
-    /// The suite that all agree on.
-    pub(crate) suite: Suite,
-    /// Whether nginx keeps files open between requests.
-    pub(crate) open_file_cache: bool,
     pub(crate) client: Client,
-    /// Our server's program, at the same path here and in the guest.
+    /// Our server's program, at the same path on the host and in the guest.
     pub(crate) sealion: PathBuf,
 }
 
-/// A server, and a way of sending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Arm {
-    /// Ours, sealing in user space
-    User,
-    /// Ours, sealing in the kernel from the first response on
-    Kernel,
-    /// Ours, by its policy
-    Auto,
-    /// nginx, sealing in user space
-    Nginx,
-    /// nginx with kernel TLS
-    NginxKtls,
-    /// nginx without TLS
-    NginxPlain,
-}
-
-impl Arm {
-    /// As on the command line, in tables and in `raw.csv`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Kernel => "kernel",
-            Self::Auto => "auto",
-            Self::Nginx => "nginx",
-            Self::NginxKtls => "nginx-ktls",
-            Self::NginxPlain => "nginx-plain",
-        }
-    }
-
-    /// Whether every connection must have a kernel sender, or none; `None`: the server's choice.
-    pub(crate) fn claims_kernel_tls(self) -> Option<bool> {
-        match self {
-            Self::User | Self::Nginx | Self::NginxPlain => Some(false),
-            Self::Kernel | Self::NginxKtls => Some(true),
-            Self::Auto => None,
-        }
-    }
-}
-
-/// A load of 2 connections in a closed loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Cell {
-    /// Body bytes.
-    pub(crate) size: u64,
-    /// Requests on a connection; `None`: unlimited.
-    pub(crate) calls: Option<u64>,
-    /// Whether connections resume sessions.
-    pub(crate) resume: bool,
-}
-
-impl fmt::Display for Cell {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", size_name(self.size))?;
-        if let Some(calls) = self.calls {
-            write!(formatter, " × {calls}")?;
-        }
-        if self.resume {
-            formatter.write_str(" resumed")?;
-        }
-        Ok(())
-    }
-}
-
-/// Who asks.
+/// The load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
-    /// The lab's own: a run of many requests less a run of few, so that the start is not in the count
+    /// The lab's own: a run of many requests less a run of few, so that connecting is not counted
     Lab,
-    /// wrk -t1 -c2 -d1: the start is in the count
+    /// wrk -t1 -c2 -d1: connecting is counted
     Wrk,
 }
 
-/// `1k`, `64k`, `1m`, or the number where it is no multiple.
-pub(super) fn size_name(size: u64) -> String {
-    match size {
-        0 => "0".to_owned(),
-        _ if size.is_multiple_of(1 << 20) => format!("{}m", size >> 20),
-        _ if size.is_multiple_of(1 << 10) => format!("{}k", size >> 10),
-        _ => size.to_string(),
+impl Plan {
+    pub(crate) fn arms(&self) -> impl Iterator<Item = Arm> {
+        self.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
     }
+}
+
+/// A closed loop of two connections. Where each connection serves a number of requests there is one, because two share the
+/// requests out unevenly at the end, and one handshake more or less is 5 % of a cell.
+pub(crate) fn cell(size: u64, calls: Option<u64>, resume: bool, suite: Suite) -> Cell {
+    let connections = if calls.is_some() { 1 } else { 2 };
+    // How many requests there are depends on the size: asking.rs.
+    Cell { resume, suite, ..Cell::closed(size, calls, connections, Extent::Requests(0)) }
+}
+
+/// A cell's name in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`.
+pub(crate) fn label(cell: &Cell) -> String {
+    let calls = cell.calls.map(|calls| format!(" × {calls}")).unwrap_or_default();
+    format!("{}{calls}{}", file_name(cell.size), if cell.resume { " resumed" } else { "" })
 }

@@ -1,10 +1,10 @@
-//! Counts as a table for people.
+//! Counts as a table.
 
 use std::fmt::Write;
 
 use crate::row::Row;
 
-/// Thousands of instructions per request, a line for each cell and a column for each arm, then the ratios that matter.
+/// Thousands of instructions per request: a row per cell, a column per arm, then ratios.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut arms: Vec<&str> = Vec::new();
     let mut cells: Vec<&str> = Vec::new();
@@ -53,6 +53,6 @@ pub(super) fn per_request(row: &Row) -> Option<f64> {
     (row.void.is_empty() && row.requests > 0).then_some(row.server_instructions? as f64 / row.requests as f64)
 }
 
-/// An arm against the least of others; the first names the column.
+/// An arm, and the arms whose least cost it is compared with; the first of them names the column.
 const RATIOS: &[(&str, &[&str])] =
     &[("user", &["nginx"]), ("kernel", &["nginx-ktls"]), ("kernel", &["user"]), ("auto", &["best", "user", "kernel"])];

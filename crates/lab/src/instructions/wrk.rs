@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::load::Suite;
 
-/// Runs wrk against `url` with one thread, 2 connections, for a second, and returns the requests it counted.
+/// Runs wrk on `url` with one thread and two connections for a second. Returns its count of requests.
 pub(super) fn requests(url: &str, suite: Suite, work: &Path) -> Result<u64> {
     let configuration = work.join("openssl.cnf");
     let suite = match suite {
@@ -16,7 +16,7 @@ pub(super) fn requests(url: &str, suite: Suite, work: &Path) -> Result<u64> {
         Suite::Chacha20Poly1305 => "TLS_CHACHA20_POLY1305_SHA256",
         other => anyhow::bail!("{other:?} is not counted: choose a suite of TLS 1.3"),
     };
-    // wrk has no option for suites; its OpenSSL reads them here.
+    // wrk has no option for suites, but its OpenSSL reads this file.
     std::fs::write(
         &configuration,
         format!(

@@ -14,8 +14,8 @@ use super::tally::Tally;
 use super::worker::{Shared, work};
 use super::{LoadPlan, Outcome, Progress};
 
-/// Runs `plan` while `other` goes on, which begins before and is cut off at the end: what it had under way then is not counted.
-/// Both are in one thread, so that neither waits until the scheduler takes the processor from the other.
+/// Runs `plan` while `other` runs. `other` starts first and is cancelled at the end; its unfinished requests are not
+/// counted. Both run on one thread, so that neither waits for the scheduler to preempt the other.
 ///
 /// # Errors
 /// As [`super::run`]; a plan has more than one thread, or `other` answers nothing and fails nothing within its time limit.
@@ -49,7 +49,7 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
     };
     let (beside, mut clients_beside) = begin(other, &references[1])?;
     let began = Instant::now();
-    // Its first response is hashed, which costs this thread more than all that follow.
+    // Hashing its first response costs this thread more than all later responses.
     while beside.progress.requests() + beside.progress.failures() == 0 {
         ensure!(began.elapsed() < other.timeout, "no answer to {} within {:?}", other.target, other.timeout);
         tokio::time::sleep(BETWEEN_LOOKS).await;
@@ -63,5 +63,5 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
     tally(measured).zip(tally(beside)).context("a client outlived its thread")
 }
 
-/// GUESS: much shorter than a large response.
+/// Much shorter than a large response takes.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);

@@ -15,7 +15,7 @@ use super::handshake::shake_hands;
 use super::receiving::{Done, Reading, Receiving, Want};
 use super::socket::Socket;
 
-/// What all connections of a thread have in common.
+/// State shared by all connections of a thread.
 pub(super) struct Common {
     pub(super) address: std::net::SocketAddr,
     pub(super) name: ServerName<'static>,
@@ -23,11 +23,11 @@ pub(super) struct Common {
     /// The request, in plain text.
     pub(super) request: Vec<u8>,
     pub(super) reading: Reading,
-    /// Where this thread receives; nothing in it outlives a read.
+    /// The thread's receive buffer; its content does not outlive a read.
     pub(super) buffer: RefCell<Vec<u8>>,
 }
 
-/// Bytes of a thread's buffer. GUESS: sixteen records, and less than a core's second-level cache.
+/// Bytes of a thread's buffer: sixteen records, less than a core's second-level cache.
 pub(super) const BUFFER: usize = 256 << 10;
 
 pub(super) struct Connection {
@@ -37,7 +37,7 @@ pub(super) struct Connection {
     outgoing: Vec<u8>,
 }
 
-/// How it came to be.
+/// Times and results of opening a connection.
 pub(super) struct Opening {
     pub(super) begun: Instant,
     pub(super) connected: Instant,
@@ -80,7 +80,7 @@ impl Connection {
         Ok((connection, Opening { begun, connected, established, resumed, suite }))
     }
 
-    /// Whether it can carry no further request.
+    /// Whether the connection cannot carry another request.
     pub(super) fn ended(&self) -> bool {
         self.receiving.ended()
     }
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Says `close_notify`, if the socket takes it, and closes.
+    /// Sends `close_notify` if the socket accepts it at once, and closes.
     pub(super) fn close(mut self) {
         if !self.receiving.ended() {
             self.seal(ContentType::Alert, &AlertDescription::CLOSE_NOTIFY.to_wire());
@@ -157,8 +157,8 @@ impl Connection {
     }
 }
 
-/// Reads after which the thread's other clients have their turn: a server may send a large body as fast as it is read. GUESS: a
-/// tenth of a millisecond.
+/// Reads before the thread's other clients get a turn, about a tenth of a millisecond: a server may send a large body
+/// as fast as it is read.
 const STEPS: u64 = 32;
 
 enum Step {

@@ -4,7 +4,8 @@ use std::io;
 
 use super::Failures;
 
-/// What went wrong with one request or connection: a count of [`Failures`], and words for the first of each load.
+/// A failed request or connection: which of the [`Failures`] it counts as, and a description, which is kept for the
+/// first of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) kind: Kind,
@@ -27,7 +28,7 @@ impl Failure {
         Self { kind, words: words.to_string() }
     }
 
-    /// Of the transport, under a request or handshake.
+    /// An I/O error during a request or handshake.
     pub(super) fn io(kind: Kind, doing: &str, error: &io::Error) -> Self {
         Self { kind, words: format!("{doing}: {error}") }
     }

@@ -1,4 +1,4 @@
-//! Connections that have done one request and stay open.
+//! Connections that stay open after one request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,8 @@ use super::run::{common, outcome, prepare};
 use super::tally::Tally;
 use super::{LoadPlan, Outcome};
 
-/// Opens the plan's connections one after another, lets each do one request, and calls `idle` while all of them are open.
-/// The plan's threads, cores, arrival, calls and extent mean nothing here. Of each failure the outcome tells.
+/// Opens the plan's connections one after another, makes one request on each, and calls `idle` while all of them are
+/// open. Ignores the plan's threads, cores, arrival, calls and extent. Failures are counted in the outcome.
 ///
 /// # Errors
 /// As [`super::run`].

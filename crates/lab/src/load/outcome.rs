@@ -9,18 +9,18 @@ use hdrhistogram::Histogram;
 pub struct Outcome {
     /// From the first request's start to the last one's end.
     pub elapsed: Duration,
-    /// Responses that arrived whole and were right.
+    /// Complete and correct responses.
     pub requests: u64,
     /// Body bytes of those.
     pub body_bytes: u64,
     /// Handshakes that succeeded.
     pub handshakes: u64,
-    /// Those of them that resumed a session.
+    /// Resumed handshakes among them.
     pub resumed: u64,
     /// What went wrong.
     pub failures: Failures,
-    /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection starts
-    /// with the connect. Requests that failed are not in it.
+    /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection
+    /// starts with the connect. Failed requests are left out.
     pub latency: Histogram<u64>,
     /// TCP connect, ns.
     pub connect: Histogram<u64>,
@@ -36,7 +36,7 @@ pub struct Outcome {
     pub suite: String,
 }
 
-/// Counts of what went wrong; each is a request or connection that [`Outcome::requests`] leaves out.
+/// Failed requests and connections by kind. [`Outcome::requests`] leaves them out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Connections refused or reset before the handshake.
@@ -49,11 +49,11 @@ pub struct Failures {
     pub status: u64,
     /// Responses cut short, of a wrong length or content, or with a broken record.
     pub body: u64,
-    /// Connections lost under a request for another reason.
+    /// Connections lost during a request for another reason.
     pub io: u64,
-    /// Requests of an open loop that were due before the end, and for which no connection was free until then.
+    /// Requests of an open loop that were due, but for which no connection became free before the end.
     pub unsent: u64,
-    /// The first of them in words.
+    /// A description of the first failure.
     pub first: Option<String>,
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A load: everything the clients need to know.
+/// A load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadPlan {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// For SNI, Host and the certificate's check.
+    /// The name for SNI, the Host field and the certificate check.
     pub server_name: String,
     /// Trust anchor, PEM; `None`: any certificate is accepted.
     pub roots: Option<PathBuf>,
@@ -23,20 +23,20 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Requests on a connection before it is closed and replaced; `None`: unlimited.
     pub calls: Option<u64>,
-    /// Whether connections resume a session of an earlier one, where one is left: the first connections, and those that begin
-    /// while all tickets of TLS 1.3 are in use, make full handshakes.
+    /// Whether connections resume sessions of earlier ones. The first connections, and those that find no unused TLS
+    /// 1.3 ticket, make full handshakes.
     pub resume: bool,
     /// Closed or open loop.
     pub arrival: Arrival,
     /// When it ends.
     pub extent: Extent,
-    /// What is done with response bodies.
+    /// How response bodies are read.
     pub read: Read,
-    /// Bytes of a body that are read before the connection is dropped; `None`: all.
+    /// Bytes of a body after which the connection is dropped; `None`: unlimited.
     pub body_cap: Option<u64>,
-    /// Suites offered; empty: all that the client has.
+    /// Suites to offer; empty: all that the client supports.
     pub suites: Vec<Suite>,
-    /// Time a request, handshake included, may take.
+    /// Time limit of a request, including the handshake.
     pub timeout: Duration,
     /// Cores the client's threads are pinned to; empty: none.
     pub cores: Vec<usize>,
@@ -47,7 +47,7 @@ pub struct LoadPlan {
 pub enum Arrival {
     /// Each connection sends its next request when the last one is answered.
     Closed,
-    /// Requests begin at this rate, per second, whatever the server does; latency counts from the intended start.
+    /// Requests start at a fixed rate, however slow the server is; latency counts from the intended start.
     Open {
         /// Requests per second, over all connections.
         rate: f64,
@@ -57,26 +57,26 @@ pub enum Arrival {
 /// When a load ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extent {
-    /// After this time; requests under way are finished and counted.
+    /// After this time; requests in flight are finished and counted.
     Time(Duration),
     /// After this many requests.
     Requests(u64),
 }
 
-/// What is done with response bodies.
+/// How response bodies are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Read {
-    /// Decrypt, and compare SHA-256 with the first body's.
+    /// Decrypt, and compare each body's SHA-256 with the first one's.
     Verify,
-    /// Decrypt and drop.
+    /// Decrypt and discard.
     Decrypt,
     /// Walk record headers without decrypting.
     ///
-    /// The first responses of a load are decrypted and hashed whole, until one is. Of a connection's first response the head is
-    /// decrypted and checked. All further content is counted by the lengths of its records, and must come to what head and
-    /// Content-Length make, however it is cut into records. A record that is short enough for an alert or a KeyUpdate is opened.
-    /// The server must send Content-Length and must not pad its records.
+    /// The load's first complete response is decrypted and hashed. The head of each connection's first response is
+    /// decrypted and checked. All other content is counted by record lengths, whose sum must equal the head's length
+    /// plus Content-Length. Records short enough to be an alert or a KeyUpdate are opened. The server must send
+    /// Content-Length and must not pad its records.
     Drain,
 }
 

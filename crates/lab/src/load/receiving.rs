@@ -1,4 +1,4 @@
-//! What comes from the server: records, and one response at a time in them. No socket and no clock.
+//! Parses received records, and one response at a time in them. No socket and no clock.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,24 +17,24 @@ use super::response_head::Head;
 /// Idle ─expect─► Head ─┬─► Body ─┬─► Idle
 ///   └──────────────────┴─► Walk ─┘
 /// ```
-/// Control records (tickets, KeyUpdate, alerts) are dealt with in every state.
+/// Control records (tickets, KeyUpdate, alerts) are handled in every state.
 pub(super) struct Receiving {
     version: Version,
     opener: Opener,
     schedule: KernelConnection<ClientConnectionData>,
     reading: Reading,
     state: State,
-    /// The beginning of a record that is not yet there as a whole.
+    /// The beginning of an incomplete record.
     carry: Vec<u8>,
-    /// What is still to come of a record that is walked over.
+    /// Bytes still to come of a record that is skipped.
     skip: usize,
     /// Content of a whole response on this connection, once one was seen and responses are drained.
     whole: Option<u64>,
     /// Keys for our next record, when the server asked for new ones.
     new_keys: Option<(TrafficKeys, u64)>,
-    /// Whether the server has ended the connection, or said that it will.
+    /// Whether the server has closed the connection, or announced that it will.
     ended: bool,
-    /// Whether the response is not wanted whole, so that the connection is of no use behind it.
+    /// Whether the response is cut short, so that the connection cannot be used again.
     cut: bool,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Receiving {
 #[derive(Clone)]
 pub(super) struct Reading {
     pub(super) read: Read,
-    /// Bytes of a body after which no more is wanted.
+    /// Bytes of a body after which reading stops.
     pub(super) cap: u64,
-    /// What the first response was.
+    /// The first response.
     pub(super) reference: Arc<Reference>,
 }
 
@@ -83,25 +83,28 @@ pub(super) struct Done {
     pub(super) body: u64,
 }
 
-/// What to ask the socket for.
+/// What to read from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    /// As much as there is.
+    /// As much as is available.
     Bytes,
-    /// A record's header and no more, because its content will be dropped.
+    /// Only a record's header, because its content will be discarded.
     Header(usize),
-    /// To drop so many bytes.
+    /// Discard this many bytes.
     Discard(usize),
 }
 
-/// Longest record that can be an alert or a KeyUpdate, with what padding a server may add: in TLS 1.3 it looks like data, so where
-/// records are walked over, one so short is opened. GUESS: 7 bytes is the longest message; nobody pads it.
+/// Longest record that may be an alert or a KeyUpdate, with room for padding. In TLS 1.3 such records look like data,
+/// so records up to this length are opened even where others are skipped. The longest such message has 7 bytes; a
+/// server that pads it beyond this limit would be counted as sending data of the wrong length.
 const LONGEST_CONTROL: usize = HEADER_LEN + 64;
 
-/// Least bytes for which a system call that drops them is cheaper than one that copies them with what follows. GUESS.
+/// Least bytes that are discarded by a system call of their own; fewer are copied together with what follows. Affects
+/// only the client's cost.
 const WORTH_DISCARDING: usize = 4096;
 
-/// Most by which the head of a connection's last response differs: it says `Connection: close`, or does not say `keep-alive`.
+/// Most bytes by which the head of a connection's last response may differ: it has `Connection: close`, or lacks
+/// `keep-alive`.
 const LAST_HEAD_DIFFERS: u64 = 32;
 
 impl Receiving {
@@ -127,7 +130,7 @@ impl Receiving {
         }
     }
 
-    /// A request leaves: a response is due.
+    /// A request was sent; expects its response.
     pub(super) fn expect(&mut self) {
         self.state = match self.whole {
             Some(wanted) => {
@@ -138,7 +141,7 @@ impl Receiving {
         };
     }
 
-    /// Whether anything of the response has come.
+    /// Whether any byte of the response has been received.
     pub(super) fn begun(&self) -> bool {
         match &self.state {
             State::Idle | State::Body { .. } => true,
@@ -152,7 +155,7 @@ impl Receiving {
         self.ended || self.cut
     }
 
-    /// Keys under which the next record must be sealed, behind the KeyUpdate that says so.
+    /// Keys for the record after the KeyUpdate that the server requested.
     pub(super) fn take_new_keys(&mut self) -> Option<(TrafficKeys, u64)> {
         self.new_keys.take()
     }
@@ -169,18 +172,18 @@ impl Receiving {
         }
     }
 
-    /// How many bytes of `buffer` are to be left in front of what is received: [`Self::receive`] puts there what was over.
+    /// Bytes to leave free at the front of the buffer, where [`Self::receive`] puts the rest of the previous read.
     pub(super) fn carried(&self) -> usize {
         self.carry.len()
     }
 
-    /// `bytes` were dropped as [`Want::Discard`] asked.
+    /// `bytes` were discarded as [`Want::Discard`] asked.
     pub(super) fn discarded(&mut self, bytes: usize) -> Result<Option<Done>, Failure> {
         self.skip -= bytes;
         if self.skip == 0 { self.walked() } else { Ok(None) }
     }
 
-    /// Takes what was received, behind [`Self::carried`] free bytes.
+    /// Takes received bytes, which follow [`Self::carried`] free bytes.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Done>, Failure> {
         buffer[..self.carry.len()].copy_from_slice(&self.carry);
         self.carry.clear();
@@ -222,7 +225,7 @@ impl Receiving {
         self.lost("the server closed the connection")
     }
 
-    /// What it means that the stream is over, `how` in words.
+    /// The failure that an ended stream means; `how` describes the end.
     pub(super) fn lost(&mut self, how: &str) -> Failure {
         self.ended = true;
         let io = |where_: &str| Failure::new(Kind::Io, format!("{how}{where_}"));
@@ -254,7 +257,7 @@ impl Receiving {
         }
     }
 
-    /// At the end of a record that was walked over, or of data in one that was opened meanwhile.
+    /// Handles the end of a skipped record, or of the data in an opened one.
     fn walked(&mut self) -> Result<Option<Done>, Failure> {
         let State::Walk { seen, wanted, body } = self.state else {
             return Ok(None);
@@ -364,7 +367,7 @@ impl Receiving {
         self.ended = true;
         match self.state {
             State::Idle => Ok(None),
-            // A connection's last response has another head.
+            // The last response of a connection has a different head.
             State::Walk { seen, wanted, body }
                 if description == AlertDescription::CLOSE_NOTIFY && seen.abs_diff(wanted) <= LAST_HEAD_DIFFERS =>
             {
@@ -376,7 +379,7 @@ impl Receiving {
         }
     }
 
-    /// Whole messages only: tickets may share a record.
+    /// Complete messages only; several tickets may share a record.
     fn handshake_messages(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
         let refuse = |words: String| Err(Failure::new(Kind::Io, words));
         while let Some((&[message_type, a, b, c], rest)) = payload.split_first_chunk::<4>() {

@@ -2,19 +2,19 @@
 
 use super::failure::{Failure, Kind};
 
-/// What matters of a response's head.
+/// The fields of a response's head that the client needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// Bytes.
     pub(super) len: usize,
     /// Content-Length.
     pub(super) body_len: u64,
-    /// Whether the server closes behind the response.
+    /// Whether the server closes after the response.
     pub(super) last: bool,
 }
 
 impl Head {
-    /// `None`: not there as a whole.
+    /// `None`: incomplete.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Failure> {
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut fields);
@@ -45,7 +45,7 @@ impl Head {
     }
 }
 
-/// Longest head. GUESS: servers send a few hundred bytes.
+/// Longest head; servers send a few hundred bytes.
 const LONGEST_HEAD: usize = 16 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Running a load: threads, their cores and runtimes, and the sum of what they saw.
+//! Runs a load: threads, their cores and runtimes, and the sum of their results.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use super::tally::Tally;
 use super::worker::{Shared, work};
 use super::{Arrival, LoadPlan, Outcome};
 
-/// A load under way, seen from another thread.
+/// A running load, observed from another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     requests: AtomicU64,
@@ -40,7 +40,7 @@ impl Progress {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Ends the load soon: what is under way is dropped and not counted.
+    /// Cancels the load. Requests in flight are dropped and not counted.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -54,16 +54,16 @@ impl Progress {
     }
 }
 
-/// Runs a load to its end. What the server does wrong is counted in the outcome.
+/// Runs a load. The server's failures are counted in the outcome.
 ///
 /// # Errors
-/// When the plan cannot be carried out on this machine: what it asks for makes no sense together, a file with roots cannot be read, too
-/// few files may be open, or a core does not exist.
+/// The plan contradicts itself, the file with roots cannot be read, the limit of open files is too low, or a core does
+/// not exist.
 pub fn run(plan: &LoadPlan) -> Result<Outcome> {
     run_watched(plan, &Arc::default())
 }
 
-/// As [`run`], with its progress to be seen, and to be cancelled.
+/// Like [`run`], with `progress` to watch and cancel it.
 ///
 /// # Errors
 /// As [`run`].
@@ -103,7 +103,7 @@ pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome>
     Ok(outcome(sum, &reference))
 }
 
-/// The sum of what was seen.
+/// The sum of all threads' results.
 pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
     Outcome {
         elapsed: sum.first_start.zip(sum.last_end).map_or(Duration::ZERO, |(start, end)| end - start),
@@ -122,7 +122,7 @@ pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
     }
 }
 
-/// Refuses a plan that cannot be carried out, and sees to the limit of open files.
+/// Rejects impossible plans and raises the limit of open files.
 pub(super) fn prepare(plan: &LoadPlan) -> Result<()> {
     check(plan)?;
     allow_open_files(plan, plan.connections)
@@ -131,7 +131,7 @@ pub(super) fn prepare(plan: &LoadPlan) -> Result<()> {
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 2000;
 
-/// Files a thread's runtime and timer hold open, and some to spare for the process itself.
+/// Files that a thread's runtime and timer hold open, with some to spare for the process.
 const FILES_OF_A_THREAD: usize = 16;
 
 pub(super) fn check(plan: &LoadPlan) -> Result<()> {
@@ -197,7 +197,7 @@ impl Thread<'_> {
             warm_up()?;
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a client thread")
         });
-        // Reached by all threads, whether they can work or not.
+        // Every thread reaches the barrier, even after a failure.
         self.ready.wait();
         let runtime = prepared?;
         let before = thread_cpu();
@@ -231,7 +231,7 @@ impl Thread<'_> {
     }
 }
 
-/// What the clients of a thread share. Must be made inside its runtime.
+/// State shared by a thread's clients. Must be created inside its runtime.
 pub(super) fn shared(
     plan: &LoadPlan,
     config: Arc<ClientConfig>,
@@ -249,7 +249,7 @@ pub(super) fn shared(
     })
 }
 
-/// Keeps this thread, the one of that number, on its core.
+/// Pins this thread to its core.
 pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
     if cores.is_empty() {
         return Ok(());
@@ -261,12 +261,13 @@ pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
 }
 
-/// Where aws-lc gathers entropy of its own, a thread's first random number takes tens of milliseconds, which would be the first handshakes' time.
+/// Where aws-lc gathers entropy of its own, a thread's first random number takes tens of milliseconds, which would be
+/// added to the first handshakes.
 pub(super) fn warm_up() -> Result<()> {
     aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")
 }
 
-/// What all connections of a thread have in common.
+/// State shared by all connections of a thread.
 pub(super) fn common(plan: &LoadPlan, config: Arc<ClientConfig>, reference: Arc<Reference>) -> Result<Common> {
     Ok(Common {
         address: plan.address,
@@ -284,7 +285,7 @@ fn thread_cpu() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What `next` gives, or `None` when the load is cancelled.
+/// The result of `next`, or `None` when the load is cancelled.
 async fn until_cancelled<T>(progress: &Progress, next: impl Future<Output = Option<T>>) -> Option<T> {
     let mut next = std::pin::pin!(next);
     loop {
@@ -296,7 +297,7 @@ async fn until_cancelled<T>(progress: &Progress, next: impl Future<Output = Opti
     }
 }
 
-/// How often a thread looks whether it is cancelled. GUESS: soon for a person, seldom for a processor.
+/// How often a thread checks for cancellation.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 fn request(plan: &LoadPlan) -> Vec<u8> {

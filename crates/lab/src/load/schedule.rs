@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use super::{Arrival, Extent, LoadPlan};
 
-/// Hands out the requests of a load to all its threads.
+/// Hands the requests of a load out to its threads.
 pub(super) struct Schedule {
     /// Requests handed out; in a closed loop that ends by time they need not be numbered.
     next: AtomicU64,
@@ -26,7 +26,7 @@ impl Schedule {
         Self { next: AtomicU64::new(0), arrival: plan.arrival, extent: plan.extent, begun: OnceLock::new() }
     }
 
-    /// How long after the load's start the next request starts, now being `now` after it; `None`: there is no next.
+    /// When the next request starts, as time since the load's start, like `now`; `None`: no more requests.
     fn claim(&self, now: Duration) -> Option<Duration> {
         if matches!(self.extent, Extent::Time(end) if now >= end) {
             return None;
@@ -95,7 +95,7 @@ impl Starts {
     }
 }
 
-/// The kernel's timer, because the runtime's has steps of a millisecond. It is read as a pipe is (timerfd_create(2)).
+/// A timerfd (timerfd_create(2)), because the runtime's timer has a resolution of a millisecond.
 struct Timer(Receiver);
 
 impl Timer {

@@ -29,7 +29,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends what the socket takes at once, if it does.
+    /// Sends without waiting, as far as the socket accepts it.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.0.try_write(bytes);
     }
@@ -39,7 +39,7 @@ impl Socket {
         self.0.readable().await
     }
 
-    /// What is there, at most `buffer`; 0 is the end of the stream, `None` nothing yet.
+    /// Receives without waiting; 0 is the end of the stream, `None` nothing yet.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         self.receive_with(buffer, RecvFlags::empty())
     }
@@ -55,7 +55,8 @@ impl Socket {
         let outcome = self.0.try_io(Interest::READABLE, || {
             let (_, bytes) = retry_on_intr(|| rustix::net::recv(&self.0, &mut *buffer, flags))?;
             came = Some(bytes);
-            // Less than asked for: the socket is empty. Said to the runtime now, it need not be asked again to say so.
+            // A short read means that the socket is empty. WouldBlock tells the runtime, which saves another system
+            // call.
             if bytes > 0 && bytes < wanted { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });
         match outcome {

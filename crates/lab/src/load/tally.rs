@@ -1,4 +1,4 @@
-//! What one thread's clients saw.
+//! Results of one thread's clients.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ impl Tally {
         record(&mut self.first_byte, answer.begun - answer.sent);
     }
 
-    /// A request lasted from `started` to `ended`, whatever became of it.
+    /// Records the time of a request, successful or not.
     pub(super) fn lasted(&mut self, started: Instant, ended: Instant) {
         self.first_start = Some(self.first_start.map_or(started, |first| first.min(started)));
         self.last_end = Some(self.last_end.map_or(ended, |last| last.max(ended)));
@@ -96,7 +96,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
 }
 
-/// Most that is told apart; longer times count as this. GUESS: no request is given so long.
+/// Longest time that is recorded; longer ones count as this. No time limit is that long.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {

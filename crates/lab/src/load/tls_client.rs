@@ -1,4 +1,4 @@
-//! What the clients offer, whom they trust, and the sessions they keep.
+//! The clients' TLS configuration: suites, trust anchors and sessions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use rustls::{
 
 use super::{LoadPlan, Suite};
 
-/// The key exchange is X25519 for every server, so that what is compared is the same.
+/// The key exchange is always X25519, so that servers are compared on the same one.
 pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
@@ -70,8 +70,8 @@ fn in_order(wanted: &[Suite], known: &[SupportedCipherSuite]) -> Vec<SupportedCi
     ids.filter_map(|id| known.iter().find(|suite| suite.suite() == *id).copied()).collect()
 }
 
-/// Sessions of all connections of a load. A ticket of TLS 1.3 is used once (RFC 8446 appendix C.4); where none is left a connection
-/// makes a full handshake, which brings new ones.
+/// Sessions of all connections of a load. A TLS 1.3 ticket is used once (RFC 8446 appendix C.4); without an unused one
+/// a connection makes a full handshake, which brings new tickets.
 #[derive(Debug, Default)]
 struct Sessions {
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
@@ -79,7 +79,7 @@ struct Sessions {
     group: Mutex<Option<NamedGroup>>,
 }
 
-/// Most tickets kept. GUESS: a few for each of 2,000 connections; the oldest go first.
+/// Most tickets kept, a few for each of 2,000 connections. The oldest are dropped first.
 const MOST_TICKETS: usize = 8192;
 
 const HELD: &str = "no holder of the lock panics";
@@ -118,7 +118,7 @@ impl ClientSessionStore for Sessions {
     }
 }
 
-/// Trusts whoever answers; the handshake's signature is checked all the same, so that the work is what a real client does.
+/// Accepts any certificate. The handshake's signature is still checked, as a real client would.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

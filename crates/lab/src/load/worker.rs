@@ -15,7 +15,7 @@ use super::run::Progress;
 use super::schedule::Starts;
 use super::tally::Tally;
 
-/// What a thread's clients share.
+/// State shared by a thread's clients.
 pub(super) struct Shared {
     pub(super) common: Common,
     pub(super) starts: Starts,
@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// How long a client waits after a connection that was refused, so that a dead port is not a busy loop. GUESS.
+/// How long a client waits after a refused connection, so that a closed port does not cause a busy loop.
 const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
 pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
@@ -78,7 +78,7 @@ pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One request, on a new connection if there is none.
+/// Makes one request, on a new connection if there is none.
 async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Result<Answer, Failure> {
     let connection = match current {
         Some(connection) => connection,
@@ -100,8 +100,8 @@ fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box
     Some((connection, calls))
 }
 
-/// A time limit for one thing after another that costs nothing while it is not reached: the timer runs on from an earlier one and
-/// is set anew when it fires.
+/// A time limit for successive operations, which costs nothing until it is reached: the timer keeps running from an
+/// earlier operation and is reset only when it fires.
 struct Patience {
     limit: Duration,
     timer: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! Each core's time, by /proc/stat.
+//! Busy time of each core, from /proc/stat.
 
 use anyhow::{Context, Result};
 
@@ -11,7 +11,7 @@ pub(crate) struct Cores(Vec<Core>);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Core {
     number: usize,
-    /// In ticks: user, nice, system, irq, softirq. Not what a host took away (steal).
+    /// In ticks: user, nice, system, irq, softirq. Without time that a hypervisor took (steal).
     busy: u64,
     softirq: u64,
 }
@@ -35,7 +35,7 @@ impl Cores {
         self.list(earlier, |core| core.softirq)
     }
 
-    /// Share of `elapsed` that the cores of `numbers` (all, if it is empty) were busy since `earlier`.
+    /// Busy share of the cores `numbers` (empty: all) since `earlier`, in relation to `elapsed`.
     pub(crate) fn load_since(&self, earlier: &Self, numbers: &[usize], elapsed: std::time::Duration) -> f64 {
         let wanted = |core: &&Core| numbers.is_empty() || numbers.contains(&core.number);
         let busy = |cores: &Self| cores.0.iter().filter(wanted).map(|core| core.busy).sum::<u64>();

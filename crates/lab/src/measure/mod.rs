@@ -1,12 +1,14 @@
-//! What a measurement cost: the server by its pid, and each core.
+//! The cost of a measurement: the server's, by its pid, and each core's.
 
 mod cores;
+mod counters;
 mod process;
 
 use std::time::Duration;
 
 pub(crate) use cores::Cores;
+pub(crate) use counters::Counters;
 pub(crate) use process::{Cost, memory, with_children};
 
-/// Time of a tick of /proc/stat and /proc/PID/stat: `USER_HZ` is 100 on every Linux there is, proc(5).
+/// A tick of /proc/stat and /proc/PID/stat: `USER_HZ` is 100 on all of Linux's architectures, proc(5).
 pub(crate) const TICK: Duration = Duration::from_millis(10);

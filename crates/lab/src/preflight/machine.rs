@@ -1,4 +1,4 @@
-//! The machine, as far as it shows.
+//! Facts about this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use sealion_ktls::probe::Probe;
 
 use crate::run_info::{AeadDriver, Machine};
 
-/// Processor, cores, memory, what virtualises it.
+/// Processor, cores, memory, hypervisor.
 pub(crate) fn machine() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Machine {
@@ -26,7 +26,7 @@ pub(crate) fn kernel() -> String {
     format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy())
 }
 
-/// The drivers that the kernel seals with. Only what was used once is in /proc/crypto: `Probe` has seen to that.
+/// The kernel's drivers of AEADs. /proc/crypto lists only those that have been used, which `Probe` did.
 pub(crate) fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
     let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
     let names = ["gcm(aes)", "rfc7539(chacha20,poly1305)"];
@@ -46,7 +46,7 @@ pub(crate) fn settings() -> BTreeMap<String, String> {
     names.iter().filter_map(read).collect()
 }
 
-/// What the figures of this machine cannot tell.
+/// Limits of figures from this machine.
 pub(crate) fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
     let mut limits = Vec::new();
     if loopback {
@@ -57,7 +57,7 @@ pub(crate) fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
     }
     if !machine.hypervisor.is_empty() {
         limits.push(format!(
-            "A virtual machine or container ({}): the host's other work shows in the figures, and its clock is not ours to set.",
+            "A virtual machine or container ({}): other work on the host affects the figures, and the lab cannot fix the host's clock frequency.",
             machine.hypervisor
         ));
     }
@@ -93,10 +93,10 @@ fn hypervisor(cpuinfo: &str) -> String {
     found.join(", ")
 }
 
-/// The driver with the highest priority, which is what the kernel takes (Documentation/crypto/architecture.rst).
+/// The driver with the highest priority, which the kernel chooses (Documentation/crypto/architecture.rst).
 fn driver(crypto: &str, template: &str) -> Option<String> {
     let blocks = crypto.split("\n\n").filter(|block| {
-        // Internal ones serve as parts of others and are never chosen by themselves.
+        // Internal drivers are parts of others and are never chosen directly.
         field(block, "name").as_deref() == Some(template) && field(block, "internal").as_deref() != Some("yes")
     });
     let priority = |block: &&str| field(block, "priority").and_then(|p| p.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Preflight: what the machine is, and what about it would spoil the figures.
+//! Preflight: describes the machine and finds what would spoil the figures.
 
 mod busy;
 mod machine;
@@ -9,10 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) use busy::busy;
 pub(crate) use machine::{aead_drivers, kernel, limits, machine, settings};
 
-/// Something about the machine or the programs that an operator should know before the figures.
+/// Something about the machine or the programs that affects the figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Whether the run should not begin without the operator's consent.
+    /// Whether the run needs the operator's consent.
     pub(crate) grave: bool,
     /// What it is, and what to do.
     pub(crate) text: String,
@@ -31,16 +31,16 @@ impl Finding {
 /// Refuses grave findings unless `consent`.
 ///
 /// # Errors
-/// There are some; names all of them.
+/// There is a grave finding; the error names all.
 pub(crate) fn consent(findings: &[Finding], consent: bool) -> Result<()> {
     let grave: Vec<&str> = findings.iter().filter(|f| f.grave).map(|f| f.text.as_str()).collect();
     if grave.is_empty() || consent {
         return Ok(());
     }
-    bail!("the figures would be worth little:\n  - {}\nRun with --yes to measure all the same.", grave.join("\n  - "))
+    bail!("the figures would be unreliable:\n  - {}\nRun with --yes to measure all the same.", grave.join("\n  - "))
 }
 
-/// What the settings of this machine do to a measurement.
+/// Settings of this machine that affect a measurement.
 pub(crate) fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let shared: Vec<&usize> = server_cores.iter().filter(|core| client_cores.contains(core)).collect();
@@ -76,9 +76,9 @@ pub(crate) fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Fi
 /// Raises the limit on open files to what `connections` need, for this process and the servers it starts.
 ///
 /// # Errors
-/// The hard limit is lower; says how to raise it.
+/// The hard limit is too low; the error says how to raise it.
 pub(crate) fn descriptors(connections: usize) -> Result<()> {
-    // On the server's side each connection may have its file open too.
+    // The server may have a file open for each connection.
     let needed = 2 * connections as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -94,15 +94,15 @@ pub(crate) fn descriptors(connections: usize) -> Result<()> {
     Ok(())
 }
 
-/// That of a debug build, ours or the lab's.
+/// The finding for a debug build.
 pub(crate) fn debug_build(what: &str) -> Finding {
     Finding::warn(format!("{what} is a debug build: its figures compare with nothing"))
 }
 
-/// GUESS: bytes; eight full records.
+/// Bytes; eight full records.
 const LOW_NOTSENT: u64 = 128 << 10;
 
-/// GUESS: descriptors beside connections.
+/// Descriptors besides connections.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Proof: whether a measurement is of what its arm claims. Pure; the evidence is gathered by the run.
+//! Decides whether a measurement took the path that its arm claims. Pure: the run collects the evidence.
 
 use crate::load::Suite;
 
-/// What an arm claims of the path that its records took.
+/// The path that an arm claims for its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// User space sealed all of them.
@@ -11,40 +11,40 @@ pub(crate) enum Claim {
     Kernel,
     /// A network card sealed, on every connection.
     Device,
-    /// The server decides, or is not known: what happened is told, and nothing is demanded.
+    /// No claim: the server decides, or is unknown. The report says what happened.
     Nothing,
 }
 
-/// What was seen.
+/// Observations during a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Evidence {
     /// Rise of TlsTxSw + TlsTxDevice; `None`: the kernel has no such counters.
     pub(crate) tx_opened: Option<u64>,
     /// Rise of TlsTxDevice.
     pub(crate) tx_device: Option<u64>,
-    /// Most sockets of the server's that were seen with a kernel sender at a time; `None`: not asked, or not allowed.
+    /// Most of the server's sockets with a kernel sender at a time; `None`: not looked up, or not permitted.
     pub(crate) kernel_sockets: Option<u64>,
     /// Handshakes that the client completed.
     pub(crate) handshakes: u64,
-    /// Of those, full ones, where sessions were to be resumed.
+    /// Full handshakes among them, where sessions should have been resumed.
     pub(crate) not_resumed: Option<u64>,
     /// Connections at a time.
     pub(crate) connections: u64,
-    /// Requests answered rightly.
+    /// Correctly answered requests.
     pub(crate) requests: u64,
-    /// What went wrong instead, counted.
+    /// Failed requests and connections.
     pub(crate) failures: u64,
     /// The first failure in words.
     pub(crate) first_failure: String,
     /// The only suite that was offered.
     pub(crate) offered: Suite,
-    /// Version and suite agreed on.
+    /// Negotiated version and suite.
     pub(crate) agreed: String,
-    /// SHA-256 of the file, where the body was read whole: (expected, got).
+    /// Expected and received SHA-256, where the whole body was read.
     pub(crate) body: Option<(String, Option<String>)>,
 }
 
-/// Why the measurement does not count; `None` if it does.
+/// Why the measurement is void; `None` if it counts.
 pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     let Evidence { tx_opened, tx_device, handshakes, .. } = *evidence;
     if evidence.requests == 0 {
@@ -64,13 +64,13 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
     if !evidence.agreed.ends_with(standard_name(evidence.offered)) {
         let standard = standard_name(evidence.offered);
-        return Some(format!("another suite was agreed on: {}, not …{standard}", evidence.agreed));
+        return Some(format!("another suite was negotiated: {}, not …{standard}", evidence.agreed));
     }
-    // The first connections have nothing to resume.
+    // The first connections have no session to resume.
     if let Some(full) = evidence.not_resumed.filter(|&full| full > evidence.connections + handshakes / FEW_IN) {
         return Some(format!("sessions were to be resumed, but {full} of {handshakes} handshakes were full ones"));
     }
-    // A connection that failed may have done so before its server had moved it.
+    // A failed connection may have ended before the server moved it.
     let demanded = handshakes.saturating_sub(evidence.failures);
     let kernel_is_silent = || Some("the kernel has no kernel TLS: /proc/net/tls_stat is not there".to_owned());
     match (claim, tx_opened) {
@@ -100,10 +100,10 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
 }
 
-/// GUESS: one full handshake in so many does not show in a mean.
+/// One full handshake in so many does not affect a mean.
 const FEW_IN: u64 = 100;
 
-/// The suite's name without what its version puts before the cipher.
+/// The suite's name without the prefix of its version.
 fn standard_name(suite: Suite) -> &'static str {
     match suite {
         Suite::Aes128Gcm | Suite::Tls12Aes128Gcm => "AES_128_GCM_SHA256",
@@ -201,7 +201,7 @@ mod tests {
             let void = void(Claim::Nothing, &evidence).unwrap_or_else(|| panic!("{evidence:?} must be void"));
             assert!(void.contains(part), "{void}");
         }
-        // The pre-run has read the body; the measurement itself need not.
+        // The body was verified before the measurement, which need not read it.
         assert_eq!(void(Claim::Nothing, &Evidence { body: None, ..evidence() }), None);
     }
 }

@@ -1,4 +1,4 @@
-//! How an arm looks: the same in every plot of every report.
+//! Colours and markers of arms, the same in every chart.
 
 /// Colour and marker of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,8 +45,8 @@ pub(crate) fn order(arm: &str) -> usize {
     ORDER.iter().position(|name| *name == arm).unwrap_or(ORDER.len())
 }
 
-/// The arm that seals in user space on the same server: what a ratio of `arm` is to. `None` for one that is that arm
-/// itself, or a server nothing is known of.
+/// The arm that seals in user space on the same server, which ratios of `arm` are relative to. `None` for that arm
+/// itself and for unknown servers.
 pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
     match arm {
         "kernel" | "auto" | "nic" => Some("user"),

@@ -1,4 +1,4 @@
-//! Which charts a study gets.
+//! The charts of each study.
 
 use super::arm;
 use super::chart::{Chart, Point, Scale, Series};
@@ -6,7 +6,7 @@ use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
 use crate::units;
 
-/// A metric as a chart against size shows it.
+/// A metric in a chart against size.
 struct Plot {
     metric: Metric,
     title: &'static str,
@@ -64,8 +64,8 @@ const INSTRUCTIONS_PER_BYTE: Plot = Plot {
     y_format: units::significant,
 };
 
-/// Charts of everything against size, for cells that differ in size alone. With `instructions`, only what an emulated
-/// guest can tell.
+/// Charts of all metrics against size, for cells that differ only in size. With `instructions`, only metrics that an
+/// emulated guest can measure.
 pub(crate) fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
     let plot = |plot: &Plot| Chart {
         title: plot.title.to_owned(),
@@ -91,7 +91,7 @@ pub(crate) fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Chart
     charts
 }
 
-/// A metric against the number of calls, for cells that differ in calls alone.
+/// A metric against the number of calls, for cells that differ only in calls.
 pub(crate) fn against_calls(cells: &[&Measured], title: &str, instructions: bool) -> Chart {
     let (metric, better, y_title, y_format): (_, _, _, fn(f64) -> String) = if instructions {
         (Metric::Instructions, LESS, "instructions per request", units::count)

@@ -18,7 +18,7 @@ pub(crate) fn table(directory: &Path) -> Result<String> {
     let kernels = kernels(directory)?;
     let mut cells: Vec<&Row> = Vec::new();
     for row in &kernels[0].1 {
-        // Between one request and many there is nothing new, and the handshake is told once.
+        // Cells with a few calls are left out, and the handshake is shown for one size only.
         let told = row.calls.is_none() || (row.calls == Some(1) && row.size == 1 << 10);
         if told && !cells.iter().any(|known| known.cell == row.cell) {
             cells.push(row);

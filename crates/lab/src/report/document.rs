@@ -1,4 +1,4 @@
-//! A report before it is written: what it says, apart from how a page or a text file looks.
+//! A report's content, independent of its format.
 
 use super::chart::{Chart, Strip};
 
@@ -7,7 +7,7 @@ use super::chart::{Chart, Strip};
 pub(crate) struct Document {
     /// What and when.
     pub title: String,
-    /// The first screen: what was found, on what, with which limits.
+    /// The first screen: findings, machine, limits.
     pub front: Vec<Block>,
     /// A section for each study.
     pub sections: Vec<Section>,
@@ -31,15 +31,15 @@ pub(crate) enum Block {
     Text(String),
     /// Statements.
     List(Vec<String>),
-    /// Statements that the reader must not miss.
+    /// Warnings.
     Caution(Vec<String>),
     /// Names and what they are.
     Facts(Vec<(String, String)>),
     /// A table.
     Table(Table),
-    /// Charts side by side; a text file leaves them out.
+    /// Charts side by side; left out of text files.
     Charts(Vec<Chart>),
-    /// Every value of a few samples; a text file leaves it out.
+    /// Every value of a few samples; left out of text files.
     Strip(Strip),
     /// Lines as they were typed.
     Code(String),
@@ -71,7 +71,7 @@ impl Table {
         }
     }
 
-    /// The table without columns that say nothing in any row, but for those of names.
+    /// The table without empty columns, except for those of names.
     pub(crate) fn without_empty_columns(mut self) -> Self {
         let keep: Vec<bool> = (0..self.head.len())
             .map(|column| column < self.names || self.rows.iter().any(|row| !row[column].is_empty()))

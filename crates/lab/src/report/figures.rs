@@ -1,4 +1,4 @@
-//! Rows brought together: all rounds of a cell on an arm, and the figures that follow.
+//! Groups rows: all rounds of a cell on an arm, and their figures.
 
 use hdrhistogram::Histogram;
 
@@ -19,13 +19,13 @@ pub(crate) struct Measured {
     pub size: u64,
     /// Requests on a connection; `None`: unlimited.
     pub calls: Option<u64>,
-    /// The cell without its size: cells that differ in size alone share it, and a line in a plot.
+    /// The cell's conditions without its size: cells that share them form a line in a chart.
     pub condition: String,
     /// The cell without size and calls.
     pub setting: String,
     /// Rounds that count.
     pub rounds: Vec<Row>,
-    /// Rounds that do not.
+    /// Void rounds.
     pub voids: Vec<Row>,
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
     all
 }
 
-/// Whether `auto` sent anything through the kernel: if not, it is `user` by another name.
+/// Whether `auto` sent anything through the kernel; if not, it did the same as `user`.
 pub(crate) fn chose_kernel<'a>(mut cells: impl Iterator<Item = &'a Measured>) -> bool {
     cells.any(|measured| measured.arm == "auto" && measured.total(|row| row.tls_tx_opened.unwrap_or(0)) > 0)
 }

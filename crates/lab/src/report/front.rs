@@ -1,4 +1,4 @@
-//! The first screen: what was found, on what, how, and what it is not.
+//! The first screen: findings, machine, method and limits.
 
 use super::arm;
 use super::document::Block;
@@ -82,7 +82,7 @@ fn failures(cells: &[Measured]) -> Vec<String> {
     groups.into_iter().map(line).collect()
 }
 
-/// Void runs: each, or brought together by arm and reason.
+/// Void measurements, one by one or grouped by arm and reason.
 fn voids(cells: &[Measured], together: bool) -> Vec<String> {
     let mut groups: Vec<(String, String, String, usize, usize)> = Vec::new();
     let mut each = Vec::new();
@@ -117,11 +117,11 @@ fn idle_auto(cells: &[Measured]) -> Vec<String> {
     studies
         .into_iter()
         .filter(|study| !chose_kernel(cells.iter().filter(|measured| measured.study == *study)))
-        .map(|study| format!("auto in {study} sent nothing through the kernel: it is user by another name here"))
+        .map(|study| format!("auto in {study} sent nothing through the kernel: it did the same as user here"))
         .collect()
 }
 
-/// Cells whose arms did not agree on one suite: their figures do not compare.
+/// Cells whose arms negotiated different suites and cannot be compared.
 fn unlike_suites(cells: &[Measured]) -> Vec<String> {
     let mut found: Vec<(String, String, usize)> = Vec::new();
     for (index, measured) in cells.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A report as one page that needs nothing else: no script, no font, no picture from elsewhere.
+//! A report as one self-contained HTML page: no script, no external font or picture.
 
 use std::fmt::Write;
 

@@ -14,7 +14,7 @@ pub(crate) fn document(document: &Document) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// A table. Cells are padded by nothing, so that a change of one number changes one line.
+/// A table. Cells are not padded, so that a changed number changes one line.
 pub(crate) fn table(table: &Table) -> String {
     let line = |cells: &[String]| -> String {
         let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();

@@ -1,4 +1,4 @@
-//! Tables of a README that are made from committed runs: each between two comments that browsers do not show.
+//! Updates tables in a README from committed runs. Each table lies between two HTML comments.
 //!
 //! ```text
 //! <!-- peers: bench/peers -->
@@ -11,8 +11,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The text with its tables made anew from the directories that they name, relative to `base`. With `only`, the others stay
-/// as they are.
+/// The text with its tables rewritten from the directories that they name, relative to `base`; with `only`, just the
+/// table of that directory.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ fn real(path: &Path) -> Result<std::path::PathBuf> {
     fs::canonicalize(path).with_context(|| format!("there is no {}", path.display()))
 }
 
-/// What tables can be of: a run of the study `peers`, and counts in guests.
+/// Kinds of tables: of a run of the study `peers`, and of counts in guests.
 const KINDS: [&str; 2] = ["peers", "instructions"];
 
 const END: &str = "<!-- end -->";

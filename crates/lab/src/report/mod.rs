@@ -1,4 +1,4 @@
-//! Reports: from `raw.csv` and `run.json` to `summary.md` and `report.html`, now or later.
+//! Reports: from `raw.csv` and `run.json` to `summary.md` and `report.html`, at any time.
 //!
 //! ```text
 //! raw.csv ─► Row ─► gather ─► Measured ─► study ─► Document ─┬─► html: report.html
@@ -38,11 +38,11 @@ pub struct Written {
     pub page: PathBuf,
     /// The summary in Markdown.
     pub summary: PathBuf,
-    /// What was found, a line each.
+    /// Findings, a line each.
     pub findings: Vec<String>,
 }
 
-/// Makes `report.html` and `summary.md` in a run's directory from what it holds.
+/// Writes `report.html` and `summary.md` into a run's directory.
 ///
 /// # Errors
 ///
@@ -57,7 +57,8 @@ pub fn write(directory: &Path) -> Result<Written> {
     Ok(written)
 }
 
-/// The table for the README, see `readme.rs`; or of counts, where the directory holds those of guests.
+/// The table for the README (`readme.rs`), or the table of counts if the directory holds counts in guests
+/// (`counted.rs`).
 ///
 /// # Errors
 ///
@@ -69,7 +70,7 @@ pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
     readme::table(raw::read(directory)?, &RunInfo::read(directory)?, baseline)
 }
 
-/// The report, and what it found.
+/// The report and its findings.
 fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
     let cells = gather(rows);
     let mut studies: Vec<&str> = cells.iter().map(|measured| measured.study.as_str()).collect();
@@ -107,10 +108,10 @@ fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
     (document, findings)
 }
 
-/// What a request costs in this run: CPU, or instructions in a guest that counts them.
+/// The metric of cost in this run: CPU time, or instructions in a guest that counts them.
 fn cost(instructions: bool) -> Metric {
     if instructions { Metric::Instructions } else { Metric::CpuPerRequest }
 }
 
-/// Findings of a study on a first screen that it shares with others; its section has them all.
+/// Most findings of each study on a first screen of several; the study's section has all of them.
 const FINDINGS_EACH: usize = 3;

@@ -1,5 +1,4 @@
-//! What the studies published, to stand beside what is measured here. Their machines were others, so ratios compare and
-//! absolute figures do not.
+//! Published figures, shown beside measured ones. They come from other machines: compare ratios, not absolute figures.
 
 /// A study as published.
 #[derive(Debug, Clone, Copy)]
@@ -8,9 +7,9 @@ pub(crate) struct Source {
     pub study: &'static str,
     /// Title, author or place, and year.
     pub citation: &'static str,
-    /// What was measured, on what.
+    /// Method and machine.
     pub method: &'static str,
-    /// What it found, in a line.
+    /// Result, in a line.
     pub result: &'static str,
 }
 

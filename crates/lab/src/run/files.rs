@@ -1,4 +1,4 @@
-//! The files that are served: bytes that look random, equal on every machine, so that a peer elsewhere can have them too.
+//! The served files: pseudo-random bytes, the same on every machine, so that peers elsewhere can serve them too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use aws_lc_rs::digest;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tempfile::NamedTempFile;
 
-/// A directory of files by their size, each read once and so in the page cache if that has room.
+/// A directory of files of given sizes. Each was read once, so that it is in the page cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     /// Where they are.
@@ -21,10 +21,10 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Makes those of `sizes` that are not there, and reads all of them.
+    /// Makes the missing files of `sizes`, and reads all of them.
     ///
     /// # Errors
-    /// There is no room on the disk or in memory; says how much is needed.
+    /// Disk or memory is too small; the error says how much is needed.
     pub(crate) fn make(directory: &Path, sizes: &BTreeSet<u64>) -> Result<Self> {
         fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
         let missing: Vec<u64> = sizes.iter().copied().filter(|&size| !is_whole(directory, size)).collect();
@@ -68,7 +68,7 @@ impl Files {
 }
 
 /// A file's name: its size with the unit that divides it, e.g. `64k`.
-pub(super) fn name(size: u64) -> String {
+pub(crate) fn name(size: u64) -> String {
     match size {
         0 => "0".to_owned(),
         _ if size.is_multiple_of(1 << 30) => format!("{}g", size >> 30),
@@ -83,7 +83,7 @@ fn megabytes(bytes: u64) -> String {
     if bytes >= 10 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes.div_ceil(1 << 20)) }
 }
 
-/// Of its size, and no hole in it: holes cost no disk and, on some file systems, no memory either.
+/// Whether it has its size and no holes: holes use no disk and, on some file systems, no memory.
 fn is_whole(directory: &Path, size: u64) -> bool {
     fs::metadata(directory.join(name(size))).is_ok_and(|m| m.len() == size && m.blocks() * 512 >= size)
 }
@@ -91,7 +91,7 @@ fn is_whole(directory: &Path, size: u64) -> bool {
 fn write(directory: &Path, size: u64) -> Result<()> {
     let path = directory.join(name(size));
     let result: std::io::Result<()> = (|| {
-        // Nameless until it is whole; another lab may be making the same.
+        // A temporary file until it is complete: another lab may be writing the same one.
         let mut file = BufWriter::with_capacity(1 << 20, NamedTempFile::new_in(directory)?);
         let mut content = SplitMix64(size);
         let mut left = size;
@@ -102,9 +102,9 @@ fn write(directory: &Path, size: u64) -> Result<()> {
             left -= take;
         }
         let file = file.into_inner()?;
-        // Written to the disk now, not by the kernel in the middle of a measurement.
+        // Synced now, so that the kernel does not write it back during a measurement.
         file.as_file().sync_all()?;
-        // A server of another user may read it too.
+        // Servers may run as another user.
         file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
         file.persist(&path).map(drop).map_err(|error| error.error)
     })();
@@ -128,7 +128,7 @@ fn hash(path: &Path) -> std::io::Result<String> {
     Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether samples of the file are in the page cache: a read that must not wait for the disk says so.
+/// Whether samples of the file are in the page cache, tested by reads that do not wait (RWF_NOWAIT).
 fn is_resident(path: &Path, size: u64) -> Result<bool> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut byte = [0];
@@ -138,7 +138,7 @@ fn is_resident(path: &Path, size: u64) -> Result<bool> {
         match preadv2(&file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
             Ok(_) => {}
             Err(Errno::AGAIN) => return Ok(false),
-            // A file system that cannot tell; tmpfs is always in memory.
+            // The file system does not support RWF_NOWAIT, such as tmpfs, which is always in memory.
             Err(_) => return Ok(file.read_at(&mut byte, offset).is_ok()),
         }
         offset += SAMPLE;
@@ -152,7 +152,7 @@ fn memory_available() -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// SplitMix64 by Sebastiano Vigna, in the public domain: small, fast and the same for ever.
+/// SplitMix64 by Sebastiano Vigna, in the public domain: small, fast and stable.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -165,7 +165,7 @@ impl SplitMix64 {
     }
 }
 
-/// GUESS: bytes of disk and memory that are left alone.
+/// Bytes of disk and memory to leave free.
 const SPARE: u64 = 16 << 20;
 
 /// Bytes between samples of the page cache.

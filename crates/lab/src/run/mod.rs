@@ -1,11 +1,11 @@
-//! A run: cells × arms, interleaved, each measurement kept at once.
+//! A run: cells × arms, interleaved; each measurement is saved at once.
 //!
 //! ```text
 //! Options ─► prepare: programs, files, preflight, servers ─► rounds: for each cell, for each arm: measure ─► raw.csv
 //! ```
 //!
-//! What is wrong with the machine or the input is found before the first measurement; what goes wrong later voids a row,
-//! and the run goes on.
+//! Problems with the machine or the input are found before the first measurement. Later failures void a row, and the
+//! run continues.
 
 mod files;
 mod in_guest;
@@ -28,23 +28,24 @@ use crate::row::Row;
 use crate::run_info::RunInfo;
 use crate::study::{Scale, StudyName};
 
-pub(crate) use files::Files;
+pub(crate) use files::{Files, name as file_name};
 pub(crate) use in_guest::run_in_guest;
+pub(crate) use measurement::load_plan;
 pub(crate) use plan::Plan;
 pub(crate) use raw::Raw;
 
-/// What is run, and where its results go.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// Studies in their order.
     pub(crate) studies: Vec<StudyName>,
     /// How much of them.
     pub(crate) scale: Scale,
-    /// Arms; empty: those that the studies are about, as far as they can be had here.
+    /// Arms; empty: those of the studies, as far as this machine has them.
     pub(crate) arms: Vec<Arm>,
-    /// What takes nginx' place among the studies' arms.
+    /// The arm that replaces nginx in the studies.
     pub(crate) peer: Option<Arm>,
-    /// The process of the server that runs already, whose cost is measured.
+    /// The process of the server that is already running, whose cost is measured.
     pub(crate) peer_pid: Option<u32>,
     /// Rounds, if not the studies' own number.
     pub(crate) rounds: Option<u32>,
@@ -55,7 +56,7 @@ pub(crate) struct Options {
     pub(crate) files: Option<PathBuf>,
     /// Our server; `None`: the one beside the lab.
     pub(crate) sealion: Option<PathBuf>,
-    /// nginx; `None`: the one that is found.
+    /// nginx; `None`: looked up.
     pub(crate) nginx: Option<PathBuf>,
     /// Address that servers listen on.
     pub(crate) address: IpAddr,
@@ -65,7 +66,7 @@ pub(crate) struct Options {
     pub(crate) client_cores: Option<Vec<usize>>,
     /// Measure debug builds too.
     pub(crate) allow_debug: bool,
-    /// Measure in spite of what preflight found.
+    /// Measure in spite of preflight's findings.
     pub(crate) yes: bool,
     /// The command line, for the record.
     pub(crate) command: String,
@@ -76,17 +77,17 @@ pub(crate) struct Options {
 pub(crate) struct Ended {
     /// Measurements that are in raw.csv now.
     pub(crate) measured: usize,
-    /// Those of them that do not count.
+    /// Void measurements among them.
     pub(crate) void: usize,
-    /// Measurements that are still to do, because it was stopped.
+    /// Measurements left to do, because the run was stopped.
     pub(crate) left: usize,
 }
 
-/// Runs what `options` ask for until all is measured or `stop` is set; then the measurement under way is finished. What
-/// an earlier run has left in the directory is kept and not measured again.
+/// Runs the studies until all is measured or `stop` is set, which finishes the current measurement. Measurements of an
+/// earlier, interrupted run in the directory are kept and not repeated.
 ///
 /// # Errors
-/// Something keeps the run from beginning, or the disk does not take its results.
+/// The run cannot begin, or its results cannot be written.
 pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     let mut prepared = prepare::prepare(options)?;
     let (mut raw, mut rows) = Raw::open(&options.out)?;
@@ -108,7 +109,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     progress.stop();
     if let Some(warning) = other_work(&rows).filter(|&share| share > OTHER_WORK).map(|share| {
         format!(
-            "other work took {:.0} % of the cores' time during the measurements: trust ratios at most",
+            "other work took {:.0} % of the cores' time during the measurements: compare ratios only",
             100.0 * share
         )
     }) {
@@ -150,8 +151,8 @@ impl Job {
     }
 }
 
-/// All measurements in their order: the arms of a cell follow each other (A B A B), and a round does every cell once, so
-/// that what changes on the machine in the meantime meets all of them.
+/// All measurements in order. The arms of a cell follow each other (A B A B) and a round does every cell once, so that
+/// changes on the machine affect all of them.
 fn jobs(plan: &Plan) -> Vec<Job> {
     let mut jobs = Vec::new();
     for study in &plan.studies {
@@ -169,13 +170,13 @@ fn ended(rows: &[Row]) -> Ended {
     Ended { measured: rows.len(), void: rows.iter().filter(|row| !row.void.is_empty()).count(), left: 0 }
 }
 
-/// GUESS: share above which the operator should know; the kernel's own interrupts are part of it.
+/// Share above which the report warns; the kernel's interrupts are part of it.
 const OTHER_WORK: f64 = 0.15;
 
-/// The directory of the files unless another is named.
+/// The default directory of the files.
 ///
 /// # Errors
-/// There is no home.
+/// There is no home directory.
 pub(crate) fn files_directory() -> Result<PathBuf> {
     let cache = match std::env::var_os("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),

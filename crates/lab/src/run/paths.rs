@@ -1,12 +1,12 @@
-//! Command lines and configurations as others can read them: without what is only true of this user and this run.
+//! Shortens command lines and configurations: removes directories that are specific to this user and this run.
 
 use std::path::{Path, PathBuf};
 
-/// Directories and what stands for them, the longest first.
+/// Directories and their replacements, the longest first.
 pub(super) struct Paths(Vec<(String, &'static str)>);
 
 impl Paths {
-    /// `programs` are told by their names alone; `scratch` is the run's own, gone when it ends.
+    /// `programs` lose their directories. `scratch`: the run's temporary directory.
     pub(super) fn new<'a>(programs: impl IntoIterator<Item = &'a Path>, scratch: &Path) -> Self {
         let directories = programs.into_iter().filter_map(Path::parent).map(|directory| (directory.to_owned(), ""));
         let lab = std::env::current_exe().ok().and_then(|lab| Some((lab.parent()?.to_owned(), "")));

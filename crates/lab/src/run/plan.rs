@@ -1,4 +1,4 @@
-//! `plan.json`: what a run measures. A run is only taken up again with an equal one.
+//! `plan.json`: what a run measures. A run is only continued with an equal plan.
 
 use std::path::Path;
 

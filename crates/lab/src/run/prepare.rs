@@ -1,4 +1,4 @@
-//! All that comes before the first measurement. Whatever is wrong is found here.
+//! Everything before the first measurement. Finds whatever is wrong.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpStream;
@@ -22,9 +22,9 @@ pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) files: Files,
     pub(super) setup: Setup,
-    /// Started, or found; each idles while another is measured.
+    /// Started, or already running; each idles while another is measured.
     pub(super) servers: HashMap<Arm, Server>,
-    /// What a reading of the whole body gave: why it does not count, if it does not.
+    /// Results of reading the whole body: `None` if it was right, otherwise why measurements are void.
     pub(super) verified: HashMap<(Arm, u64, Suite), Option<String>>,
     _scratch: TempDir,
 }
@@ -64,6 +64,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         scratch: scratch.path().to_owned(),
         cores: plan.server_cores.clone(),
         address: options.address,
+        calibration: None,
         peer_pid: options.peer_pid,
     };
     let mut servers = HashMap::new();
@@ -80,7 +81,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     info.command = paths.shorten(&info.command);
     info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm], &paths)).chain(absent).collect();
     if resumed {
-        // Of the earlier part; what was found now may differ and is told too.
+        // The earlier part's warnings; new ones are added.
         let earlier = RunInfo::read(&options.out)?;
         info.started = earlier.started;
         let new = std::mem::take(&mut info.warnings);
@@ -99,7 +100,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     Ok(Prepared { plan, files, setup, servers, verified: HashMap::new(), _scratch: scratch })
 }
 
-/// The studies with the arms that can be had, and why others cannot.
+/// The studies with their available arms; collects the reasons for absent ones.
 fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Result<Vec<Study>> {
     let mut studies = Vec::new();
     for name in &options.studies {
@@ -123,7 +124,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             wanted.push(peer.clone());
         }
         wanted.retain(|arm| {
-            // Named by the operator, nginx is measured wherever it starts, and the proof says what it did.
+            // nginx that the operator names is measured wherever it starts; the proof tells which path it took.
             let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
             let why = arm.absent(probe).or_else(|| without.then(|| no_kernel_tls(probe)));
             let Some(why) = why else { return true };
@@ -149,7 +150,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
     Ok(studies)
 }
 
-/// For servers and client: as asked for, or the first two that this process may use.
+/// Cores for servers and clients: as requested, or the first two that this process may use.
 fn cores(options: &Options) -> Result<(Vec<usize>, Vec<usize>)> {
     let set = sched_getaffinity(None).context("cannot ask which cores are ours")?;
     let ours: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
@@ -164,7 +165,7 @@ fn cores(options: &Options) -> Result<(Vec<usize>, Vec<usize>)> {
     Ok((options.server_cores.clone().unwrap_or(first), options.client_cores.clone().unwrap_or(second)))
 }
 
-/// Whether the directory holds the beginning of the same run.
+/// Whether the directory holds an unfinished run of the same plan.
 fn directory(options: &Options, plan: &Plan) -> Result<bool> {
     let out = options.out.display();
     match Plan::read(&options.out)? {
@@ -208,7 +209,7 @@ fn reach_peers(arms: &[Arm]) -> Result<()> {
     Ok(())
 }
 
-/// A server elsewhere must have the same files, or every measurement of it would be void.
+/// Checks that servers that are already running serve the lab's files; otherwise every measurement would be void.
 fn peers_have_files(arms: &[Arm], files: &Files, plan: &Plan) -> Result<()> {
     let cells = || plan.studies.iter().flat_map(|study| &study.cells);
     for arm in arms {
@@ -258,7 +259,7 @@ fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {
     }
 }
 
-/// The lab's version, and the source tree's where the program lies in one.
+/// The lab's version, with the git revision if the program lies in a source tree.
 fn lab_version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tree = std::env::current_exe().ok().and_then(|exe| describe(exe.parent()?));

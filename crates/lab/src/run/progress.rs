@@ -1,4 +1,4 @@
-//! A bar with the time left, or plain lines where there is no terminal.
+//! Progress: a bar with the time left, or plain lines without a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `kept` measurements of an earlier run are not done again.
+    /// `kept`: measurements of an earlier run, which are not repeated.
     pub(super) fn start(left: &[&Job], kept: usize) -> Self {
         let all = left.iter().map(|job| estimate(job)).sum();
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -73,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// By how much longer than estimated it took so far.
+    /// The ratio of elapsed to estimated time so far.
     fn time_left(&self) -> Duration {
         let left = self.all.saturating_sub(self.done);
         if self.done.is_zero() {
@@ -91,12 +91,12 @@ fn millis(time: Duration) -> u64 {
     time.as_millis() as u64
 }
 
-/// To the second, or to the minute where it is long.
+/// Rounded to seconds, or to minutes if it is long.
 fn rough(time: Duration) -> String {
     let seconds = time.as_secs().max(1);
     let rounded = if seconds > 600 { seconds.div_ceil(60) * 60 } else { seconds };
     humantime::format_duration(Duration::from_secs(rounded)).to_string()
 }
 
-/// GUESS: what surrounds a measurement.
+/// Time around a measurement, for estimates.
 const OVERHEAD: Duration = Duration::from_millis(150);

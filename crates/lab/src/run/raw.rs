@@ -1,4 +1,4 @@
-//! `raw.csv`: each measurement is on the disk before the next begins.
+//! `raw.csv`: each measurement is on disk before the next begins.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -17,7 +17,7 @@ impl Raw {
     /// Name of the file in a run's directory.
     pub(crate) const FILE: &str = "raw.csv";
 
-    /// Opens it and returns the rows that it holds. What an interrupt left of a row at the end is cut off.
+    /// Opens the file and returns its rows. An incomplete row at the end is cut off.
     ///
     /// # Errors
     /// It cannot be written, or holds something else.
@@ -34,7 +34,7 @@ impl Raw {
         Ok((Self { writer }, rows))
     }
 
-    /// Adds a row, and waits until the disk has it.
+    /// Appends a row and waits until it is on disk.
     ///
     /// # Errors
     /// The disk is full, or gone.
@@ -44,7 +44,7 @@ impl Raw {
     }
 }
 
-/// Texts without line ends, so that a row is a line.
+/// Replaces line ends in texts, so that a row is one line.
 fn one_line(row: &Row) -> Row {
     let line = |text: &str| text.replace(['\n', '\r'], " ");
     Row { void: line(&row.void), first_error: line(&row.first_error), ..row.clone() }

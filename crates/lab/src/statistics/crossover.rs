@@ -1,4 +1,4 @@
-//! Where two paths cost the same.
+//! The size at which two paths cost the same.
 
 use std::fmt;
 

@@ -68,7 +68,7 @@ impl Estimate {
         }
     }
 
-    /// Whether the interval leaves out zero.
+    /// Whether the interval excludes zero.
     pub(crate) fn is_proven(&self) -> bool {
         self.difference.abs() > self.error
     }

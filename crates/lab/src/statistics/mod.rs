@@ -1,5 +1,5 @@
-//! What measurements say, and how sure one may be: summaries and differences like ministat's, the return on investment
-//! of the netdev talk, and the size at which two paths cost the same.
+//! Statistics: summaries and differences like ministat's, the return on investment of the netdev talk, and the size at
+//! which two paths cost the same.
 
 mod crossover;
 mod difference;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{Extent, Read, Suite};
 
-/// A published study, or one of our own.
+/// A study, published or our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum StudyName {
@@ -62,11 +62,11 @@ impl StudyName {
     }
 }
 
-/// How much of a study is done.
+/// How extensive a study is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Seconds, to see that it works; its figures mean nothing.
+    /// Seconds, as a test; the figures mean nothing.
     Smoke,
     /// A minute or so.
     Quick,
@@ -85,9 +85,9 @@ pub struct Study {
     pub cells: Vec<Cell>,
     /// Measurements of a cell on an arm.
     pub rounds: u32,
-    /// Arms that it is about; more may be measured.
+    /// Arms to compare; the operator may add others.
     pub arms: Vec<String>,
-    /// Whether the cost of the hand-over's system calls belongs to it.
+    /// Whether it includes the cost of the hand-over's system calls.
     pub setup_cost: bool,
 }
 
@@ -116,30 +116,31 @@ pub struct Cell {
     pub extent: Extent,
     /// Time that a request may take.
     pub timeout: Duration,
-    /// What else goes on, and what is measured.
+    /// Other load, and what is measured.
     pub scene: Scene,
 }
 
-/// What goes on around a cell's requests, and what is measured.
+/// Other load beside a cell's requests, and what is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scene {
-    /// Nothing: cost and latency of the requests.
+    /// No other load. Cost and latency of the requests.
     Alone,
-    /// Another load on the same server: latency of the requests. The server's cost is of both and is not kept.
+    /// Another load on the same server. Latency of the requests; the server's cost includes both loads and is not
+    /// recorded.
     Beside {
         /// Body bytes of its file.
         size: u64,
         /// Its connections, in a closed loop.
         connections: usize,
     },
-    /// The cell's connections stay open after one request each, on a server that was just started: what its memory grows by.
+    /// Connections stay open after one request each, on a freshly started server. Growth of its memory.
     Idle,
 }
 
 impl Cell {
     /// A closed loop of new handshakes whose client costs little.
-    fn closed(size: u64, calls: Option<u64>, connections: usize, extent: Extent) -> Self {
+    pub(crate) fn closed(size: u64, calls: Option<u64>, connections: usize, extent: Extent) -> Self {
         Self {
             size,
             calls,
@@ -165,7 +166,7 @@ impl Cell {
         std::iter::once(self.size).chain(beside)
     }
 
-    /// Equal for all arms and rounds, and different for all cells of a study.
+    /// A name that is the same for all arms and rounds, and unique within a study.
     pub fn name(&self) -> String {
         let calls = self.calls.map_or("unlimited".to_owned(), |calls| calls.to_string());
         let mut name = format!(
@@ -188,11 +189,11 @@ impl Cell {
         name
     }
 
-    /// How long one measurement takes, about.
+    /// Estimated time of one measurement.
     pub(crate) fn estimate(&self) -> Duration {
         match self.extent {
             Extent::Time(time) => time,
-            // GUESS: 1 GB/s and 1 ms a request.
+            // About 1 GB/s and 1 ms per request; for the progress bar only.
             Extent::Requests(requests) => Duration::from_nanos(self.size * requests) + Duration::from_millis(requests),
         }
     }
@@ -203,10 +204,10 @@ pub fn suite_name(suite: Suite) -> String {
     serde_json::to_value(suite).ok().and_then(|value| value.as_str().map(str::to_owned)).expect("a suite is a word")
 }
 
-/// GUESS: longer than any response takes on a machine that works.
+/// Longer than any response takes on a healthy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// GUESS: several on each connection.
+/// Several on each connection.
 const SMOKE_REQUESTS: u64 = 40;
 
 const KB: u64 = 1 << 10;
@@ -218,7 +219,7 @@ fn both_servers() -> Vec<String> {
     ["user", "kernel", "auto", "nginx", "nginx-ktls", "nic"].map(str::to_owned).into()
 }
 
-/// Time, or for the smoke, which must answer some on any machine, a number of requests.
+/// A duration; for the smoke scale a number of requests, so that every machine completes some.
 fn extent(scale: Scale, time: f64) -> Extent {
     if scale == Scale::Smoke { Extent::Requests(SMOKE_REQUESTS) } else { seconds(time) }
 }

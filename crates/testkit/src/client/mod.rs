@@ -1,7 +1,7 @@
 //! A blocking TLS client that controls record boundaries.
 //!
-//! rustls shakes hands; from then on every record is sealed by hand and opened one by one, so that a
-//! test decides what lies in a record, a write and a segment, and sees what came in which.
+//! rustls makes the handshake. After it, every record is sealed by hand and opened one by one, so that a test controls
+//! records, writes and segments, and sees what arrived in which.
 
 mod handshake;
 pub(crate) mod receive;
@@ -91,13 +91,13 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Offers `suite` alone and trusts the certificate of `pki` alone.
+    /// Offers only `suite` and trusts only the certificate of `pki`.
     pub fn new(pki: &Pki, suite: Suite) -> Self {
         Self::trusting(&[pki], suite, None, false)
     }
 
-    /// Offers `suite` alone, trusts these certificates, and shows one of its own if it has one. With `rsa_only` it can check
-    /// no signatures but RSA's.
+    /// Offers only `suite`, trusts these certificates, and presents `own` if given. With `rsa_only` it accepts only RSA
+    /// signatures.
     pub fn trusting(pkis: &[&Pki], suite: Suite, own: Option<&Pki>, rsa_only: bool) -> Self {
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites.retain(|offered| suite.matches(offered));
@@ -127,7 +127,7 @@ impl Connector {
         Self { config: Arc::new(config), suite, name, receive_buffer: None, hold_last_flight: false }
     }
 
-    /// Asks for this host, by name or address, and wants a certificate for it.
+    /// Sets the host, a name or an address, for SNI and for the certificate check.
     ///
     /// # Panics
     /// When it is neither.
@@ -143,8 +143,8 @@ impl Connector {
         self
     }
 
-    /// Sets SO_RCVBUF before connecting, so that a small window is offered from the start. The
-    /// kernel doubles the number and has a least one (socket(7)).
+    /// Sets SO_RCVBUF before connecting, so that a small window is offered from the start. The kernel doubles the
+    /// number and enforces a minimum (socket(7)).
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.receive_buffer = Some(bytes);
         self
@@ -163,7 +163,7 @@ impl Connector {
         self.suite
     }
 
-    /// Connects and shakes hands.
+    /// Connects and makes the handshake.
     ///
     /// # Panics
     /// When that fails.
@@ -175,7 +175,7 @@ impl Connector {
         }
     }
 
-    /// Connects and shakes hands.
+    /// Connects and makes the handshake.
     ///
     /// # Errors
     /// The transport's, or one whose source is a [`rustls::Error`].
@@ -183,7 +183,7 @@ impl Connector {
         self.handshake(self.open(address)?)
     }
 
-    /// Shakes hands on a connection that is there.
+    /// Makes the handshake on an open connection.
     ///
     /// # Errors
     /// As [`Self::try_connect`].
@@ -208,7 +208,7 @@ impl Connector {
     }
 }
 
-/// What the client's side of the handshake agreed on.
+/// Negotiated parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The version.
@@ -223,7 +223,7 @@ pub struct Info {
     pub certificate: Option<CertificateDer<'static>>,
 }
 
-/// Algorithms of a client that knows RSA signatures alone.
+/// Algorithms of a client that supports only RSA signatures.
 static RSA_SIGNATURES: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let all = aws_lc_rs::default_provider().signature_verification_algorithms;
     let is_rsa = |scheme: &SignatureScheme| scheme.as_str().is_some_and(|name| name.starts_with("RSA"));
@@ -245,7 +245,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What was agreed on.
+    /// Negotiated parameters.
     pub fn info(&self) -> &Info {
         &self.info
     }

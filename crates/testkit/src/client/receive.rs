@@ -71,7 +71,7 @@ pub(super) struct Receiving {
     opener: Opener,
     /// Received, not opened.
     sealed: Vec<u8>,
-    /// Told apart, not yet asked for.
+    /// Parsed events that were not yet returned.
     events: VecDeque<Event>,
     /// Data that was opened but not asked for.
     data: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Sealing by hand: any type, any padding, any length, whether TLS allows it or not. It shares no
-//! code with the record layer under test but the conversion of rustls' secrets.
+//! Seals records by hand, with any type, padding and length, valid or not. Shares no code with the record layer under
+//! test but the conversion of rustls' secrets.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;

@@ -67,8 +67,8 @@ impl Client {
         }
     }
 
-    /// Seals one record whose parts are all free. In TLS 1.3 `inner` is the whole TLSInnerPlaintext,
-    /// in TLS 1.2 the content.
+    /// Seals one record with arbitrary parts. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, in TLS 1.2 the
+    /// content.
     pub fn seal_inner(&mut self, outer_type: u8, inner: &[u8]) -> Vec<u8> {
         self.sealer.seal(outer_type, inner)
     }
@@ -82,7 +82,7 @@ impl Client {
         self.write(&record)
     }
 
-    /// Sends a KeyUpdate and goes on under the next key.
+    /// Sends a KeyUpdate and switches to the next key.
     ///
     /// # Errors
     /// The transport's.
@@ -91,14 +91,14 @@ impl Client {
         self.write(&record)
     }
 
-    /// Seals a KeyUpdate and goes on under the next key; for sending it together with other records.
+    /// Seals a KeyUpdate and switches to the next key, for sending it together with other records.
     pub fn seal_key_update(&mut self, requested: bool) -> Vec<u8> {
         let record = self.seal(ContentType::Handshake, &key_update_message(requested));
         self.next_sending_key();
         record
     }
 
-    /// Goes on under the next sending key, without a word to the server.
+    /// Switches to the next sending key without telling the server.
     ///
     /// # Panics
     /// In TLS 1.2, which has none.

@@ -19,7 +19,7 @@ impl Axis {
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = match scale {
             Scale::FromZero => (0.0, if most > 0.0 { most * 1.06 } else { 1.0 }),
-            // A little air; and at least a factor of 1.5, so that equal values do not divide by nothing.
+            // Some margin, and at least a factor of 1.5, so that equal values do not divide by zero.
             Scale::Logarithmic => {
                 let air = (most / least).max(1.5).powf(0.04);
                 if least.is_finite() && least > 0.0 { (least / air, most * air) } else { (1.0, 10.0) }

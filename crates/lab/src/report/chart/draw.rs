@@ -123,7 +123,7 @@ impl Canvas {
         );
         for (point, (x, centre)) in series.points.iter().zip(at) {
             let (low, high) = (y.pixel(point.low), y.pixel(point.high));
-            // Spread that the marker hides is not worth ink.
+            // A spread that the marker covers is not drawn.
             if low - high > 7.0 {
                 let _ = write!(
                     self.svg,

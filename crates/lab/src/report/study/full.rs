@@ -1,4 +1,4 @@
-//! The table that leaves nothing out.
+//! The table of all figures.
 
 use super::super::arm;
 use super::super::document::Table;

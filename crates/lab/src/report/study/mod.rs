@@ -1,4 +1,4 @@
-//! What the report says of each study.
+//! The report's section on each study.
 
 mod article;
 mod calls;
