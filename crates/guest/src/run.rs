@@ -68,7 +68,7 @@ fn run_once_or_twice(
     let mut outcome = machine.boot(kernel, directory, payload)?;
     show_console(kernel.series, directory, outcome.trouble)?;
     if outcome.trouble == Some(Trouble::Crashed) {
-        eprintln!("[{}] booting it once more", kernel.series.name());
+        eprintln!("[{}] booting it again", kernel.series.name());
         outcome = machine.boot(kernel, directory, payload)?;
         show_console(kernel.series, directory, outcome.trouble)?;
     }

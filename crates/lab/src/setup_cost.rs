@@ -46,7 +46,7 @@ pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<Set
                 record(&mut times.rx, taken.rx);
             }
             Err(error) if error.kind() == Kind::Unsupported => return Ok(SetUpCost::Absent(error.to_string())),
-            Err(error) => return Err(error).context("cannot give a connection to the kernel"),
+            Err(error) => return Err(error).context("cannot hand a connection's keys to the kernel"),
         }
     }
     Ok(SetUpCost::Measured(Box::new(times)))

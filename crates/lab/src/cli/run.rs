@@ -189,7 +189,7 @@ fn stop_at_signals() -> Result<Arc<AtomicBool>> {
                 end_all();
                 std::process::exit(128 + signal);
             }
-            eprintln!("stopping after this measurement; once more to stop at once");
+            eprintln!("stopping after this measurement; press Ctrl-C again to stop at once");
         }
     });
     Ok(stop)

@@ -54,7 +54,7 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
         }
         ensure!(outcome.jobs.iter().all(|job| job.code == 0), "kernel {}: the count failed, see above", series.name());
         let raw = outcome.files.into_iter().find(|(path, _)| path.as_os_str() == "raw.csv");
-        let (_, raw) = raw.with_context(|| format!("kernel {} brought no raw.csv back", series.name()))?;
+        let (_, raw) = raw.with_context(|| format!("kernel {} sent no raw.csv back", series.name()))?;
         let rows: Result<Vec<Row>, _> = csv::Reader::from_reader(raw.as_slice()).deserialize().collect();
         counted.push(Counted { series, rows: rows.context("raw.csv from the guest is damaged")?, raw });
     }

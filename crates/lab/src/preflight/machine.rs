@@ -57,7 +57,7 @@ pub(crate) fn limits(machine: &Machine, loopback: bool) -> Vec<String> {
     }
     if !machine.hypervisor.is_empty() {
         limits.push(format!(
-            "A virtual machine or container ({}): the host's other work shows in the figures, and its clock is not ours to set.",
+            "A virtual machine or container ({}): other work on the host affects the figures, and the lab cannot fix the host's clock frequency.",
             machine.hypervisor
         ));
     }

@@ -37,7 +37,7 @@ pub(crate) fn consent(findings: &[Finding], consent: bool) -> Result<()> {
     if grave.is_empty() || consent {
         return Ok(());
     }
-    bail!("the figures would be worth little:\n  - {}\nRun with --yes to measure all the same.", grave.join("\n  - "))
+    bail!("the figures would be unreliable:\n  - {}\nRun with --yes to measure all the same.", grave.join("\n  - "))
 }
 
 /// Settings of this machine that affect a measurement.

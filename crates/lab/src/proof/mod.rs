@@ -64,7 +64,7 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
     if !evidence.agreed.ends_with(standard_name(evidence.offered)) {
         let standard = standard_name(evidence.offered);
-        return Some(format!("another suite was agreed on: {}, not …{standard}", evidence.agreed));
+        return Some(format!("another suite was negotiated: {}, not …{standard}", evidence.agreed));
     }
     // The first connections have no session to resume.
     if let Some(full) = evidence.not_resumed.filter(|&full| full > evidence.connections + handshakes / FEW_IN) {

@@ -117,7 +117,7 @@ fn idle_auto(cells: &[Measured]) -> Vec<String> {
     studies
         .into_iter()
         .filter(|study| !chose_kernel(cells.iter().filter(|measured| measured.study == *study)))
-        .map(|study| format!("auto in {study} sent nothing through the kernel: it is user by another name here"))
+        .map(|study| format!("auto in {study} sent nothing through the kernel: it did the same as user here"))
         .collect()
 }
 

@@ -143,7 +143,7 @@ fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -
     };
     let (outcome, other) = load::run_beside(plan, &other)?;
     let trouble = match other.failures.first {
-        Some(first) => format!("the load beside it failed: {first}"),
+        Some(first) => format!("the second load failed: {first}"),
         None => String::new(),
     };
     Ok(Loaded { outcome, kernel_sockets: None, trouble })

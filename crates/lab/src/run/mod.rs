@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     progress.stop();
     if let Some(warning) = other_work(&rows).filter(|&share| share > OTHER_WORK).map(|share| {
         format!(
-            "other work took {:.0} % of the cores' time during the measurements: trust ratios at most",
+            "other work took {:.0} % of the cores' time during the measurements: compare ratios only",
             100.0 * share
         )
     }) {
