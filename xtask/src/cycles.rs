@@ -26,10 +26,7 @@ pub(crate) struct Cycles {
 }
 
 /// Rooms of one circle that a crate may have.
-const LIMITS: Limits = Limits { of_crates: &[("crates/server", SERVER)], of_others: 2 };
-
-/// The server's largest circle today. 3 once it is split into wings.
-const SERVER: usize = 32;
+const LIMITS: Limits = Limits { of_crates: &[("crates/server", 3)], of_others: 2 };
 
 struct Limits {
     of_crates: &'static [(&'static str, usize)],
@@ -436,6 +433,6 @@ mod tests {
 
     #[test]
     fn limits_are_by_crate() {
-        assert_eq!((LIMITS.of("crates/server"), LIMITS.of("crates/new")), (SERVER, 2));
+        assert_eq!((LIMITS.of("crates/server"), LIMITS.of("crates/new")), (3, 2));
     }
 }

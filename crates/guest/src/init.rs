@@ -103,7 +103,8 @@ fn run_plan() -> Result<()> {
         writeln!(port, "{}", Mark::Ended(index, code).line())?;
     }
     if let Some(directory) = &plan.bring_back {
-        bring_back(directory).with_context(|| format!("cannot send the files of {} to the host", directory.display()))?;
+        bring_back(directory)
+            .with_context(|| format!("cannot send the files of {} to the host", directory.display()))?;
     }
     writeln!(port, "{}", Mark::Finished.line())?;
     tcdrain(&port).context("cannot drain the output port")?;

@@ -106,7 +106,8 @@ impl Machine {
                 Some(Mark::Finished) => {
                     let jobs = payload.jobs.len();
                     ensure!(outcome.jobs.len() == jobs, "the guest ran {} of {jobs} jobs", outcome.jobs.len());
-                    let archive = std::fs::read(directory.join(ARCHIVE)).context("cannot read the archive from the guest")?;
+                    let archive =
+                        std::fs::read(directory.join(ARCHIVE)).context("cannot read the archive from the guest")?;
                     if payload.bring_back.is_some() {
                         outcome.files = cpio::files(&archive).context("the archive from the guest is incomplete")?;
                     }

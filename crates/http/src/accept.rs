@@ -2,25 +2,25 @@
 
 use crate::quality::{thousandths, weight};
 
-/// Whether Accept prefers JSON to HTML. Without a preference it is HTML: people look at more of them than programs do.
+/// Whether Accept prefers JSON to HTML. Without a preference the answer is HTML, since most readers are people.
 pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     let Some(accept) = accept else { return false };
     quality(accept, b"application", b"json") > quality(accept, b"text", b"html")
 }
 
-/// Whether Accept names HTML itself, as browsers do when they go to a page, and not when they fetch parts of one.
+/// Whether Accept names `text/html` itself. Browsers do so for navigation, not for subresources.
 pub fn names_html(accept: Option<&[u8]>) -> bool {
     accept.is_some_and(|accept| {
         members(accept).any(|(range, quality)| range.eq_ignore_ascii_case(b"text/html") && quality > 0)
     })
 }
 
-/// Whether Accept takes HTML, by whatever name.
+/// Whether Accept allows HTML, by name or by wildcard.
 pub fn takes_html(accept: Option<&[u8]>) -> bool {
     accept.is_none_or(|accept| quality(accept, b"text", b"html") > 0)
 }
 
-/// In thousandths, of the most specific range that matches.
+/// The q-value of the most specific matching range, in thousandths.
 fn quality(accept: &[u8], kind: &[u8], subtype: &[u8]) -> u16 {
     let specificity = |range: &[u8]| {
         let slash = range.iter().position(|octet| *octet == b'/')?;
@@ -40,7 +40,7 @@ fn members(accept: &[u8]) -> impl Iterator<Item = (&[u8], u16)> {
     accept.split(|octet| *octet == b',').map(|member| {
         let mut parts = member.split(|octet| *octet == b';').map(<[u8]>::trim_ascii);
         let range = parts.next().unwrap_or_default();
-        // A malformed weight makes the member count for nothing.
+        // A malformed weight counts as 0.
         (range, parts.find_map(weight).map_or(1000, |weight| thousandths(weight).unwrap_or(0)))
     })
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_accept_says() {
+    fn json_or_html_by_accept() {
         // accept, prefers JSON, names HTML, takes HTML
         for (accept, json, names, takes) in [
             (None, false, false, true),

@@ -1,17 +1,18 @@
-//! Accept-Encoding (RFC 9110 §12.5.3): which of the codings at hand a client likes best.
+//! Accept-Encoding (RFC 9110 §12.5.3): content negotiation among the available codings.
 
 use crate::coding::{Coding, Codings};
 use crate::quality::{thousandths, weight};
 use crate::request::FieldLines;
 
-/// The coding among those `at_hand` that the client likes best; `None`: send the file as it is.
+/// Selects the coding in `available` that the client prefers. `None`: send the file unencoded.
 ///
-/// The heaviest wins, and among equals the first in the order of [`Coding::ALL`]. The file as it is wins only over what weighs less than
-/// an `identity` that was named: a client that names codings wants one of them. It is also the answer when nothing is acceptable, where RFC 9110
-/// would let us say 406: a client can do more with a file than with an error. A client that sends no such field may take everything by the RFC, but is known to understand nothing.
+/// The highest weight wins; ties go to the first in [`Coding::ALL`]. `identity` wins only if it is listed explicitly with a
+/// higher weight: a client that lists codings wants one of them. The file is also sent unencoded if nothing is acceptable.
+/// RFC 9110 allows 406 there, but a file is more useful than an error. The same goes for a request without Accept-Encoding:
+/// by the RFC any coding is acceptable to it, but such clients usually decode none.
 ///
-/// A member that cannot be read counts as if it were not there; of a coding that is named twice the lower weight counts.
-pub fn negotiate(accept: &FieldLines<'_>, at_hand: Codings) -> Option<Coding> {
+/// Malformed members are ignored. If a coding is listed twice, the lower weight counts.
+pub fn negotiate(accept: &FieldLines<'_>, available: Codings) -> Option<Coding> {
     let mut named = [None; 3];
     let mut any = None;
     let mut identity = None;
@@ -27,7 +28,7 @@ pub fn negotiate(accept: &FieldLines<'_>, at_hand: Codings) -> Option<Coding> {
     }
     let mut best = None;
     let mut heaviest = identity.unwrap_or(1).max(1);
-    for coding in at_hand.iter() {
+    for coding in available.iter() {
         let weight = named[coding as usize].or(any).unwrap_or(0);
         if weight > heaviest || weight == heaviest && best.is_none() {
             (best, heaviest) = (Some(coding), weight);
@@ -43,7 +44,7 @@ enum Name {
     Other,
 }
 
-/// A member and its weight in thousandths; `None` if it is malformed.
+/// One list member: its coding, and its weight in thousandths. `None`: malformed.
 fn parse(member: &[u8]) -> Option<(Name, u16)> {
     let mut parts = member.split(|byte| *byte == b';');
     let name = match parts.next()?.trim_ascii() {
@@ -68,16 +69,16 @@ mod tests {
     use super::*;
     use crate::coding::Coding::{Brotli, Gzip, Zstd};
 
-    fn best(lines: &[&str], at_hand: &[Coding]) -> Option<Coding> {
+    fn best(lines: &[&str], available: &[Coding]) -> Option<Coding> {
         let mut accept = FieldLines::default();
         lines.iter().for_each(|line| accept.add(line.as_bytes()));
-        negotiate(&accept, at_hand.iter().copied().collect())
+        negotiate(&accept, available.iter().copied().collect())
     }
 
     #[test]
-    fn what_a_client_gets_of_all_three() {
+    fn negotiation_among_all_codings() {
         for (line, expected) in [
-            // As browsers and others send it.
+            // As common clients send it.
             ("gzip, deflate, br, zstd", Some(Brotli)),
             ("gzip, deflate, br", Some(Brotli)),
             ("gzip, deflate, zstd", Some(Zstd)),
@@ -96,20 +97,20 @@ mod tests {
             ("br ; q=1 , gzip ; q=0.1", Some(Brotli)),
             ("br;Q=0.1,gzip;Q=0.2", Some(Gzip)),
             ("gzip;q=0.001", Some(Gzip)),
-            // Everything else.
+            // Wildcards.
             ("*", Some(Brotli)),
             ("*;q=0", None),
             ("*;q=0.1, gzip", Some(Gzip)),
             ("br;q=0, *", Some(Zstd)),
             ("*, br;q=0.2", Some(Zstd)),
             ("gzip;q=0.5, *;q=0", Some(Gzip)),
-            // The file as it is.
+            // identity.
             ("identity, gzip", Some(Gzip)),
             ("identity, gzip;q=0.9", None),
             ("identity;q=0.5, gzip;q=0.9", Some(Gzip)),
             ("identity;q=0.5, gzip;q=0.2, br;q=0.5", Some(Brotli)),
             ("identity;q=0, gzip;q=0.1", Some(Gzip)),
-            // Nothing is acceptable: the file as it is.
+            // Nothing is acceptable: unencoded.
             ("identity;q=0", None),
             ("identity;q=0, *;q=0", None),
             ("identity;q=0, deflate", None),
@@ -117,10 +118,10 @@ mod tests {
             ("GZIP", Some(Gzip)),
             ("x-gzip", Some(Gzip)),
             ("gzipped, brotli, br-", None),
-            // Twice.
+            // Listed twice.
             ("br, br;q=0, gzip", Some(Gzip)),
             ("br;q=0, br", None),
-            // Malformed members are as if they were not there.
+            // Malformed members are ignored.
             ("br;q=2, gzip", Some(Gzip)),
             ("br;q=1.001, gzip", Some(Gzip)),
             ("br;q=0.1234, gzip;q=0.1", Some(Gzip)),
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_at_hand() {
+    fn unavailable_codings_are_not_selected() {
         assert_eq!(best(&["br, gzip;q=0.2"], &[Gzip]), Some(Gzip));
         assert_eq!(best(&["br, gzip;q=0.2"], &[Zstd]), None);
         assert_eq!(best(&["*"], &[Gzip]), Some(Gzip));
@@ -149,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_one_list_and_no_line_means_as_it_is() {
+    fn lines_are_one_list_and_an_absent_field_means_identity() {
         assert_eq!(best(&["gzip;q=0.5", "br;q=0.4"], &Coding::ALL), Some(Gzip));
         assert_eq!(best(&["gzip", "gzip;q=0"], &Coding::ALL), None);
         assert_eq!(best(&[], &Coding::ALL), None);
     }
 
-    /// Whatever is sent: no panic, and never a coding that is not at hand.
+    /// Arbitrary bytes cause no panic, and never select an unavailable coding.
     #[test]
     fn any_bytes() {
         let alphabet = b"brgzipstd*;,q=01. \txidenty\xff";
@@ -169,9 +170,9 @@ mod tests {
             }
             let mut accept = FieldLines::default();
             accept.add(&line);
-            let at_hand: Codings = Coding::ALL.into_iter().filter(|coding| round >> *coding as u8 & 1 == 1).collect();
-            if let Some(coding) = negotiate(&accept, at_hand) {
-                assert!(at_hand.contains(coding), "{}", line.escape_ascii());
+            let available: Codings = Coding::ALL.into_iter().filter(|coding| round >> *coding as u8 & 1 == 1).collect();
+            if let Some(coding) = negotiate(&accept, available) {
+                assert!(available.contains(coding), "{}", line.escape_ascii());
             }
         }
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A content coding that we can send, in the order in which we prefer them: brotli makes web text smallest, zstd comes close and is opened
-/// faster, gzip is what everybody takes.
-// MEASURED: which makes 2.2 MB of JavaScript, HTML, CSS, JSON and SVG smallest, at the levels of `sealion compress`: 17, 20 and 22 % of it, see
-// docs/compression.md.
+/// A content coding that the server can send, most preferred first: brotli makes web text smallest, zstd comes close and
+/// decodes faster, and every client decodes gzip.
+// MEASURED: at the levels of `sealion compress`, 2.2 MB of JavaScript, HTML, CSS, JSON and SVG shrink to 17, 20 and 22 %
+// (docs/compression.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Coding {
     /// Brotli (RFC 7932).
@@ -23,10 +23,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, in the order of preference.
+    /// Every coding, most preferred first.
     pub const ALL: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
-    /// The name in Content-Encoding and Accept-Encoding.
+    /// The token used in Content-Encoding and Accept-Encoding.
     pub fn token(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -35,12 +35,12 @@ impl Coding {
         }
     }
 
-    /// The coding with this name.
+    /// The coding that [`Self::token`] names `token`; case matters.
     pub fn from_token(token: &str) -> Option<Self> {
         Coding::ALL.into_iter().find(|coding| coding.token() == token)
     }
 
-    /// What the name of a file in this coding ends with.
+    /// The file name extension of a precompressed file, with its dot.
     pub fn suffix(self) -> &'static str {
         match self {
             Coding::Brotli => ".br",
@@ -49,7 +49,7 @@ impl Coding {
         }
     }
 
-    /// `name` with the suffix.
+    /// The name of the precompressed sibling of the file `name`.
     pub fn sibling_of(self, name: &[u8]) -> Vec<u8> {
         [name, self.suffix().as_bytes()].concat()
     }
@@ -61,22 +61,22 @@ impl fmt::Display for Coding {
     }
 }
 
-/// Some of the codings.
+/// A set of codings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Codings(u8);
 
 impl Codings {
-    /// Whether there are none.
+    /// Whether the set contains no coding.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether `coding` is one of them.
+    /// Whether the set contains `coding`.
     pub fn contains(self, coding: Coding) -> bool {
         self.0 & 1 << coding as u8 != 0
     }
 
-    /// These, in the order of preference.
+    /// The codings in the set, most preferred first.
     pub fn iter(self) -> impl Iterator<Item = Coding> {
         Coding::ALL.into_iter().filter(move |coding| self.contains(*coding))
     }

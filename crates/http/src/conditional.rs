@@ -1,28 +1,28 @@
-//! Conditional requests (RFC 9110 §13): whether to go on, and whether a range may be sent.
+//! Conditional requests (RFC 9110 §13): preconditions, and whether a range may be sent.
 
 use crate::date::WholeSeconds;
 use crate::etag::{Comparison, EntityTag};
 use crate::request::{Conditions, Singleton};
 
-/// What identifies the state of a file.
+/// The validators of a representation (RFC 9110 §8.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators {
-    /// Changes whenever the file does.
+    /// A strong entity tag: it changes whenever the file does.
     pub etag: EntityTag,
-    /// In whole seconds and not later than Date (RFC 9110 §8.8.2.1); `None` if no HTTP-date can say it.
+    /// Last-Modified, not later than Date (RFC 9110 §8.8.2.1). `None`: out of range for an HTTP-date.
     pub modified: Option<WholeSeconds>,
-    /// Whether there are other representations, which can have the same date (RFC 9110 §8.8.2.2).
+    /// Whether other representations exist. They can share the date (RFC 9110 §8.8.2.2).
     pub varies: bool,
 }
 
-/// What the preconditions of a GET or HEAD demand.
+/// The result of evaluating the preconditions of a GET or HEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Answer as if there were none.
+    /// All preconditions hold: perform the request.
     Proceed,
-    /// 304.
+    /// Answer 304 (Not Modified).
     NotModified,
-    /// 412.
+    /// Answer 412 (Precondition Failed).
     PreconditionFailed,
 }
 
@@ -43,11 +43,11 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict
     if unchanged { Verdict::NotModified } else { Verdict::Proceed }
 }
 
-/// Whether Range may be honoured as far as If-Range is concerned (RFC 9110 §13.1.5). `now` is what Date will say.
+/// Whether If-Range allows Range to be honoured (RFC 9110 §13.1.5). `now` is the value of Date.
 ///
-/// A date counts only if it equals Last-Modified and that second is over: a file that changes twice within a second
-/// keeps its date. Of a file that is sent in several codings it never counts, since they may share it: the parts of two of
-/// them do not fit together. More than one If-Range is none that we could trust.
+/// A date matches only if it equals Last-Modified and that second is over, since a file that changes twice within a second
+/// keeps its date. A date never matches a file with several codings: they may share it, and ranges of two codings do not fit
+/// together. A repeated If-Range never matches.
 pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: WholeSeconds) -> bool {
     match if_range {
         Singleton::Absent => true,
@@ -60,7 +60,8 @@ pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: Who
     }
 }
 
-/// `None` if the field has to be ignored: absent, repeated, not a date, or the file has no date (RFC 9110 §13.1.3 and §13.1.4).
+/// Whether the file was modified after the date in `field`. `None`: ignore the field, because it is absent, repeated or not a
+/// date, or because the file has no date (RFC 9110 §13.1.3 and §13.1.4).
 fn modified_after(validators: &Validators, field: &Singleton<'_>) -> Option<bool> {
     Some(validators.modified? > parse_date(field.value()?)?)
 }
@@ -109,7 +110,7 @@ mod tests {
             (&[(IUS, AFTER)], Proceed),
             (&[(IUS, "yesterday")], Proceed),
             (&[(IUS, BEFORE), (IUS, BEFORE)], Proceed),
-            // If-Match silences If-Unmodified-Since.
+            // If-Match overrides If-Unmodified-Since.
             (&[(IM, OURS), (IUS, BEFORE)], Proceed),
             (&[(IM, "\"x\""), (IUS, AFTER)], PreconditionFailed),
             (&[(INM, OURS)], NotModified),
@@ -125,7 +126,7 @@ mod tests {
             (&[(IMS, "0")], Proceed),
             (&[(IMS, "")], Proceed),
             (&[(IMS, AFTER), (IMS, AFTER)], Proceed),
-            // If-None-Match silences If-Modified-Since.
+            // If-None-Match overrides If-Modified-Since.
             (&[(INM, "\"x\""), (IMS, AFTER)], Proceed),
             (&[(INM, OURS), (IMS, BEFORE)], NotModified),
             // The first two steps come before the second two.

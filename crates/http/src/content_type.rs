@@ -7,22 +7,21 @@ use crate::etag::EntityTag;
 /// The value of Content-Type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ContentType {
-    /// A media type as it is.
+    /// A media type without parameters.
     Plain(&'static str),
-    /// A text type: `; charset=utf-8` follows.
+    /// A text type, sent with `; charset=utf-8`.
     Text(&'static str),
-    /// A media type with its parameters that an operator or an upstream server chose.
+    /// A media type with parameters, set by an operator or an upstream server.
     Custom(Arc<str>),
-    /// `multipart/byteranges` whose boundary is the opaque part of this tag.
+    /// `multipart/byteranges`, with the opaque part of this tag as boundary.
     ByteRanges(EntityTag),
 }
 
 impl ContentType {
-    /// The type of a file of this name, by what follows its last dot in any case; `application/octet-stream` if that
-    /// tells nothing.
+    /// The type for a file name, by its extension, in any case. Unknown extensions get `application/octet-stream`.
     ///
-    /// Text is declared as UTF-8. So is JavaScript, by the name that RFC 9239 gives it. JSON and XML applications say
-    /// their encoding themselves (RFC 8259 §8.1, RFC 7303 §3).
+    /// Text is declared as UTF-8, JavaScript included (`text/javascript`, RFC 9239). JSON and XML define their encoding
+    /// themselves (RFC 8259 §8.1, RFC 7303 §3).
     pub fn of_name(name: &[u8]) -> Self {
         let file_name = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let essence = file_name
@@ -48,7 +47,7 @@ impl ContentType {
         }
     }
 
-    /// Appends the field value.
+    /// Appends the field value to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             ContentType::Plain(essence) => out.extend_from_slice(essence.as_bytes()),

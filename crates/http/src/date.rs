@@ -1,4 +1,4 @@
-//! Times as HTTP writes them (RFC 9110 §5.6.7), with their spelling, so that each is formatted once.
+//! HTTP-dates (RFC 9110 §5.6.7), kept together with their text so that each is formatted once.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// Whole seconds since 1970, up to the end of 9999: what two dates are compared by.
+/// Whole seconds since 1970, up to the end of 9999. Two dates compare by these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WholeSeconds(u64);
 
 impl WholeSeconds {
-    /// A time without its fraction of a second; `None` before 1970 and after 9999, for which there is no HTTP-date.
+    /// Truncates `time` to whole seconds. `None`: before 1970 or after 9999, where no HTTP-date exists.
     pub fn of(time: SystemTime) -> Option<Self> {
         const YEAR_10000: u64 = 253_402_300_800;
         let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
@@ -19,18 +19,18 @@ impl WholeSeconds {
     }
 }
 
-/// Reads an HTTP-date in any of its three forms.
+/// Parses an HTTP-date in any of its three formats.
 impl FromStr for WholeSeconds {
     type Err = httpdate::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let time = httpdate::parse_http_date(text)?;
-        // It reads no other years.
+        // httpdate accepts years from 1970 to 9999 only.
         Ok(WholeSeconds(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()))
     }
 }
 
-/// A time in whole seconds, from 1970 to 9999.
+/// An HTTP-date in whole seconds, from 1970 to 9999, with its IMF-fixdate text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpTime {
     seconds: WholeSeconds,
@@ -38,17 +38,17 @@ pub struct HttpTime {
 }
 
 impl HttpTime {
-    /// The time without its fraction of a second; `None` before 1970 and after 9999, for which there is no HTTP-date.
+    /// Truncates `time` to whole seconds. `None`: before 1970 or after 9999, where no HTTP-date exists.
     pub fn new(time: SystemTime) -> Option<Self> {
         WholeSeconds::of(time).map(Self::from)
     }
 
-    /// For comparison with what a client sent.
+    /// The seconds, for comparison with dates in a request.
     pub fn seconds(&self) -> WholeSeconds {
         self.seconds
     }
 
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`.
+    /// The IMF-fixdate, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_that_http_cannot_say() {
+    fn range_of_http_dates() {
         for (seconds, expected) in [
             (0, Some("Thu, 01 Jan 1970 00:00:00 GMT")),
             (253_402_300_799, Some("Fri, 31 Dec 9999 23:59:59 GMT")),

@@ -1,6 +1,6 @@
-//! Numbers as text.
+//! Decimal formatting without allocation.
 
-/// Appends `number` without allocating.
+/// Appends `number` in decimal. Allocates only if `out` has to grow.
 pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut start = digits.len();

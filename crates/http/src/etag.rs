@@ -1,22 +1,22 @@
-//! Entity tags: our own, and comparison with those in a request (RFC 9110 §8.8.3).
+//! Entity tags (RFC 9110 §8.8.3): the server's own, and comparison with those in a request.
 
 use crate::request::FieldLines;
 
-/// A strong entity tag of ours: sixteen hexadecimal digits in quotes.
+/// A strong entity tag made by this server: sixteen hexadecimal digits in quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntityTag([u8; 18]);
 
-/// How two entity tags are compared (RFC 9110 §8.8.3.2).
+/// The comparison functions of RFC 9110 §8.8.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Equal, and neither is weak.
+    /// The tags are equal, and neither is weak.
     Strong,
-    /// Equal but for the `W/`.
+    /// The opaque parts are equal; `W/` is ignored.
     Weak,
 }
 
 impl EntityTag {
-    /// The tag whose digits spell `fingerprint`.
+    /// The tag whose digits are `fingerprint` in hexadecimal.
     pub fn from_fingerprint(fingerprint: [u8; 8]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut quoted = [b'"'; 18];
@@ -32,20 +32,20 @@ impl EntityTag {
         &self.0
     }
 
-    /// What stands between the quotes.
+    /// The opaque part: the digits without quotes.
     pub fn opaque(&self) -> &[u8] {
         &self.0[1..17]
     }
 
-    /// Whether `value` is this one entity tag; ours is strong, so a weak one never is.
+    /// Whether `value` is exactly this entity tag. A weak tag never matches.
     pub fn equals_strongly(&self, value: &[u8]) -> bool {
         value == self.0
     }
 
     /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
     ///
-    /// A line is read up to its first syntax error. What cannot be read does not match: If-None-Match then sends the
-    /// file and If-Match refuses, and neither does harm.
+    /// A line is read up to its first syntax error, and the rest does not match. That is harmless: If-None-Match then sends the
+    /// file, and If-Match refuses.
     pub fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
         list.iter().any(|line| line == b"*" || Members(line).any(|tag| tag.matches(self, comparison)))
     }
@@ -69,7 +69,7 @@ impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        // Empty list elements are to be tolerated (RFC 9110 §5.6.1.2).
+        // Recipients must accept empty list elements (RFC 9110 §5.6.1.2).
         let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
         let member = &self.0[start..];
         let (weak, quoted) = match member.strip_prefix(b"W/") {

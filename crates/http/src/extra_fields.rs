@@ -1,16 +1,16 @@
-//! Fields of a response that have no place of their own in [`crate::Fields`].
+//! Response fields without a member of their own in [`crate::Fields`].
 
 use std::fmt;
 
-/// Names and values in the order in which they are sent. Empty it allocates nothing.
+/// Field lines in sending order. An empty value allocates nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExtraFields {
-    /// `name: value CRLF` for each, which is what HTTP/1 sends.
+    /// `name: value CRLF` for each field, the HTTP/1 wire format.
     lines: Vec<u8>,
 }
 
 impl ExtraFields {
-    /// Adds a field. The name is a token; the value is visible ASCII, blanks and tabs.
+    /// Appends a field. `name` must satisfy [`is_name`] and `value` must satisfy [`is_value`].
     pub fn add(&mut self, name: &str, value: &str) {
         debug_assert!(is_name(name) && is_value(value), "{name}: {value:?}");
         self.lines.reserve(name.len() + value.len() + 4);
@@ -20,28 +20,28 @@ impl ExtraFields {
         self.lines.extend_from_slice(b"\r\n");
     }
 
-    /// Adds all of `others`.
+    /// Appends all fields of `others`.
     pub fn extend(&mut self, others: &ExtraFields) {
         self.lines.extend_from_slice(&others.lines);
     }
 
-    /// Whether there is a field of this name, in any case.
+    /// Whether a field of this name exists, in any case.
     pub fn has(&self, name: &str) -> bool {
         self.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
     }
 
-    /// Whether there are none.
+    /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Names and values.
+    /// The fields as names and values, in sending order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let lines = std::str::from_utf8(&self.lines).unwrap_or_default();
         lines.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
     }
 
-    /// The lines of an HTTP/1 head (RFC 9112 §5).
+    /// The fields as lines of an HTTP/1 head (RFC 9112 §5).
     pub fn lines(&self) -> &[u8] {
         &self.lines
     }
@@ -53,12 +53,12 @@ impl fmt::Debug for ExtraFields {
     }
 }
 
-/// Whether this is a token (RFC 9110 §5.6.2).
+/// Whether `name` is a token (RFC 9110 §5.6.2), as field names are.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet))
 }
 
-/// Whether this can be a field value as we send it: visible ASCII, blanks and tabs within it (RFC 9110 §5.5).
+/// Whether `value` can be sent as a field value: visible ASCII, with spaces and tabs only inside it (RFC 9110 §5.5).
 pub fn is_value(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value
         && value.bytes().all(|octet| octet.is_ascii_graphic() || octet == b' ' || octet == b'\t')
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_and_a_value_can_be() {
+    fn valid_names_and_values() {
         for (name, good) in [("X-A", true), ("", false), ("a b", false), ("a:", false), ("é", false)] {
             assert_eq!(is_name(name), good, "{name}");
         }

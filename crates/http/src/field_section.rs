@@ -1,22 +1,22 @@
-//! All fields of a request, for those that look one up by name.
+//! The field section of a request, for lookups by name.
 
 use crate::request::{FieldLines, Singleton};
 
-/// The field lines of a message in the order of arrival, checked and borrowed: `name: value CRLF` for each.
+/// The validated field lines of a message, borrowed, in order of arrival: `name: value CRLF` for each.
 ///
-/// Looking a field up reads the lines from the beginning, so that requests in which nobody does pay nothing.
+/// A lookup scans the lines from the beginning; a request without lookups costs nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FieldSection<'a> {
     lines: &'a [u8],
 }
 
 impl<'a> FieldSection<'a> {
-    /// The section whose lines are `lines`. Each is a name, a colon, a value with optional whitespace around it, and a line end.
+    /// Wraps validated field lines. Each is a name, a colon, a value with optional whitespace around it, and a line end.
     pub fn from_lines(lines: &'a [u8]) -> Self {
         FieldSection { lines }
     }
 
-    /// Names in the spelling of the request, and values without surrounding whitespace.
+    /// The fields: names as the client spelled them, values without surrounding whitespace.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.lines.split(|octet| *octet == b'\n').filter_map(|line| {
             let colon = line.iter().position(|octet| *octet == b':')?;
@@ -24,24 +24,24 @@ impl<'a> FieldSection<'a> {
         })
     }
 
-    /// The values of the fields called `name`, in any case.
+    /// The values of all fields called `name`, in any case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         self.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// The first value of `name`.
+    /// The value of the first field called `name`, in any case.
     pub fn first(&self, name: &str) -> Option<&'a [u8]> {
         self.all(name).next()
     }
 
-    /// The value of `name`, a field that has one (RFC 9110 §5.5).
+    /// The value of the singleton field `name` (RFC 9110 §5.5).
     pub fn singleton(&self, name: &str) -> Singleton<'a> {
         let mut singleton = Singleton::default();
         self.all(name).for_each(|value| singleton.add(value));
         singleton
     }
 
-    /// The lines of `name`, a list (RFC 9110 §5.3).
+    /// The lines of the list-based field `name` (RFC 9110 §5.3).
     pub fn list(&self, name: &str) -> FieldLines<'a> {
         let mut list = FieldLines::default();
         self.all(name).for_each(|value| list.add(value));

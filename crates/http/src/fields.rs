@@ -1,4 +1,4 @@
-//! The fields of a response.
+//! The fields of a response, independent of the protocol version.
 
 use std::ops::Range;
 
@@ -9,54 +9,54 @@ use crate::decimal::write_decimal;
 use crate::etag::EntityTag;
 use crate::extra_fields::ExtraFields;
 
-/// The fields that a response may have, so that the usual one allocates nothing.
+/// The fields of a response. The common ones are members, so that a usual response allocates nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fields {
-    /// Content-Type.
+    /// The value of Content-Type.
     pub content_type: Option<ContentType>,
-    /// Content-Encoding.
+    /// The coding in Content-Encoding.
     pub content_encoding: Option<Coding>,
-    /// Vary: Accept-Encoding.
+    /// Whether to send `Vary: Accept-Encoding`.
     pub varies: bool,
-    /// Last-Modified.
+    /// The value of Last-Modified.
     pub last_modified: Option<HttpTime>,
-    /// ETag.
+    /// The entity tag in ETag.
     pub etag: Option<EntityTag>,
-    /// Accept-Ranges: bytes.
+    /// Whether to send `Accept-Ranges: bytes`.
     pub accept_ranges: bool,
-    /// Content-Range.
+    /// The value of Content-Range.
     pub content_range: Option<ContentRange>,
-    /// Location: ASCII without controls.
+    /// The value of Location: ASCII without control characters.
     pub location: Option<String>,
-    /// Allow.
+    /// The value of Allow.
     pub allow: Option<&'static str>,
-    /// Retry-After, in seconds.
+    /// The value of Retry-After, in seconds.
     pub retry_after: Option<u32>,
-    /// Whether Server is left out.
+    /// Whether to omit Server.
     pub anonymous: bool,
-    /// Every other field.
+    /// All other fields.
     pub extra: ExtraFields,
 }
 
 /// The value of Content-Range (RFC 9110 §14.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentRange {
-    /// `bytes first-last/complete` of a range that is not empty.
+    /// `bytes first-last/complete`.
     Part {
-        /// The bytes sent.
+        /// The bytes sent; never empty.
         range: Range<u64>,
-        /// The length of the file.
+        /// The complete length of the file.
         complete: u64,
     },
     /// `bytes */complete`.
     Unsatisfied {
-        /// The length of the file.
+        /// The complete length of the file.
         complete: u64,
     },
 }
 
 impl ContentRange {
-    /// Appends the field value.
+    /// Appends the field value to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"bytes ");
         let complete = match self {

@@ -1,39 +1,38 @@
-//! From the path of a request to a path beneath the root.
+//! Decoding and checking request paths.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// A path relative to the root: decoded octets, no empty, `.` or `..` segment, no NUL, no slash that was encoded.
+/// A decoded path relative to the root, without empty, `.` or `..` segments, NUL, or encoded slashes.
 ///
-/// File names are octets on Linux, so they need not be UTF-8. A backslash is a character like any other.
+/// It need not be UTF-8, since Linux file names are octets. A backslash has no special meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SitePath<'a> {
     path: Cow<'a, [u8]>,
     names_directory: bool,
 }
 
-/// Why a path names nothing.
+/// Why a path cannot name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unnameable {
-    /// 400: no client writes this by accident, and the reason is for the log.
+    /// Answer 400. No client sends this by accident; the reason is for the log.
     Malformed(&'static str),
-    /// 404: well-formed, but no file that we would show can have this name.
+    /// Answer 404: the path is well-formed, but no servable file can have this name.
     NotFound,
 }
 
 impl<'a> SitePath<'a> {
     /// Decodes and checks `path`, which begins with `/` (see [`crate::request::Target::Path`]).
     ///
-    /// - Repeated slashes count as one, as nginx has it by default.
-    /// - `.` and `..`, encoded or not, are refused: clients resolve them (RFC 3986 §5.2.4), so whoever sends them is
-    ///   probing.
+    /// - Repeated slashes count as one, as in nginx by default.
+    /// - `.` and `..`, encoded or not, are refused. Clients resolve them (RFC 3986 §5.2.4), so a path with them is a probe.
     /// - An encoded slash is data within a segment (RFC 3986 §2.2), which no file name can contain.
-    /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always seen.
+    /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always visible.
     pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
         let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
         let names_directory = relative.is_empty() || relative.ends_with('/');
-        // Usually nothing changes but the slashes at the ends, and then the request's own bytes will do.
+        // Usually only the outer slashes go, and the request's own bytes can be borrowed.
         let verbatim = relative.trim_matches('/');
         let is_verbatim = !verbatim.contains('%') && !verbatim.contains("//");
         let mut decoded = Vec::new();
@@ -53,7 +52,7 @@ impl<'a> SitePath<'a> {
         Ok(SitePath { path, names_directory })
     }
 
-    /// The path without slashes at its ends; empty for the root itself.
+    /// The path without leading and trailing slashes; empty for the root itself.
     pub fn as_bytes(&self) -> &[u8] {
         &self.path
     }
@@ -63,21 +62,21 @@ impl<'a> SitePath<'a> {
         self.names_directory
     }
 
-    /// The part of it that follows its first `octets` and the slash after them.
+    /// The path without its first `octets` and the slash after them.
     pub fn beneath(&self, octets: usize) -> SitePath<'_> {
         let rest = &self.path[octets..];
         let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| octets > 0).unwrap_or(rest));
         SitePath { path, names_directory: self.names_directory }
     }
 
-    /// A name in the directory that it names.
+    /// The path of the entry `name` in the directory at this path.
     pub fn child(&self, name: &str) -> SitePath<'static> {
         let slash = if self.path.is_empty() { "" } else { "/" };
         let path = Cow::Owned([&*self.path, slash.as_bytes(), name.as_bytes()].concat());
         SitePath { path, names_directory: false }
     }
 
-    /// The path with the slashes at its ends, each of which is one.
+    /// The path with its leading slash and, if it names a directory, its trailing slash.
     pub fn full(&self) -> Vec<u8> {
         let mut full = Vec::with_capacity(self.path.len() + 2);
         full.push(b'/');
@@ -88,10 +87,10 @@ impl<'a> SitePath<'a> {
         full
     }
 
-    /// Where this path is found with a slash added: a reference for Location (RFC 9110 §10.2.2).
+    /// This path with a trailing slash, as a reference for Location (RFC 9110 §10.2.2).
     ///
-    /// It is encoded anew from the checked segments, so it begins with exactly one slash and can name no other host,
-    /// whatever the client sent (`//host`, `/\host`).
+    /// It is re-encoded from the checked segments. It begins with exactly one slash, so it cannot name another host, even if the
+    /// client sent `//host` or `/\host`.
     pub fn with_slash(&self, query: Option<&str>) -> String {
         let mut location = String::with_capacity(self.path.len() + 2);
         location.push('/');
@@ -141,7 +140,7 @@ fn hex(digit: &u8) -> Option<u8> {
     char::from(*digit).to_digit(16).map(|value| value as u8)
 }
 
-/// All but the slash and pchar of RFC 3986 §3.3.
+/// The octets to percent-encode in a path: all but pchar (RFC 3986 §3.3) and the slash.
 pub const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_name_something() {
+    fn accepted_paths() {
         // raw, path, directory, Location with a slash
         for (raw, path, directory, location) in [
             ("/", &b""[..], true, "/"),
@@ -189,7 +188,7 @@ mod tests {
             ("/%2ewell-known/x", b".well-known/x", false, "/.well-known/x/"),
             ("/a//b///c", b"a/b/c", false, "/a/b/c/"),
             ("/a//", b"a", true, "/a/"),
-            // No reference of ours names another host.
+            // No Location names another host.
             ("//evil.example", b"evil.example", false, "/evil.example/"),
             ("///evil.example//", b"evil.example", true, "/evil.example/"),
             ("/\\evil.example", b"\\evil.example", false, "/%5Cevil.example/"),
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_name_nothing() {
+    fn refused_paths() {
         use Unnameable::{Malformed, NotFound};
         const DOT: Unnameable = Malformed("the path has a dot segment");
         const NUL: Unnameable = Malformed("the path has a NUL");
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn dotfiles_can_be_shown_but_never_dot_segments() {
+    fn dotfiles_can_be_shown_but_dot_segments_cannot() {
         assert_eq!(SitePath::parse("/.git/config", true).unwrap().as_bytes(), b".git/config");
         assert!(SitePath::parse("/%2e%2e/x", true).is_err());
         assert!(SitePath::parse("/a/../x", true).is_err());

@@ -1,11 +1,11 @@
-//! Weights of the members of a list (RFC 9110 §12.4.2).
+//! Quality values (RFC 9110 §12.4.2).
 
-/// The value of `parameter` if it is a weight: `q=0.5`, in any case, without whitespace around it.
+/// The value of a weight parameter such as `q=0.5`, in any case, without surrounding whitespace. `None`: not a weight.
 pub(crate) fn weight(parameter: &[u8]) -> Option<&[u8]> {
     parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))
 }
 
-/// A qvalue in thousandths: 0 to 1 with up to three digits behind the point. `None`: it is malformed.
+/// Parses a qvalue (0 to 1, at most three decimals) to thousandths. `None`: malformed.
 pub(crate) fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, fraction) = match text {
         [whole] => (whole, &[][..]),

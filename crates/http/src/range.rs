@@ -1,41 +1,43 @@
-//! Byte ranges (RFC 9110 §14.1, §14.2): which parts of a file a Range field asks for.
+//! Byte ranges (RFC 9110 §14.1, §14.2): the parts of a file that a Range field selects.
 
 use std::ops::Range;
 
-/// What a Range field means for a file of a known length.
+/// The result of a Range field for a file of known length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// The field has no say: send the whole file with 200.
+    /// Ignore the field: send the whole file with 200.
     Whole,
-    /// One part, never empty: 206.
+    /// Send one part, never empty, with 206.
     One(Range<u64>),
-    /// Two parts or more in the order of the request, none empty, together not longer than the file: 206 as
-    /// multipart/byteranges.
+    /// Send two or more parts as multipart/byteranges with 206. They keep the order of the request, none is empty, and together
+    /// they are not longer than the file.
     Several(Vec<Range<u64>>),
-    /// No part lies within the file: 416.
+    /// No part lies within the file: answer 416.
     Unsatisfiable,
 }
 
-/// Reads the value of a Range field for a file of `length` bytes.
+/// Evaluates a Range field for a file of `length` bytes.
 ///
-/// The whole file is sent (RFC 9110 §14.2 lets a server ignore Range) for a unit other than bytes, for any syntax
-/// error or range that ends before it begins, for more than `max_ranges` of them, and when together they are longer
-/// than the file: then they overlap, and the whole file costs less than what was asked for (RFC 9110 §17.15). Ranges
-/// are not merged and stay in order, as RFC 9110 §15.3.7.2 wishes; that bound makes merging needless.
+/// The field is ignored, as RFC 9110 §14.2 allows, if
 ///
-/// An empty file has no parts, and clients that ask for `bytes=0-` of everything mean all of it.
+/// - the unit is not bytes, the syntax is wrong, or a range ends before it begins;
+/// - there are more than `max_ranges` ranges;
+/// - the ranges together are longer than the file. They then overlap, and the whole file costs less (RFC 9110 §17.15);
+/// - the file is empty. It has no parts, and `bytes=0-` means all of it.
+///
+/// Ranges stay in order, as RFC 9110 §15.3.7.2 recommends. The bound on their total length makes merging unnecessary.
 pub fn select(value: &[u8], length: u64, max_ranges: usize) -> Selection {
     let Some((unit, set)) = value.split_at_checked(6) else { return Selection::Whole };
     if !unit.eq_ignore_ascii_case(b"bytes=") || length == 0 {
         return Selection::Whole;
     }
-    let mut asked = 0;
+    let mut specs = 0;
     let mut remaining = length;
-    // Nearly every request asks for one range, and then nothing is allocated.
+    // The usual single range needs no allocation.
     let mut first = None;
     let mut rest = Vec::new();
     for (index, spec) in set.split(|byte| *byte == b',').enumerate() {
-        // Empty list elements are to be tolerated (RFC 9110 §5.6.1.2), but count here, so that they are bounded too.
+        // Empty list elements are accepted (RFC 9110 §5.6.1.2), but count, so that they are bounded too.
         if index >= max_ranges {
             return Selection::Whole;
         }
@@ -43,7 +45,7 @@ pub fn select(value: &[u8], length: u64, max_ranges: usize) -> Selection {
         if spec.is_empty() {
             continue;
         }
-        asked += 1;
+        specs += 1;
         match parse(spec, length) {
             None => return Selection::Whole,
             Some(Part::Outside) => {}
@@ -65,7 +67,7 @@ pub fn select(value: &[u8], length: u64, max_ranges: usize) -> Selection {
             rest.insert(0, first);
             Selection::Several(rest)
         }
-        None if asked > 0 => Selection::Unsatisfiable,
+        None if specs > 0 => Selection::Unsatisfiable,
         None => Selection::Whole,
     }
 }
@@ -76,7 +78,7 @@ enum Part {
     Outside,
 }
 
-/// One int-range or suffix-range; `None` if it is neither.
+/// Parses one int-range or suffix-range. `None`: syntax error.
 fn parse(spec: &[u8], length: u64) -> Option<Part> {
     let dash = spec.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -94,7 +96,7 @@ fn parse(spec: &[u8], length: u64) -> Option<Part> {
     Some(if first >= length { Part::Outside } else { Part::Within(first..last.saturating_add(1).min(length)) })
 }
 
-/// 1*DIGIT. A number too large for us lies beyond any file just as the largest one does.
+/// 1*DIGIT, saturating: any larger number lies beyond the end of every file too.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -136,14 +138,14 @@ mod tests {
             ("bytes=99999999999999999999999-", Unsatisfiable),
             ("bytes=-0", Unsatisfiable),
             ("bytes=-0,10000-", Unsatisfiable),
-            // What lies outside is left out, and one part needs no multipart.
+            // Parts outside the file are omitted; a single part needs no multipart.
             ("bytes=10000-,5-6", One(5..7)),
             ("bytes=1-1,-0,3-3", Several(vec![1..2, 3..4])),
             // The order is the client's.
             ("bytes=-1,0-0", Several(vec![9999..10000, 0..1])),
             ("bytes=0-0,0-0", Several(vec![0..1, 0..1])),
             ("bytes=,0-0,,2-2\t,", Several(vec![0..1, 2..3])),
-            // Together longer than the file.
+            // Longer than the file in total.
             ("bytes=0-,0-", Whole),
             ("bytes=0-9999,0-0", Whole),
             ("bytes=0-4999,5000-9999", Several(vec![0..5000, 5000..10000])),
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_ranges_is_bounded_whatever_they_are() {
+    fn all_list_elements_count_against_the_bound() {
         for element in ["0-0", "-0", "", "20000-"] {
             let elements = |count: usize| format!("bytes=9-9,{}", vec![element; count - 1].join(","));
             assert_ne!(select(elements(16).as_bytes(), 10000, 16), Whole, "16 of {element:?}");

@@ -1,41 +1,41 @@
-//! A request, whichever protocol version carried it, borrowed from the bytes it arrived in.
+//! A request, independent of the protocol version, borrowed from the bytes it arrived in.
 
 use memchr::memchr;
 
 use crate::field_section::FieldSection;
 
-/// What the handler needs to know of a request.
+/// A request as handlers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The method token.
+    /// The request method.
     pub method: Method<'a>,
-    /// What is asked for.
+    /// The request-target, parsed.
     pub target: Target<'a>,
     /// The request-target as it arrived, for the log: visible ASCII only.
     pub raw_target: &'a str,
-    /// `uri-host [":" port]`: from the absolute-form if there is one, else from Host (RFC 9112 §3.2.2). `None` only in HTTP/1.0.
+    /// `uri-host [":" port]`, from the absolute-form target or else from Host (RFC 9112 §3.2.2). `None` only in HTTP/1.0.
     pub authority: Option<&'a str>,
-    /// The fields that select or condition the response.
+    /// The fields that make the request conditional or select a representation.
     pub conditions: Conditions<'a>,
-    /// All fields.
+    /// All fields of the request.
     pub fields: FieldSection<'a>,
 }
 
-/// A method token (RFC 9110 §9, RFC 5789); case matters.
+/// A request method (RFC 9110 §9, RFC 5789); case matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method<'a> {
-    /// GET.
+    /// GET: the file.
     Get,
-    /// HEAD: as GET, without the content.
+    /// HEAD: like GET, without content.
     Head,
-    /// A registered method that no file supports: 405.
+    /// A registered method that files do not support: 405.
     Other(&'static str),
-    /// A token that we do not know: 501.
+    /// An unrecognized method: 501.
     Unknown(&'a str),
 }
 
 impl<'a> Method<'a> {
-    /// Recognises a method token.
+    /// Parses a method token.
     pub fn from_token(token: &'a str) -> Self {
         const OTHER: [&str; 7] = ["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
         match token {
@@ -48,7 +48,7 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// The token as it stood in the request.
+    /// The token as sent in the request.
     pub fn as_str(&self) -> &'a str {
         match self {
             Method::Get => "GET",
@@ -59,14 +59,14 @@ impl<'a> Method<'a> {
     }
 }
 
-/// What a request-target names once its form is taken off (RFC 9112 §3.2).
+/// A request-target, whatever its form (RFC 9112 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A path on this server, still percent-encoded.
     Path {
-        /// Begins with `/`; visible ASCII, no `?`, no `#`.
+        /// Begins with `/`; visible ASCII without `?` and `#`.
         path: &'a str,
-        /// What follows the first `?`, without it.
+        /// The query: everything after the first `?`.
         query: Option<&'a str>,
     },
     /// `*`: the server as a whole (OPTIONS only).
@@ -74,11 +74,10 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads an origin-form (RFC 9112 §3.2.1): HTTP/1.1's usual target and HTTP/2's `:path`.
+    /// Parses an origin-form target (RFC 9112 §3.2.1): the usual target of HTTP/1.1, and `:path` of HTTP/2.
     ///
-    /// Stricter than needed in one way (no octet above 0x7e) and laxer in another: browsers send `|`, `[`, `^`, `"`
-    /// and others unencoded, so every visible character passes but `#`, which would begin a fragment and is never
-    /// sent to a server.
+    /// Every visible ASCII character but `#` is accepted, because browsers send `|`, `[`, `^`, `"` and others unencoded. `#`
+    /// would begin a fragment, which is never sent to a server.
     pub fn from_origin_form(raw: &'a str) -> Option<Self> {
         if !raw.starts_with('/') || !is_visible_without_fragment(raw) {
             return None;
@@ -94,28 +93,28 @@ pub(crate) fn is_visible_without_fragment(raw: &str) -> bool {
     raw.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
-/// The fields of RFC 9110 §12.5.3, §13.1 and §14.2, unparsed.
+/// The unparsed fields of RFC 9110 §12.5.3, §13.1 and §14.2.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conditions<'a> {
-    /// If-Match.
+    /// The lines of If-Match.
     pub if_match: FieldLines<'a>,
-    /// If-None-Match.
+    /// The lines of If-None-Match.
     pub if_none_match: FieldLines<'a>,
-    /// If-Modified-Since.
+    /// The value of If-Modified-Since.
     pub if_modified_since: Singleton<'a>,
-    /// If-Unmodified-Since.
+    /// The value of If-Unmodified-Since.
     pub if_unmodified_since: Singleton<'a>,
-    /// Range.
+    /// The value of Range.
     pub range: Singleton<'a>,
-    /// If-Range.
+    /// The value of If-Range.
     pub if_range: Singleton<'a>,
-    /// Accept-Encoding (RFC 9110 §12.5.3).
+    /// The lines of Accept-Encoding.
     pub accept_encoding: FieldLines<'a>,
 }
 
 impl<'a> Conditions<'a> {
-    /// Takes a field line if it is one of ours and ignores it if not. `name` in any case, `value` without surrounding
-    /// whitespace.
+    /// Records a field line if its field is a member, and ignores it otherwise. `name` is in any case, `value` without
+    /// surrounding whitespace.
     pub fn add(&mut self, name: &str, value: &'a [u8]) {
         match name.len() {
             5 if name.eq_ignore_ascii_case("range") => self.range.add(value),
@@ -130,7 +129,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// A list-valued field: its lines are one list, in order (RFC 9110 §5.3). One line needs no allocation.
+/// The lines of a list-based field, which form one list in order (RFC 9110 §5.3). One line needs no allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
     first: Option<&'a [u8]>,
@@ -146,19 +145,18 @@ impl<'a> FieldLines<'a> {
         }
     }
 
-    /// Whether the field is present, be it empty.
+    /// Whether the field is present, even if empty.
     pub fn is_present(&self) -> bool {
         self.first.is_some()
     }
 
-    /// The lines in the order of arrival.
+    /// The lines in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.first.iter().chain(&self.rest).copied()
     }
 }
 
-/// A field that has one value (RFC 9110 §5.5). Sent twice it has no value we could trust, so each reader says what
-/// that means to it.
+/// A singleton field (RFC 9110 §5.5). If it is repeated, no value can be trusted, and each reader decides the consequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Singleton<'a> {
     /// Not sent.
@@ -171,7 +169,7 @@ pub enum Singleton<'a> {
 }
 
 impl<'a> Singleton<'a> {
-    /// Adds a field line.
+    /// Records a field line.
     pub fn add(&mut self, value: &'a [u8]) {
         *self = match self {
             Singleton::Absent => Singleton::Once(value),
@@ -179,12 +177,12 @@ impl<'a> Singleton<'a> {
         };
     }
 
-    /// Whether it was sent, be it more than once.
+    /// Whether the field was sent at least once.
     pub fn is_present(&self) -> bool {
         !matches!(self, Singleton::Absent)
     }
 
-    /// The value, if there is exactly one.
+    /// The value, if the field was sent exactly once.
     pub fn value(&self) -> Option<&'a [u8]> {
         match self {
             Singleton::Once(value) => Some(value),
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_lines_make_a_list_or_void_a_singleton() {
+    fn repeated_lines_extend_a_list_and_invalidate_a_singleton() {
         let mut conditions = Conditions::default();
         conditions.add("If-None-Match", b"\"a\"");
         conditions.add("if-none-match", b"\"b\"");

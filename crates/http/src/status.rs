@@ -11,7 +11,7 @@ pub struct Status(u16);
 
 macro_rules! statuses {
     ($($name:ident = $code:literal $reason:literal;)*) => {
-        /// The codes that the server itself sends, by their names in RFC 9110 §15 and RFC 6585.
+        /// Status codes with their names in RFC 9110 §15, RFC 6585 and RFC 8297.
         #[expect(missing_docs, reason = "the names are those of the RFC")]
         impl Status {
             $(pub const $name: Status = Status($code);)*
@@ -19,12 +19,12 @@ macro_rules! statuses {
             /// Every code with a name, in ascending order.
             pub const NAMED: &[Status] = &[$(Status::$name),*];
 
-            /// The status line of HTTP/1.1, for codes with a name.
+            /// The HTTP/1.1 status line of a named code.
             fn line(self) -> Option<&'static str> {
                 match self.0 { $($code => Some(concat!("HTTP/1.1 ", $code, " ", $reason, "\r\n")),)* _ => None }
             }
 
-            /// Code and reason phrase as a line of text: the body of a response that has no other.
+            /// Code and reason phrase as a line of text: the default body of an error response.
             pub fn page(self) -> Cow<'static, [u8]> {
                 match self.0 {
                     $($code => Cow::Borrowed(concat!($code, " ", $reason, "\n").as_bytes()),)*
@@ -71,27 +71,27 @@ statuses! {
 }
 
 impl Status {
-    /// `None` below 100 and above 599, which no HTTP response can have.
+    /// A status from its code. `None`: below 100 or above 599, which is invalid in HTTP.
     pub const fn new(code: u16) -> Option<Self> {
         if code >= 100 && code <= 599 { Some(Status(code)) } else { None }
     }
 
-    /// The three digits.
+    /// The code as a number from 100 to 599.
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// Whether this is 1xx: another response follows it.
+    /// Whether the code is 1xx, so that another response follows.
     pub const fn is_interim(self) -> bool {
         self.0 < 200
     }
 
-    /// Whether a response of this status never has content (RFC 9110 §6.4.1): 1xx, 204 and 304.
+    /// Whether a response with this status never has content (RFC 9110 §6.4.1): 1xx, 204 and 304.
     pub const fn has_no_content(self) -> bool {
         self.is_interim() || self.0 == 204 || self.0 == 304
     }
 
-    /// Appends the status line. It says HTTP/1.1 whatever the request's minor version (RFC 9112 §2.3). A code without a name has an
+    /// Appends the status line. The version is HTTP/1.1 for HTTP/1.0 requests too (RFC 9112 §2.3). A code without a name has an
     /// empty reason phrase (RFC 9112 §4).
     pub fn write_line(self, out: &mut Vec<u8>) {
         match self.line() {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_forbidden_by_status() {
+    fn statuses_without_content() {
         for (status, expected) in
             [(Status::CONTINUE, true), (Status::OK, false), (Status::NO_CONTENT, true), (Status::NOT_MODIFIED, true)]
         {

@@ -1,6 +1,6 @@
-//! An HTTPS server for files that lets the kernel seal the records when that is cheaper.
+//! An HTTPS file server that lets the kernel seal TLS records where that is cheaper.
 //!
-//! The wings, from top to bottom; each uses those below it:
+//! The modules, from top to bottom; each uses only those below it:
 //!
 //! ```text
 //! commands ─► process ─► monitor ─► config ─► listen ─► http1 ─► exchange ─► site ─► response ─► files
@@ -8,7 +8,7 @@
 //!                                                    limits, certificates, path, observe ◄┘ ─► values
 //! ```
 //!
-//! ARCHITECTURE.md has the way of a request, file by file.
+//! ARCHITECTURE.md follows a request through them, file by file.
 
 mod certificates;
 mod commands;

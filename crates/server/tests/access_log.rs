@@ -237,7 +237,7 @@ fn a_file_that_was_moved_away_is_opened_anew_on_sigusr1() {
     let old = site.outside().join("access.log.1");
     std::fs::rename(&log, &old).expect("it is moved");
     server.signal(Signal::USR1);
-    wait_for_message(&server, "opened anew");
+    wait_for_message(&server, "the access log was reopened");
     http::get(&mut client, "/f?second").expect("an answer");
     wait_until("the line is in the new file", || {
         std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() == 1)

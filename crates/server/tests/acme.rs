@@ -112,9 +112,9 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     let port = free_port();
     let pebble = Pebble::start(&sites, &pki, port, free_port());
     let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
-    wait_for_message(&server, "a self-signed certificate stands in");
-    wait_for_message(&server, "ACME: a new account");
-    wait_for_message(&server, "ACME: a certificate for localhost, valid until");
+    wait_for_message(&server, "a self-signed certificate is used");
+    wait_for_message(&server, "ACME: account created");
+    wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
     wait_for_message(&server, "certificate replaced, valid until");
     let first = shown(port);
     assert!(first.contains("Pebble Intermediate CA"), "{first}");
@@ -133,9 +133,9 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     // What is kept is used by the next process, with the same account.
     let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
     assert!(shown(port).contains("Pebble Intermediate CA"));
-    assert_eq!(messages(&server, "stands in"), 0);
-    wait_for_message(&server, "ACME: a certificate for localhost");
-    assert_eq!(messages(&server, "a new account"), 0);
+    assert_eq!(messages(&server, "a self-signed certificate is used"), 0);
+    wait_for_message(&server, "ACME: certificate obtained for localhost");
+    assert_eq!(messages(&server, "account created"), 0);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_listener_without_tls_answers_validations() {
     let pebble = Pebble::start(&sites, &pki, free_port(), plain);
     let text = configuration(&sites, &pebble, &pki, port, "http-01");
     let server = sites.serve(&format!("{text}[[listen]]\naddress = '127.0.0.1:{plain}'\ntls = false\n"));
-    wait_for_message(&server, "ACME: a certificate for localhost, valid until");
+    wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
     wait_for_message(&server, "certificate replaced, valid until");
     assert!(shown(port).contains("Pebble Intermediate CA"));
 }
@@ -162,7 +162,7 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     assert!(
         line.contains("Failed to connect")
             && line.contains("Next try at")
-            && line.contains("self-signed one stands in"),
+            && line.contains("self-signed one is used"),
         "{line}"
     );
     drop(server);

@@ -64,9 +64,9 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
     let sites = Sites::new();
     let site = |rest: &str| format!("[[site]]\nnames = ['a.test']\nroot = 'root'\n{rest}");
     for (pki, words) in [
-        (&expired, &["has expired at"][..]),
+        (&expired, &[": expired at"][..]),
         (&future, &["is not valid before"]),
-        (&elsewhere, &["is not for a.test, but for else.test", "can read this private key"]),
+        (&elsewhere, &["covers else.test, but not a.test", "private key is readable by every user"]),
     ] {
         let output = sites.check(&site(&certificates(&[pki])));
         assert!(output.status.success(), "{output:?}");
@@ -142,7 +142,7 @@ fn changed_files_are_taken_over_once_they_are_a_pair() {
     put(&newer, &used, false, || ());
     server.wait_for_lines(2, "certificate replaced", |line| line.text.contains("certificate replaced"));
     assert!(std::ptr::eq(seen(&server, "a.test", &all), &newer));
-    assert_eq!(messages(&server, "The certificate before stays in use"), 2);
+    assert_eq!(messages(&server, "The previous certificate stays in use"), 2);
     assert_eq!(get(&mut kept, "a.test").0, 200, "connections are not touched");
 }
 

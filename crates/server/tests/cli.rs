@@ -62,7 +62,7 @@ fn values_that_cannot_be_are_refused_with_what_to_write() {
     for time in ["handshake-timeout", "request-timeout", "idle-timeout", "stall-timeout", "linger-timeout", "grace"] {
         let option = format!("--{time}");
         bad_usage(&[&option, "10"], &[&option, "10s"]);
-        bad_usage(&[&option, "0s"], &[&option, "longer than nothing"]);
+        bad_usage(&[&option, "0s"], &[&option, "longer than zero"]);
     }
     bad_usage(&["--max-requests", "0"], &["--max-requests"]);
     bad_usage(&["--max-request-line", "10"], &["--max-request-line", "from 256 to 1048576"]);

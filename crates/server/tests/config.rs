@@ -60,7 +60,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
         (
             "[metrics]\nlisten = '[::1]:1'\n[[listen]]\naddress = '[::1]:1'\n",
-            &["listen.address: [::1]:1 is listened on twice"],
+            &["listen.address: [::1]:1 is configured twice"],
         ),
     ] {
         configured.write(rest);
@@ -110,7 +110,7 @@ fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
     for (bad, message) in [
         (changed.replace("'other'", "'gone'"), "cannot serve"),
         (changed.clone() + "[limits]\nno_such_key = 1\n", "limits.no_such_key: unknown field"),
-        (changed.clone() + "[server]\nworkers = 7\n", "server.workers: nothing becomes 7: that needs a new process"),
+        (changed.clone() + "[server]\nworkers = 7\n", "server.workers: nothing becomes 7: this change needs a new process"),
     ] {
         fs::write(&configured.file, bad).expect("it is written");
         server.signal(Signal::HUP);

@@ -84,5 +84,5 @@ fn a_public_listener_is_pointed_out() {
     let site = Site::new();
     let open = ["--metrics", "0.0.0.0:0", "--access-log", "off"];
     let watched = Watched::of(site.serve_from_user_space(&open));
-    wait_until("the warning", || messages(&watched.server, "whoever reaches 0.0.0.0") == 1);
+    wait_until("the warning", || messages(&watched.server, "any client that reaches 0.0.0.0") == 1);
 }

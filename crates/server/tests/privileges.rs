@@ -41,7 +41,7 @@ fn every_feature_works_with_the_listed_system_calls_alone() {
     wait_for_message(&server, "configuration 1 is in use");
     std::fs::rename(&log, site.outside().join("log/old")).expect("it is moved");
     server.signal(Signal::USR1);
-    wait_for_message(&server, "opened anew");
+    wait_for_message(&server, "the access log was reopened");
     let watched = Watched::of(server);
     assert!(watched.get("/metrics").1.contains("sealion_build_info"));
     let successor = Successor::of(&watched.server);

@@ -66,7 +66,7 @@ fn keys_in_a_directory_are_shared_and_change_under_the_server() {
     for entry in fs::read_dir(&keys).expect("it is there") {
         fs::remove_file(entry.expect("an entry").path()).expect("it goes");
     }
-    wait_for_message(&two, "The keys before stay in use");
+    wait_for_message(&two, "The previous keys stay in use");
     make_key(&keys, &[]);
     wait_for_message(&two, "opened with 1 keys");
     assert!(!resumes(&connector, &two));

@@ -1,34 +1,34 @@
-//! Reading past the content of a request (RFC 9112 §6, §7): we never need it, only what follows it.
+//! Skipping the content of a request (RFC 9112 §6, §7) to find the next request.
 
 use super::head::{Framing, Reject, is_token};
 use crate::status::Status;
 
-/// Finds the end of a request's content, however its bytes are split.
+/// Finds the end of a request's content, independent of how its bytes are split.
 #[derive(Debug, Clone)]
 pub struct BodyDrain {
     state: State,
-    /// Octets that may still be read, chunk sizes, extensions and trailers included: one bound for all of them.
+    /// Octets that may still be read. Chunk sizes, extensions and trailers count too.
     allowance: u64,
 }
 
-/// What became of the bytes given to [`BodyDrain::feed`].
+/// The result of [`BodyDrain::feed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
-    /// All of them belong to the content, and it goes on.
+    /// All bytes belong to the content, which is not complete.
     NeedMore,
-    /// The content ended; the rest belongs to the next request.
+    /// The content is complete; the remaining bytes belong to the next request.
     Done {
-        /// How many of the bytes belong to the content.
+        /// Number of bytes that belong to the content.
         consumed: usize,
     },
-    /// The content is longer than allowed: answer the request, say `Connection: close`, and close.
+    /// The content is longer than allowed: answer the request with `Connection: close`, and close.
     TooLong,
-    /// The framing is broken: nobody knows where the next request begins.
+    /// The framing is broken, so the start of the next request is unknown.
     Broken(Reject),
 }
 
 impl BodyDrain {
-    /// A drain that reads at most `cap` octets.
+    /// A drain that accepts at most `cap` octets.
     pub fn new(framing: Framing, cap: u64) -> Self {
         let state = match framing {
             Framing::None => State::Done,
@@ -38,7 +38,7 @@ impl BodyDrain {
         BodyDrain { state, allowance: cap }
     }
 
-    /// Whether it is known already that the content is too long. Then waiting for it is pointless.
+    /// Whether the content is already known to be too long, so that waiting for it is pointless.
     pub fn is_too_long(&self) -> bool {
         match self.state {
             State::Content { length } => length > self.allowance,
@@ -48,8 +48,7 @@ impl BodyDrain {
         }
     }
 
-    /// Reads on. Once it has returned anything but [`Drained::NeedMore`] it returns the same again, with nothing
-    /// consumed.
+    /// Consumes `input`. After any result but [`Drained::NeedMore`], further calls return the same result and consume nothing.
     pub fn feed(&mut self, input: &[u8]) -> Drained {
         let mut at = 0;
         loop {
@@ -88,7 +87,7 @@ impl BodyDrain {
     }
 }
 
-/// Where in the grammar of RFC 9112 §7.1 we are:
+/// The position in the grammar of RFC 9112 §7.1:
 ///
 /// ```text
 /// SizeStart ─► Size ─► [BeforeExtension ─►] [Extension ─►] SizeLf
@@ -105,7 +104,7 @@ enum State {
     Size {
         length: u64,
     },
-    /// Whitespace after the size, which only an extension may follow.
+    /// Whitespace after the size; only an extension may follow.
     BeforeExtension {
         length: u64,
     },
@@ -202,7 +201,7 @@ mod tests {
 
     const CAP: u64 = 100;
 
-    /// Feeds `input` in pieces of `step` octets and says how many belong to the content, or what ended it.
+    /// Feeds `input` in pieces of `step` octets. Returns the length of the content, or the result that ended it.
     fn drain(framing: Framing, input: &[u8], step: usize) -> Result<usize, Drained> {
         let mut drain = BodyDrain::new(framing, CAP);
         let mut before = 0;
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_stays_ended() {
+    fn final_results_are_repeated() {
         for (framing, input, ended) in [
             (Framing::Length(1), &b"x"[..], Drained::Done { consumed: 0 }),
             (Framing::Length(CAP + 1), b"x", Drained::TooLong),

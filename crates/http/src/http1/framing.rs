@@ -1,31 +1,31 @@
-//! How the content of a response ends (RFC 9112 §6).
+//! The framing of a response (RFC 9112 §6).
 
 use super::head::Version;
 use crate::request::Method;
 use crate::status::Status;
 
-/// How the content of a response ends, and what its head says of that.
+/// How the end of a response's content is delimited, and what its head announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// The response has no content, and its head announces none.
     Nothing,
     /// The content has this many bytes: Content-Length.
     Length(u64),
-    /// The response has no content, and Content-Length says how much a GET would get (RFC 9110 §9.3.2).
+    /// The response has no content; Content-Length is that of the GET response (RFC 9110 §9.3.2).
     LengthOnly(u64),
     /// The content ends with the last chunk: Transfer-Encoding: chunked.
     Chunked,
-    /// The response has no content; a GET would get chunks.
+    /// The response has no content; the GET response is chunked.
     ChunkedOnly,
-    /// The content ends with the connection: for HTTP/1.0 clients, which know no chunks.
+    /// The content ends with the connection: for HTTP/1.0 clients, which do not understand chunks.
     UntilClose,
-    /// The response has no content; a GET would get what [`Self::UntilClose`] says.
+    /// The response has no content; the GET response is [`Self::UntilClose`].
     UntilCloseOnly,
 }
 
 impl ResponseFraming {
-    /// The framing of a response of this status to a request with this method. `length` is that of the content in bytes, `None` where
-    /// it is not known beforehand.
+    /// The framing of a response with this status to a request with this method. `length` is that of the content in bytes;
+    /// `None`: not known in advance.
     pub fn of(version: Version, method: Method<'_>, status: Status, length: Option<u64>) -> Self {
         // RFC 9110 §8.6 forbids Content-Length in 1xx and 204; RFC 9112 §6.1 forbids Transfer-Encoding there.
         if status.has_no_content() {
@@ -46,13 +46,14 @@ impl ResponseFraming {
         matches!(self, Self::Length(_) | Self::Chunked | Self::UntilClose)
     }
 
-    /// Whether only the end of the connection shows where the content ends.
+    /// Whether the content is delimited by the end of the connection.
     pub fn needs_close(self) -> bool {
         self == Self::UntilClose
     }
 }
 
-/// Appends the line that begins a chunk of `length` bytes, which is not 0 (RFC 9112 §7.1). CRLF follows the chunk.
+/// Appends the size line of a chunk of `length` bytes, which must not be 0 (RFC 9112 §7.1). The caller sends CRLF after the
+/// chunk's data.
 pub fn write_chunk_size(out: &mut Vec<u8>, length: usize) {
     debug_assert!(length > 0, "a chunk of 0 bytes is the last one");
     let digits = (usize::BITS - length.leading_zeros()).div_ceil(4).max(1);
@@ -62,7 +63,7 @@ pub fn write_chunk_size(out: &mut Vec<u8>, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The last chunk with an empty trailer section (RFC 9112 §7.1).
+/// The last chunk, with an empty trailer section (RFC 9112 §7.1).
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 #[cfg(test)]

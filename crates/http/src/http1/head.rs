@@ -1,4 +1,4 @@
-//! The head of a request (RFC 9112 §2 to §6): strict, bounded, and the same however its bytes are split.
+//! Parsing the head of a request (RFC 9112 §2 to §6): strict, bounded, and independent of how its bytes are split.
 
 use std::mem::MaybeUninit;
 
@@ -8,12 +8,11 @@ use crate::field_section::FieldSection;
 use crate::request::{Conditions, Method, Request, Target, is_visible_without_fragment};
 use crate::status::Status;
 
-/// Finds the head at the beginning of `buf`, which holds what has arrived and has not been consumed. `None`: nothing is wrong so far, and the
-/// head is not complete.
+/// Finds the head at the beginning of `buf`, which holds all unconsumed bytes. `None`: incomplete, without an error so far.
 ///
-/// Line ends and sizes are checked here, and a violation is refused as soon as the octet that shows it has arrived; [`RequestHead::parse`]
-/// checks the rest. So the answer does not depend on how the bytes were split, and a caller that stops reading at [`HeadLimits::buffer`]
-/// octets loses nothing. Never panics.
+/// Line ends and sizes are checked here, and a violation is reported at the first octet that shows it. [`RequestHead::parse`]
+/// checks the rest. The result therefore does not depend on how the bytes were split, and a buffer of
+/// [`HeadLimits::buffer`] octets is always enough. Never panics.
 ///
 /// # Errors
 /// [`Reject`]: the request cannot be served.
@@ -21,19 +20,19 @@ pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject>
     find_lines(buf, limits)
 }
 
-/// Where a whole head lies in a buffer, as [`find`] found it.
+/// The position of a complete head in a buffer, as found by [`find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadSpan {
-    /// Octets of empty lines before it.
+    /// Octets of empty lines before the head.
     pub start: usize,
     /// The end of the request line.
     request_line_end: usize,
-    /// The end of the head. The content follows.
+    /// The end of the head, where the content begins.
     pub end: usize,
 }
 
 impl<'a> RequestHead<'a> {
-    /// Reads the head that `span` names in `buf`.
+    /// Parses the head at `span` in `buf`.
     ///
     /// # Errors
     /// [`Reject`]: the request cannot be served.
@@ -45,31 +44,31 @@ impl<'a> RequestHead<'a> {
             Ok(httparse::Status::Partial) => return Err(bad("the head is not complete where it ends")),
             Err(error) => return Err(explain(error, &buf[span.start..span.request_line_end])),
         }
-        // The empty line is no field line.
+        // The final empty line is not a field line.
         interpret(&head, FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
     }
 }
 
 impl HeadSpan {
-    /// The same head in a buffer that begins with it.
+    /// The span of the same head in a buffer that begins with it.
     pub fn from_start(self) -> Self {
         HeadSpan { start: 0, request_line_end: self.request_line_end - self.start, end: self.end - self.start }
     }
 }
 
-/// A request with what only HTTP/1 needs to know of it.
+/// A request, with the properties specific to HTTP/1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead<'a> {
-    /// The request proper.
+    /// The request, independent of the protocol version.
     pub request: Request<'a>,
-    /// Its version.
+    /// The HTTP version of the request.
     pub version: Version,
     /// Whether the client wants the connection to persist (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// How its content ends.
+    /// The framing of the request's content.
     pub framing: Framing,
-    /// Whether the client may be waiting for 100 (Continue) before it sends its content. We never send that: answer,
-    /// say `Connection: close`, and close, since whether the content will come is unknown (RFC 9110 §10.1.1).
+    /// Whether the client may be waiting for 100 (Continue) before it sends its content. The server never sends 100. It answers
+    /// with `Connection: close`, since the content may or may not follow (RFC 9110 §10.1.1).
     pub expect_continue: bool,
 }
 
@@ -81,60 +80,59 @@ pub enum Version {
     Http11,
 }
 
-/// How the content of a request ends (RFC 9112 §6.3).
+/// The framing of a request's content (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// The request has no content.
     None,
-    /// After this many octets, at least one.
+    /// The content has this many octets, at least one.
     Length(u64),
-    /// By the last chunk.
+    /// The content is chunked.
     Chunked,
 }
 
-/// A request that cannot be served, and after which nobody knows where the next begins: answer with the status and
-/// close.
+/// A request that cannot be served. The start of the next request is unknown: answer with the status and close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reject {
-    /// The answer.
+    /// The status of the response.
     pub status: Status,
-    /// For the log.
+    /// The reason, for the log.
     pub why: &'static str,
 }
 
-/// Sizes beyond which a head is refused.
+/// Upper bounds for a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Octets of the request line without its end: 414.
+    /// Octets of the request line without its line end; beyond: 414.
     pub request_line: usize,
-    /// Octets from the request line to the empty line, both included: 431.
+    /// Octets from the request line to the empty line, both included; beyond: 431.
     pub head: usize,
-    /// Field lines: 431. Values above [`Self::MOST_FIELDS`] count as that.
+    /// Field lines, at most [`Self::MOST_FIELDS`]; beyond: 431.
     pub fields: usize,
 }
 
 impl HeadLimits {
-    /// The most field lines that can be allowed: their places are on the stack.
+    /// The largest possible value of [`Self::fields`]: parsed fields are kept on the stack.
     pub const MOST_FIELDS: usize = 256;
 
-    /// Octets that a caller has to be able to hold: with these, [`find`] never returns `None`.
+    /// The buffer size a caller needs: with this many octets, [`find`] never returns `None`.
     pub fn buffer(&self) -> usize {
         2 * MOST_LEADING_EMPTY_LINES + self.head + 2
     }
 }
 
 impl Default for HeadLimits {
-    /// INHERITED: 8000 octets are what RFC 9112 §3 recommends for the request line at least, 32 KiB of head are
-    /// nginx's 4 buffers of 8k, 100 fields are Apache httpd's LimitRequestFields.
+    /// INHERITED: RFC 9112 §3 recommends at least 8000 octets for the request line; nginx allows 32 KiB of head (4 buffers of
+    /// 8k); Apache httpd allows 100 fields (LimitRequestFields).
     fn default() -> Self {
         HeadLimits { request_line: 8 * 1024, head: 32 * 1024, fields: 100 }
     }
 }
 
-/// Finds the end of the head. `None`: not there yet.
+/// Finds the end of the head. `None`: incomplete.
 ///
-/// Each decision falls at the first octet that allows it, in the order of the octets. httparse would also take a bare
-/// LF for a line end.
+/// Octets are examined in order, and each decision is made at the first octet that allows it. httparse alone would also accept
+/// a bare LF as line end.
 fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject> {
     let mut start = 0;
     // A server should ignore at least one empty line before the request line (RFC 9112 §2.2).
@@ -151,7 +149,7 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Rejec
         let line = &buf[at..];
         match (line.first(), request_line_end) {
             (None, _) => return Ok(None),
-            // Says so at once to a client that speaks TLS, or another binary protocol, within TLS.
+            // Fails at once for TLS within TLS and other binary protocols.
             (Some(octet), None) if !is_token(*octet) && !matches!(octet, b'\r' | b'\n') => {
                 return Err(bad("not an HTTP request"));
             }
@@ -170,8 +168,8 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Rejec
         match line[length..] {
             [] | [b'\r'] => return Ok(None),
             [b'\r', b'\n', ..] => {}
-            [b'\r', ..] => return Err(bad("a CR that is not followed by LF")),
-            _ => return Err(bad("an LF that does not follow CR")),
+            [b'\r', ..] => return Err(bad("CR without LF")),
+            _ => return Err(bad("LF without CR")),
         }
         at += length + 2;
         if at - start > limits.head {
@@ -192,8 +190,8 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Rejec
     }
 }
 
-/// Says what httparse found wrong. A version that looks like one but is not ours deserves 505, HTTP/2's preface (RFC
-/// 9113 §3.4) included.
+/// Turns an error of httparse into a rejection. A well-formed but unsupported version gets 505, as does the preface of HTTP/2
+/// (RFC 9113 §3.4).
 fn explain(error: httparse::Error, request_line: &[u8]) -> Reject {
     match error {
         httparse::Error::Token => bad("the request line is not method, target and version"),
@@ -211,7 +209,7 @@ fn explain(error: httparse::Error, request_line: &[u8]) -> Reject {
     }
 }
 
-/// The fields that HTTP/1.1 itself acts on.
+/// The fields that control the HTTP/1.1 connection and framing.
 #[derive(Default)]
 struct Control<'a> {
     host: Option<&'a [u8]>,
@@ -223,11 +221,11 @@ struct Control<'a> {
     expect_other: bool,
 }
 
-/// The transfer codings applied so far, as far as they matter.
+/// The transfer codings read so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coding {
     Chunked,
-    /// Codings that we do not implement, and whether chunked is the last of them.
+    /// Unimplemented codings, and whether chunked follows them as the last.
     Other {
         last_is_chunked: bool,
     },
@@ -261,13 +259,13 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>, fields: FieldSection<'a>) -> 
         version,
         keep_alive: !control.close && (version == Version::Http11 || control.keep_alive),
         framing,
-        // Ignored in HTTP/1.0 (RFC 9110 §10.1.1), and nobody waits who has nothing to send.
+        // Ignored in HTTP/1.0 (RFC 9110 §10.1.1), and without content, where the client has nothing to wait for.
         expect_continue: control.expect_continue && version == Version::Http11 && framing != Framing::None,
     })
 }
 
 impl<'a> Control<'a> {
-    /// Takes a field line; `false` if it is none of ours.
+    /// Records a field line. `false`: not a control field.
     fn add(&mut self, name: &str, value: &'a [u8]) -> Result<bool, Reject> {
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
@@ -290,7 +288,7 @@ impl<'a> Control<'a> {
                 }
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
-                // Equal values might be merged (RFC 9112 §6.3), but whoever sends them has two opinions.
+                // RFC 9112 §6.3 allows merging equal values, but repeated lengths are a sign of request smuggling.
                 let length = decimal(value).ok_or(bad("Content-Length is not one number below 2^64"))?;
                 if self.content_length.replace(length).is_some() {
                     return Err(bad("Content-Length is repeated"));
@@ -306,7 +304,7 @@ impl<'a> Control<'a> {
         Ok(true)
     }
 
-    /// RFC 9112 §6.1 and §6.3, without the leniency of either.
+    /// The framing by RFC 9112 §6.1 and §6.3, without their optional leniency.
     fn framing(&self, version: Version) -> Result<Framing, Reject> {
         match (self.transfer_encoding, self.content_length) {
             (None, None | Some(0)) => Ok(Framing::None),
@@ -324,7 +322,7 @@ impl<'a> Control<'a> {
 }
 
 impl Coding {
-    /// Adds one member of the list. Chunked is applied once and last, so nothing may follow it.
+    /// Appends one list member. Chunked may be applied only once, and last.
     fn after(before: Option<Coding>, coding: &[u8]) -> Coding {
         let name = coding.split(|octet| *octet == b';').next().unwrap_or(coding).trim_ascii_end();
         match (before, coding.eq_ignore_ascii_case(b"chunked")) {
@@ -337,11 +335,11 @@ impl Coding {
     }
 }
 
-/// Takes off the form of a request-target (RFC 9112 §3.2) and returns the authority of an absolute one.
+/// Parses a request-target of any form (RFC 9112 §3.2). Returns the authority too if the form is absolute.
 fn read_target<'a>(method: Method<'_>, raw: &'a str) -> Result<(Target<'a>, Option<&'a str>), Reject> {
     if method == Method::Other("CONNECT") {
-        // Whatever follows is meant for somebody else, so this cannot be an ordinary 405.
-        return Err(Reject { status: Status::METHOD_NOT_ALLOWED, why: "CONNECT: this is no proxy" });
+        // Not an ordinary 405: the following bytes are meant for the tunnel, so the connection has to close.
+        return Err(Reject { status: Status::METHOD_NOT_ALLOWED, why: "CONNECT: not a proxy" });
     }
     if raw == "*" && method == Method::Other("OPTIONS") {
         return Ok((Target::Asterisk, None));
@@ -394,7 +392,7 @@ fn authority(value: &[u8]) -> Result<&str, Reject> {
     if host && is_port { Ok(text) } else { Err(INVALID) }
 }
 
-/// Octets of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
+/// The octets of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
 const IS_REG_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut octet = 0;
@@ -411,7 +409,7 @@ const IS_REG_NAME: [bool; 256] = {
     table
 };
 
-/// The members of a list, empty ones left out (RFC 9110 §5.6.1.2).
+/// The non-empty members of a list (RFC 9110 §5.6.1.2).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
@@ -439,7 +437,7 @@ const fn bad(why: &'static str) -> Reject {
 const REQUEST_LINE_TOO_LONG: Reject = Reject { status: Status::URI_TOO_LONG, why: "the request line is too long" };
 const HEAD_TOO_LONG: Reject = Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "the head is too long" };
 
-/// GUESS: old clients sent one after a POST; nobody sends many.
+/// Some old clients send one empty line after the content of a POST.
 const MOST_LEADING_EMPTY_LINES: usize = 4;
 
 #[cfg(test)]

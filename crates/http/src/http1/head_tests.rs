@@ -122,7 +122,7 @@ fn framing_as_in_rfc_9112_section_6_3() {
 }
 
 #[test]
-fn framing_that_two_readers_could_read_in_two_ways() {
+fn ambiguous_framing_is_refused() {
     const NUMBER: &str = "Content-Length is not one number below 2^64";
     const MALFORMED: &str = "Transfer-Encoding is malformed";
     const NOT_LAST: &str = "chunked is not the last transfer coding";
@@ -175,10 +175,10 @@ fn framing_that_two_readers_could_read_in_two_ways() {
         ("Content-Length\r\n", (400, TOKEN)),
         ("X: a\x7f\r\n", (400, CONTROL)),
         ("X: a\x1bb\r\n", (400, CONTROL)),
-        ("X: a\n", (400, "an LF that does not follow CR")),
-        ("X: a\nTransfer-Encoding: chunked\r\n", (400, "an LF that does not follow CR")),
-        ("X: a\rTransfer-Encoding: chunked\r\n", (400, "a CR that is not followed by LF")),
-        ("X: a\r\r\n", (400, "a CR that is not followed by LF")),
+        ("X: a\n", (400, "LF without CR")),
+        ("X: a\nTransfer-Encoding: chunked\r\n", (400, "LF without CR")),
+        ("X: a\rTransfer-Encoding: chunked\r\n", (400, "CR without LF")),
+        ("X: a\r\r\n", (400, "CR without LF")),
         ("Transfer-Encoding:\r\n chunked\r\n", (400, "a field line begins with whitespace")),
         ("X: a\r\n\tb\r\n", (400, "a field line begins with whitespace")),
         (" Content-Length: 5\r\n", (400, "a field line begins with whitespace")),
@@ -188,7 +188,7 @@ fn framing_that_two_readers_could_read_in_two_ways() {
     }
     let http10 = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(rejected(http10), (400, "Transfer-Encoding in HTTP/1.0"));
-    // An underscore is a letter of a name like any other: no alias of a hyphen.
+    // An underscore in a name is not an alias of a hyphen.
     assert_eq!(accepted(&with("Transfer_Encoding: chunked\r\nContent_Length: 5\r\n")).framing, Framing::None);
 }
 
@@ -230,14 +230,14 @@ fn request_lines() {
         ("GET * HTTP/1.1", (400, FORM)),
         ("GET https:/// HTTP/1.1", (400, "the host is invalid")),
         ("GET https://u@a/ HTTP/1.1", (400, "the host is invalid")),
-        ("CONNECT a:443 HTTP/1.1", (405, "CONNECT: this is no proxy")),
-        ("CONNECT / HTTP/1.1", (405, "CONNECT: this is no proxy")),
+        ("CONNECT a:443 HTTP/1.1", (405, "CONNECT: not a proxy")),
+        ("CONNECT / HTTP/1.1", (405, "CONNECT: not a proxy")),
         (" GET / HTTP/1.1", (400, "not an HTTP request")),
         ("\x16\x03\x01\x02", (400, "not an HTTP request")),
         ("\0", (400, "not an HTTP request")),
-        ("GET / HTTP/1.1\rX", (400, "a CR that is not followed by LF")),
-        ("\n", (400, "an LF that does not follow CR")),
-        ("GET / HTTP/1.1\nHost: a\n\n", (400, "an LF that does not follow CR")),
+        ("GET / HTTP/1.1\rX", (400, "CR without LF")),
+        ("\n", (400, "LF without CR")),
+        ("GET / HTTP/1.1\nHost: a\n\n", (400, "LF without CR")),
     ] {
         assert_eq!(rejected(&format!("{line}\r\nHost: a\r\n\r\n")), expected, "{line:?}");
     }
@@ -353,7 +353,7 @@ fn sizes() {
 }
 
 #[test]
-fn number_of_fields_never_exceeds_their_places() {
+fn number_of_fields_is_bounded_by_the_array() {
     let limits = HeadLimits { request_line: 100, head: 1 << 20, fields: usize::MAX };
     let head = |fields: usize| with(&"X: y\r\n".repeat(fields - 1));
     assert!(matches!(parse(head(HeadLimits::MOST_FIELDS).as_bytes(), &limits), Ok(Parsed::Head { .. })));
@@ -362,20 +362,20 @@ fn number_of_fields_never_exceeds_their_places() {
 }
 
 #[test]
-fn a_full_buffer_is_always_decided() {
+fn a_full_buffer_is_never_incomplete() {
     for pattern in ["G", "\r\n", "GET / HTTP/1.1\r\nX: ", "GET / HTTP/1.1\r\nX: y\r\nX: y\r\n", "\r\n\r\n\r\n\r\nGET"] {
         let tail = "x".repeat(LIMITS.buffer());
         let input = &format!("{pattern}{tail}").into_bytes()[..LIMITS.buffer()];
         assert!(parse(input, &LIMITS).is_err(), "{pattern:?}");
     }
-    // The longest head that is not refused, behind the most empty lines that are skipped.
+    // The longest accepted head after the most skipped empty lines.
     let longest = format!("{}{}", "\r\n".repeat(4), with(&format!("X: {}\r\n", "x".repeat(268))));
     assert!(longest.len() <= LIMITS.buffer());
     accepted(&longest);
 }
 
 #[test]
-fn limits_that_cross_are_still_limits() {
+fn head_limit_below_the_request_line_limit() {
     let limits = HeadLimits { request_line: 1000, head: 40, fields: 8 };
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(100));
     assert_eq!(parse_split(long.as_bytes(), &limits).unwrap_err().status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);

@@ -1,4 +1,4 @@
-//! HTTP/1.1 messages (RFC 9112).
+//! HTTP/1.1 message syntax (RFC 9112).
 
 pub mod body;
 pub mod framing;

@@ -6,20 +6,20 @@ use crate::decimal::write_decimal;
 use crate::fields::Fields;
 use crate::status::Status;
 
-/// What the head says of the connection's future (RFC 9112 §9.3).
+/// The persistence that the head announces (RFC 9112 §9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connection {
-    /// It persists, which HTTP/1.1 takes for granted.
+    /// The connection persists, the default of HTTP/1.1.
     KeepAlive,
-    /// It persists, which an HTTP/1.0 client has to be told.
+    /// The connection persists for an HTTP/1.0 client, which needs `Connection: keep-alive`.
     KeepAlive10,
-    /// It is closed after this response.
+    /// The connection closes after this response.
     Close,
 }
 
-/// Appends the head of a response with its empty line. `date` is the value of Date.
+/// Appends the head of a response, including the empty line. `date` is the value of Date.
 ///
-/// Allocates only if `out` has to grow: a usual head has 250 to 350 bytes.
+/// Allocates only if `out` has to grow; a usual head has 250 to 350 bytes.
 pub fn write_head(
     out: &mut Vec<u8>,
     status: Status,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_says_how_the_connection_goes_on() {
+    fn persistence_is_announced() {
         for (connection, line) in [
             (Connection::KeepAlive, ""),
             (Connection::KeepAlive10, "Connection: keep-alive\r\n"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_announces_the_framing() {
+    fn framing_is_announced() {
         for (framing, line) in [
             (ResponseFraming::Nothing, ""),
             (ResponseFraming::UntilClose, ""),

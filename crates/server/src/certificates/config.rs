@@ -1,4 +1,4 @@
-//! `[tls]`, and what a site says of its certificates.
+//! `[tls]`, and the certificate keys of a site.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ use crate::values::{At, overridable};
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsConfig {
-    /// The oldest version of TLS that is spoken.
+    /// Oldest TLS version accepted from clients.
     #[arg(long = "tls-min-version", id = "tls_min_version", value_enum, value_name = "VERSION",
           env = "SEALION_TLS_MIN_VERSION", default_value_t = MinVersion::Tls12)]
     pub min_version: MinVersion,
 
-    /// Cipher suites by their IANA names. Without any, all that are safe. Of those that both sides know, the client's
-    /// preference decides.
+    /// Cipher suites by IANA name; the client's order of preference decides. Without any, all AEAD suites with forward
+    /// secrecy are offered.
     #[arg(skip)]
     pub suites: Vec<At<String>>,
 
@@ -27,14 +27,13 @@ pub(crate) struct TlsConfig {
     #[arg(skip)]
     pub session_tickets: SessionTicketsConfig,
 
-    /// Certificates that are got and renewed by themselves.
+    /// Certificates obtained and renewed automatically.
     #[arg(skip)]
     pub acme: AcmeConfig,
 }
 
 overridable!(TlsConfig { min_version = "tls_min_version", suites = "", session_tickets = "", acme = "" });
 
-/// A version of TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 pub enum MinVersion {
     /// TLS 1.2 (RFC 5246).
@@ -61,10 +60,10 @@ impl From<MinVersion> for Version {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionTicketsConfig {
-    /// Whether sessions are resumed, for up to twelve hours.
+    /// Whether clients may resume sessions, for up to twelve hours.
     pub enabled: bool,
-    /// A directory with keys for tickets, the same on all servers of a fleet, so that each resumes the others' sessions. `sealion
-    /// ticket-key` makes a key. Without it the keys live in this process and change every six hours.
+    /// Directory of ticket keys, the same on all servers of a fleet, so that each resumes the others' sessions.
+    /// `sealion ticket-key` makes a key. Without it, the process keeps keys of its own and changes them every six hours.
     pub keys: Option<At<PathBuf>>,
 }
 
@@ -74,21 +73,21 @@ impl Default for SessionTicketsConfig {
     }
 }
 
-/// A certificate with its key.
+/// A certificate chain with its private key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CertificateConfig {
-    /// Certificate chain, PEM: the site's own certificate first, after each its issuer's.
+    /// Certificate chain, PEM: the site's certificate first, each followed by its issuer's.
     pub cert: At<PathBuf>,
-    /// Its private key, PEM.
+    /// Private key of the certificate, PEM.
     pub key: At<PathBuf>,
 }
 
-/// Certificates of clients.
+/// Client certificates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientAuthConfig {
-    /// Certificates of the authorities whose clients are let in, PEM.
+    /// Certificates of the authorities whose clients are accepted, PEM.
     pub roots: At<PathBuf>,
     /// Whether a client must show a certificate.
     #[serde(default)]
@@ -99,10 +98,10 @@ pub(crate) struct ClientAuthConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuthKind {
-    /// It must.
+    /// Handshakes without a certificate fail.
     #[default]
     Require,
-    /// It may; a bad one ends the connection.
+    /// A certificate is optional; an invalid one fails the handshake.
     Request,
 }
 
@@ -115,23 +114,24 @@ impl From<ClientAuthKind> for ClientAuthMode {
     }
 }
 
-/// Certificates that are got and renewed by themselves (ACME, RFC 8555), for sites with `acme = true`.
+/// Certificates obtained and renewed automatically (ACME, RFC 8555), for sites with `acme = true`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcmeConfig {
-    /// The authority's directory.
+    /// Directory URL of the certificate authority.
     pub directory: String,
-    /// Whom the authority may write to, for instance `mailto:admin@example.org`.
+    /// Contact addresses for the authority, for instance `mailto:admin@example.org`.
     pub contact: Vec<String>,
-    /// That you agree to the authority's terms of service. Nothing is asked of it before.
+    /// Whether you agree to the authority's terms of service. Until you do, no request is sent to it.
     pub agree_to_terms: bool,
-    /// How the authority sees that the names are yours: over TLS on port 443, or over HTTP on port 80.
+    /// Challenge by which the authority validates host names: over TLS on port 443, or over HTTP on port 80.
     pub challenge: ChallengeKind,
-    /// Where the account and the certificates are kept.
+    /// Directory for the account and the certificates.
     pub state: At<PathBuf>,
-    /// The root certificate of the authority's own server, PEM, for one of your own. Without it the system's roots count.
+    /// Root certificate to verify the authority's HTTPS server with, PEM, for a private authority. Without it, the
+    /// system's roots are used.
     pub root: Option<At<PathBuf>>,
-    /// The account at the authority to which this one is bound, if it wants that (external account binding).
+    /// Existing account to bind to, for authorities that require external account binding.
     pub external_account: Option<ExternalAccountConfig>,
 }
 
@@ -149,24 +149,24 @@ impl Default for AcmeConfig {
     }
 }
 
-/// How an authority sees that a name is ours.
+/// Challenge by which the authority validates host names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum ChallengeKind {
-    /// It shakes hands on port 443 (RFC 8737).
+    /// A TLS handshake on port 443 (RFC 8737).
     #[default]
     #[serde(rename = "tls-alpn-01")]
     TlsAlpn01,
-    /// It asks on port 80, where a listener with `tls = false` must be (RFC 8555 §8.3).
+    /// An HTTP request on port 80, which needs a listener with `tls = false` (RFC 8555 §8.3).
     #[serde(rename = "http-01")]
     Http01,
 }
 
-/// An account that an authority knows already (RFC 8555 §7.3.4).
+/// External account binding (RFC 8555 §7.3.4).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExternalAccountConfig {
-    /// Its identifier.
+    /// Key identifier, from the authority.
     pub key_id: String,
-    /// A file with its key in base64url, as the authority gives it.
+    /// File with the MAC key in base64url, as the authority issued it.
     pub hmac_key: At<PathBuf>,
 }

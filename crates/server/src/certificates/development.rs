@@ -1,4 +1,4 @@
-//! A certificate for localhost, made on first use and kept, so that a browser's exception for it lasts.
+//! A self-signed certificate for localhost, made on first use and kept, so that a browser's exception for it lasts.
 
 use std::{fs, io};
 use std::path::{Path, PathBuf};
@@ -8,40 +8,40 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
 use crate::certificates::private_file;
 
-/// How long a certificate is valid: what browsers accept of a public one at most, which some apply to all.
+/// The longest validity that browsers accept of public certificates; some apply the limit to all certificates.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
 
-/// A certificate older than this is made anew.
+/// An older certificate is replaced.
 const RENEW_AFTER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Where the pair is.
+/// Files of the development certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DevCertificate {
-    /// The certificate, PEM.
+    /// PEM.
     pub cert: PathBuf,
-    /// Its key, PEM, readable by its owner alone.
+    /// Private key, PEM, mode 0600.
     pub key: PathBuf,
-    /// Whether it was made just now.
+    /// Whether this call made the pair.
     pub new: bool,
 }
 
 impl DevCertificate {
-    /// The kept pair, or a new one under `$XDG_DATA_HOME/sealion` or `~/.local/share/sealion`.
+    /// Loads the pair from `$XDG_DATA_HOME/sealion` or `~/.local/share/sealion`, or makes one there.
     ///
     /// # Errors
-    /// A line that names the directory and the remedy.
+    /// The directory cannot be determined or written; the message names it and the remedy.
     pub(crate) fn load_or_make() -> Result<Self, String> {
         let directory = directory()
-            .ok_or("no place to keep a development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key")?;
+            .ok_or("no directory for the development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key")?;
         Self::load_or_make_in(&directory).map_err(|error| {
             format!(
-                "cannot keep a development certificate in {}: {error}. Make that directory writable, or give --cert and --key",
+                "cannot write a development certificate to {}: {error}. Make the directory writable, or give --cert and --key",
                 directory.display()
             )
         })
     }
 
-    /// The same in this directory.
+    /// As [`Self::load_or_make`], in `directory`.
     pub(crate) fn load_or_make_in(directory: &Path) -> io::Result<Self> {
         let kept = Self { cert: directory.join("localhost.crt"), key: directory.join("localhost.key"), new: false };
         let age = fs::metadata(&kept.cert)
@@ -53,7 +53,7 @@ impl DevCertificate {
         }
         private_file::directory(directory)?;
         let (cert, key) = make().map_err(io::Error::other)?;
-        // The key first: a certificate without its key would be taken for a kept pair.
+        // The key first: the age of the certificate alone decides whether the pair is reused.
         private_file::write(&kept.key, key.as_bytes())?;
         private_file::write(&kept.cert, cert.as_bytes())?;
         Ok(Self { new: true, ..kept })

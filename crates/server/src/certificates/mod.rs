@@ -1,10 +1,10 @@
-//! Certificates, what is asked of clients, session tickets: from the configuration to what handshakes use.
+//! Certificates, client authentication and session tickets: from the configuration to what handshakes use.
 //!
 //! ```text
-//! [tls], [[site]] ─build─► ServerConfig (for handshakes) + Certificates (for whoever watches the files)
+//! [tls], [[site]] ─build─► ServerConfig (for handshakes) + Certificates (for the thread that watches the files)
 //!
-//! files ──watch.rs, every two seconds──► a certificate is swapped within its generation, keys of tickets likewise
-//! ACME server ──acme.rs──► files
+//! files ──watch.rs, every two seconds──► certificates and ticket keys are swapped within their generation
+//! ACME server ──acme/──► files
 //! ```
 
 mod acme;
@@ -37,37 +37,38 @@ use acme::{AcmeSite, Settings};
 use pair::{Loaded, PairFiles, Watched};
 use ticket_keys::TicketDirectory;
 
-/// What outlives every configuration: sessions go on over a reload, and a validation under way finds its answer.
+/// TLS state that outlives every configuration: sessions resume across a reload, and a pending ACME validation still
+/// finds its answer.
 #[derive(Debug)]
 pub(crate) struct TlsProcess {
-    /// Keys of tickets that change by themselves.
+    /// Ticket keys of this process, rotated automatically.
     tickets: Arc<TicketKeys>,
     /// Answers to TLS-ALPN-01 validations.
     alpn: Arc<AlpnChallenges>,
-    /// Answers to HTTP-01 validations, for the listener that speaks plain HTTP.
+    /// Answers to HTTP-01 validations, for listeners with `tls = false`.
     pub http: Arc<HttpChallenges>,
 }
 
 impl TlsProcess {
-    /// With new keys.
+    /// Generates ticket keys.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system's random number generator fails.
     pub(crate) fn new() -> Result<Self, String> {
         let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
         Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), http: Arc::default() })
     }
 }
 
-/// The certificates of a generation, and what else is read from files that may change.
+/// The certificates of a generation, and the ticket keys and ACME sites that are watched with them.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     watched: Vec<Watched>,
     tickets: Option<TicketDirectory>,
     acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
-    /// What an operator should look into, though it works.
+    /// Warnings for the operator: the configuration works, but deserves a look.
     pub notes: Vec<String>,
-    /// The certificate for clients that ask for no name, and how it came.
+    /// The file of the certificate for clients without SNI, and a note on its origin.
     pub default: (PathBuf, &'static str),
 }
 
@@ -76,14 +77,13 @@ pub(crate) struct Certificates {
 pub(crate) struct InUse {
     /// The site's first name, or `default`.
     pub site: String,
-    /// The file of the chain.
+    /// The certificate chain.
     pub file: PathBuf,
-    /// What is written in it.
     pub facts: CertificateFacts,
 }
 
 impl Certificates {
-    /// All certificates as they are now.
+    /// All certificates in use.
     pub(crate) fn in_use(&self) -> Vec<InUse> {
         let of = |watched: &Watched| InUse {
             site: watched.site.clone(),
@@ -93,25 +93,25 @@ impl Certificates {
         self.watched.iter().map(of).collect()
     }
 
-    /// Makes the directory for certificates that are got, while this process may. What was made has yet to be given to the user that
-    /// serves.
+    /// Creates the ACME state directory before privileges are dropped. Returns the directories created; the caller gives
+    /// them to the user that serves.
     ///
     /// # Errors
-    /// A line that names it.
+    /// The directory cannot be created.
     pub(crate) fn make_directories(&self) -> Result<Vec<PathBuf>, String> {
         self.acme.as_ref().map_or(Ok(Vec::new()), |(settings, _)| settings.make_directory())
     }
 
-    /// Takes over files that have changed.
-    fn look(&self) {
-        self.watched.iter().for_each(Watched::look);
+    /// Reloads changed files.
+    fn poll(&self) {
+        self.watched.iter().for_each(Watched::poll);
         if let Some(tickets) = &self.tickets {
-            tickets.look();
+            tickets.poll();
         }
     }
 }
 
-/// What a site asks of clients.
+/// Client authentication of a site.
 pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) -> Option<ClientAuth> {
     match ClientAuth::from_pem_file(&problems.resolve(&config.roots), config.mode.into()) {
         Ok(auth) => Some(auth),
@@ -122,27 +122,26 @@ pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) ->
     }
 }
 
-/// A site as certificates see it.
+/// The parts of a site that concern certificates.
 #[derive(Debug)]
 pub(crate) struct CertifiedSite<'a> {
-    /// What messages call it.
+    /// Name of the site in messages.
     pub(crate) label: String,
-    /// Its host names, in small letters.
+    /// Host names, in lower case.
     pub(crate) names: Vec<String>,
-    /// Where its first name stands in the configuration.
+    /// Position of the first name in the configuration.
     pub(crate) span: Range<usize>,
-    /// Whether it answers clients that ask for no name.
+    /// Whether it serves clients without SNI.
     pub(crate) default: bool,
-    /// Its certificates from files.
+    /// Certificates from files.
     pub(crate) certificates: &'a [CertificateConfig],
-    /// Whether its certificate comes by ACME.
+    /// Whether its certificate is obtained by ACME.
     pub(crate) acme: bool,
-    /// What it asks of clients.
     pub(crate) client_auth: Option<ClientAuth>,
 }
 
-/// Builds what handshakes need. `None`: what is wrong is in `problems`. `any_certificate`: whether some site, be it one that cannot be built,
-/// has a certificate. `has_plain_listener`: whether HTTP-01 validations can come in.
+/// Builds the TLS configuration. `None`: the errors are in `problems`. `any_certificate`: whether any site names a
+/// certificate, including sites that cannot be built. `has_plain_listener`: whether HTTP-01 validations can arrive.
 pub(crate) fn build(
     config: &TlsConfig,
     sites: &[CertifiedSite<'_>],
@@ -159,14 +158,14 @@ pub(crate) fn build(
         notes: Vec::new(),
     };
     let own: Vec<_> = sites.iter().map(|site| building.site(site, problems)).collect();
-    // Sites without a certificate of their own show that of the default site, or else of the first that has one.
+    // Sites without a certificate use the default site's, or else that of the first site that has one.
     let with_own = |(n, _): &(usize, &CertifiedSite<'_>)| own[*n].is_some();
     let default = sites.iter().position(|site| site.default).unwrap_or(0);
     let (shared, note) = match own.get(default).cloned().flatten() {
         Some(set) => (set, ""),
         None => match sites.iter().enumerate().find(with_own) {
             Some((n, _)) => (own[n].clone()?, ""),
-            // What is wrong with them is in `problems`: no certificate is made for what cannot be served.
+            // The sites failed to build, for a reason in `problems`: make no development certificate for them.
             None if sites.is_empty() => return None,
             None if any_certificate => return None,
             None => building.development(problems)?,
@@ -189,7 +188,7 @@ pub(crate) fn build(
     let challenge = building.settings.as_ref().map(|settings| settings.challenge);
     let alpn_challenges = challenge == Some(ChallengeKind::TlsAlpn01);
     if challenge == Some(ChallengeKind::Http01) && !has_plain_listener {
-        let what = "the authority asks over HTTP, and no [[listen]] has `tls = false`: add one for port 80";
+        let what = "HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`: add one for port 80";
         problems.add(&(0..0), "tls.acme.challenge", what);
     }
     let options = TlsOptions {
@@ -214,7 +213,7 @@ pub(crate) fn build(
     Some((built, Certificates { watched, tickets, acme, notes, default: (shown?, note) }))
 }
 
-/// What gathers while sites are built.
+/// State while sites are built.
 struct Building {
     settings: Option<Settings>,
     watched: Vec<Watched>,
@@ -223,7 +222,7 @@ struct Building {
 }
 
 impl Building {
-    /// The certificates of a site; `None`: it has none of its own, or what is wrong is in `problems`.
+    /// The certificates of a site. `None`: it has none of its own, or the errors are in `problems`.
     fn site(&mut self, site: &CertifiedSite<'_>, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
         let mut pairs = Vec::new();
         let mut complete = true;
@@ -258,7 +257,7 @@ impl Building {
         let set = Arc::new(SiteCertificates::new(certificates));
         let several = pairs.len() > 1;
         for (place, (files, loaded)) in pairs.into_iter().enumerate() {
-            // Of several certificates each may be for some of the names.
+            // With several certificates, each may cover only some of the names.
             let covered = |name: &String| !set.get().iter().any(|one| one.facts().covers(name));
             let to_cover =
                 if several { names.iter().filter(|name| covered(name)).cloned().collect() } else { names.clone() };
@@ -288,7 +287,7 @@ impl Building {
         }
     }
 
-    /// Keys from outside, if there are to be such; `None`: what is wrong is in `problems`.
+    /// The directory of shared ticket keys, if one is configured. `None`: the errors are in `problems`.
     #[allow(clippy::option_option, reason = "the outer one is failure")]
     fn tickets(&mut self, config: &SessionTicketsConfig, problems: &mut Problems) -> Option<Option<TicketDirectory>> {
         let Some(path) = &config.keys else { return Some(None) };
@@ -296,7 +295,7 @@ impl Building {
             problems.add(
                 &path.span,
                 "tls.session_tickets.keys",
-                "no session is resumed with `enabled = false`: remove one of the two",
+                "unused with `enabled = false`: remove one of the two",
             );
             return None;
         }

@@ -1,4 +1,4 @@
-//! A certificate from files: checked, watched, replaced when the files change.
+//! A certificate loaded from files: checked, watched, replaced when the files change.
 
 use std::{fmt, fs, io};
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use sealion_tls::{Certificate, CertificateFacts, ConfigError, SiteCertificates};
 
-/// How long before its end a certificate is worth a warning. INHERITED: Let's Encrypt's own advice for certificates of 90 days.
+/// Warn this long before a certificate expires. INHERITED: Let's Encrypt's advice for certificates of 90 days.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// Where a certificate comes from. Both may be one file.
+/// Files of a certificate; chain and key may share one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PairFiles {
     pub(super) cert: PathBuf,
@@ -24,10 +24,10 @@ impl fmt::Display for PairFiles {
     }
 }
 
-/// What changes when a file is written, replaced, or reached through another link (stat(2)).
+/// Fields of stat(2) that change when a file is written, replaced, or reached through another link.
 pub(super) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
-/// The stamp of what this path leads to.
+/// The stamp of the file that `path` resolves to.
 pub(super) fn stamp(path: &Path) -> io::Result<Stamp> {
     let file = fs::metadata(path)?;
     Ok((file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()))
@@ -42,12 +42,12 @@ impl PairFiles {
         Certificate::from_pem_files(&self.cert, &self.key)
     }
 
-    /// What an operator should look into, of a pair that works.
+    /// Warnings about a usable pair.
     pub(super) fn notes(&self, facts: &CertificateFacts, names: &[String], now: SystemTime) -> Vec<String> {
         let mut notes = Vec::new();
         let file = &self.cert.display();
         if facts.not_after <= now {
-            notes.push(format!("{file}: has expired at {}: renew it", date(facts.not_after)));
+            notes.push(format!("{file}: expired at {}: renew it", date(facts.not_after)));
         } else if facts.not_after < now + SOON {
             notes.push(format!("{file}: expires at {}: renew it", date(facts.not_after)));
         }
@@ -56,22 +56,22 @@ impl PairFiles {
         }
         for name in names.iter().filter(|name| !facts.covers(name)) {
             let covered = if facts.names.is_empty() { "no name".to_owned() } else { facts.names.join(", ") };
-            notes.push(format!("{file}: is not for {name}, but for {covered}: clients will refuse it"));
+            notes.push(format!("{file}: covers {covered}, but not {name}: clients will refuse it"));
         }
         if fs::metadata(&self.key).is_ok_and(|key| key.mode() & 0o004 != 0) {
             let key = self.key.display();
-            notes.push(format!("{key}: every user of this machine can read this private key: `chmod o= {key}`"));
+            notes.push(format!("{key}: private key is readable by every user of this machine: `chmod o= {key}`"));
         }
         notes
     }
 }
 
-/// A time as logs have it, in UTC.
+/// A time in log format, UTC.
 pub(super) fn date(time: SystemTime) -> impl fmt::Display {
     humantime::format_rfc3339_seconds(time)
 }
 
-/// A pair in use, whose files are looked at from time to time.
+/// A pair in use, whose files are polled for changes.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) site: String,
@@ -84,13 +84,13 @@ pub(super) struct Watched {
 
 #[derive(Debug)]
 struct Seen {
-    /// The files of which the present pair was made.
+    /// Stamps of the files that the current pair was loaded from.
     loaded: [Option<Stamp>; 2],
-    /// The files that were found unusable, and whether that was said.
+    /// Stamps of files found unusable, and whether that was logged.
     bad: Option<([Option<Stamp>; 2], bool)>,
 }
 
-/// A pair that was just read, with its files as they were before.
+/// A pair just read, with the stamps taken before reading.
 pub(super) struct Loaded {
     pub(super) certificate: Certificate,
     stamps: [Option<Stamp>; 2],
@@ -98,13 +98,13 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn from(files: &PairFiles) -> Result<Self, ConfigError> {
-        // Before the files: what changes while they are read is found by the next look.
+        // Stamps before contents: a change during the read is found by the next poll.
         let stamps = files.stamps();
         Ok(Self { certificate: files.load()?, stamps })
     }
 
-    /// One that stands in until the files are there.
-    pub(super) fn instead(certificate: Certificate) -> Self {
+    /// A placeholder until the files exist.
+    pub(super) fn placeholder(certificate: Certificate) -> Self {
         Self { certificate, stamps: [None, None] }
     }
 }
@@ -122,15 +122,15 @@ impl Watched {
         Self { site, names, files, set, place, seen }
     }
 
-    /// Takes over files that have changed, if they make a pair. One that does not is said to be bad when it is still so at
-    /// the next look: certificate and key are seldom replaced in the same moment.
-    pub(super) fn look(&self) {
+    /// Reloads changed files if they form a valid pair. An invalid pair is logged only if the next poll finds it
+    /// unchanged: certificate and key are rarely replaced in the same instant.
+    pub(super) fn poll(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = self.files.stamps();
         if stamps == seen.loaded || matches!(&seen.bad, Some((bad, true)) if *bad == stamps) {
             return;
         }
-        // A certificate that is still to be got is not missing.
+        // ACME has not obtained this certificate yet; its absence is no error.
         if seen.loaded == [None, None] && stamps.contains(&None) {
             return;
         }
@@ -151,7 +151,7 @@ impl Watched {
             }
             Err(error) if matches!(&seen.bad, Some((bad, false)) if *bad == stamps) => {
                 seen.bad = Some((stamps, true));
-                tracing::error!("{error}. The certificate before stays in use, until the files are right");
+                tracing::error!("{error}. The previous certificate stays in use until the files are valid");
             }
             Err(_) => seen.bad = Some((stamps, false)),
         }

@@ -1,8 +1,8 @@
-//! Keys of session tickets in a directory that a fleet shares.
+//! Session ticket keys in a directory that a fleet shares.
 //!
-//! A key is a file `*.key` of 32 random bytes. Of several the last by name seals, and all open: with names that begin with the
-//! time (`sealion ticket-key` gives such) the newest is the last, on every machine alike. A name that is a time in the future is left
-//! to open only until then, so that a key can be everywhere before the first ticket is sealed with it.
+//! A key is a file `*.key` of 32 random bytes. The last by name seals tickets; all of them open tickets. `sealion
+//! ticket-key` names keys by time, so the newest is the last on every machine. A key named for a time in the future
+//! only opens tickets until then, so that it can reach every server before the first ticket is sealed with it.
 
 use std::{fs, io};
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use super::private_file;
 
 const EXTENSION: &str = "key";
 
-/// The keys of a directory, in use.
+/// A watched directory and its keys in use.
 #[derive(Debug)]
 pub(super) struct TicketDirectory {
     path: PathBuf,
@@ -31,12 +31,12 @@ struct Seen {
     sealing: Option<PathBuf>,
 }
 
-/// What a directory holds.
+/// The keys of a directory at one time.
 #[derive(Debug)]
 struct Keys {
-    /// In the order of their names.
+    /// In name order.
     all: Vec<(PathBuf, TicketSecret)>,
-    /// Which of them seals.
+    /// Index of the key that seals.
     sealing: usize,
 }
 
@@ -59,7 +59,7 @@ impl Keys {
         match sealing(&all, now) {
             Some(sealing) => Ok(Self { all, sealing }),
             None => Err(format!(
-                "{}: holds no key to seal with: make one with `sealion ticket-key {0}`",
+                "{}: no key that seals now: make one with `sealion ticket-key {0}`",
                 directory.display()
             )),
         }
@@ -75,12 +75,12 @@ impl Keys {
     }
 }
 
-/// The last by name whose time has come.
+/// The last key by name that is not named for a future time.
 fn sealing(all: &[(PathBuf, TicketSecret)], now: SystemTime) -> Option<usize> {
     all.iter().rposition(|(path, _)| time_in(path).is_none_or(|time| time <= now))
 }
 
-/// Key files, in the order of their names.
+/// Key files, in name order.
 fn names(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -93,41 +93,41 @@ fn names(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The time in a name such as `2026-11-21T14:30:00Z.key`.
+/// The time in a file name such as `2026-11-21T14:30:00Z.key`.
 fn time_in(path: &Path) -> Option<SystemTime> {
     humantime::parse_rfc3339(path.file_stem()?.to_str()?).ok()
 }
 
 impl TicketDirectory {
-    /// Reads the keys.
+    /// Loads the keys.
     ///
     /// # Errors
-    /// What is wrong with the directory or one of its files, with the remedy.
+    /// The directory or a key file cannot be used; the message names it and the remedy.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let now = SystemTime::now();
-        let seen = Seen::look(path, now);
+        let seen = Seen::read(path, now);
         let keys = Keys::read(path, now)?;
         let built = TicketKeys::shared(keys.sealing(), &keys.others());
         Ok(Self { path: path.to_owned(), keys: Arc::new(built), seen: Mutex::new(seen) })
     }
 
-    /// What an operator should look into.
+    /// Warnings for the operator.
     pub(super) fn notes(&self) -> Vec<String> {
         let files = names(&self.path).unwrap_or_default();
         let open = files.iter().filter(|path| fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0));
         open.map(|path| {
             format!(
-                "{}: every user of this machine can read this key, and sessions with it: `chmod o= {0}`",
+                "{}: key, and thereby sessions, readable by every user of this machine: `chmod o= {0}`",
                 path.display()
             )
         })
         .collect()
     }
 
-    /// Takes over keys that have changed, or whose time has come.
-    pub(super) fn look(&self) {
+    /// Reloads changed keys, and switches to a key whose time has come.
+    pub(super) fn poll(&self) {
         let now = SystemTime::now();
-        let found = Seen::look(&self.path, now);
+        let found = Seen::read(&self.path, now);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == found {
             return;
@@ -141,14 +141,14 @@ impl TicketDirectory {
                     sealing.display()
                 );
             }
-            Err(error) => tracing::error!("session tickets: {error}. The keys before stay in use"),
+            Err(error) => tracing::error!("session tickets: {error}. The previous keys stay in use"),
         }
         *seen = found;
     }
 }
 
 impl Seen {
-    fn look(directory: &Path, now: SystemTime) -> Self {
+    fn read(directory: &Path, now: SystemTime) -> Self {
         let files: Vec<_> =
             names(directory).unwrap_or_default().into_iter().map(|path| (stamp(&path).ok(), path)).collect();
         let sealing = files.iter().rfind(|(_, path)| time_in(path).is_none_or(|time| time <= now));
@@ -159,11 +159,11 @@ impl Seen {
     }
 }
 
-/// Makes a key that begins to seal `after` this time, as a whole or not at all, readable by its owner alone. Of the keys in the directory all
-/// but the newest `keep` are removed.
+/// Writes a key file atomically, with mode 0600, that begins to seal tickets `after` this time. With `keep`, removes
+/// all keys but the newest so many.
 ///
 /// # Errors
-/// A line that says what could not be done.
+/// The directory or the key cannot be written.
 pub(crate) fn make_ticket_key(directory: &Path, after: Duration, keep: Option<u16>) -> Result<PathBuf, String> {
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     private_file::directory(directory).map_err(|e| failed(directory, e))?;

@@ -1,8 +1,8 @@
-//! The thread that looks at the files of certificates and keys, and the one that gets certificates.
+//! The thread that watches certificate and key files, and the thread that orders certificates by ACME.
 //!
-//! Files are looked at by stat(2), every two seconds, rather than by inotify(7): that finds every way in which certbot, Kubernetes and
-//! an operator replace a file (rename, a link above it that is moved, a copy over it), on network file systems too, and a stat of a
-//! thousand files takes a millisecond.
+//! Files are polled by stat(2) every two seconds rather than watched by inotify(7). Polling finds every way in which
+//! certbot, Kubernetes and operators replace a file (rename, a changed link above it, a copy over it), on network file
+//! systems too. A stat of a thousand files takes a millisecond.
 
 use std::sync::Arc;
 use std::thread::{self, Builder};
@@ -13,14 +13,14 @@ use tokio::sync::watch::Receiver;
 use super::{Certificates, TlsProcess, acme};
 use crate::values::Phase;
 
-/// GUESS: soon enough for an operator who watches the log.
+/// Soon enough for an operator who watches the log.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Starts both threads. `latest` gives the certificates in use, `None` once the server has ended: the threads hold nothing that its end
-/// waits for.
+/// Starts both threads. `latest` returns the certificates in use, or `None` once the server has ended: the threads
+/// hold no reference that would delay its end.
 ///
 /// # Errors
-/// A line that says what could not be started.
+/// A thread cannot be started.
 pub(crate) fn start(
     latest: impl Fn() -> Option<Arc<Certificates>> + Clone + Send + 'static,
     process: &TlsProcess,
@@ -32,7 +32,7 @@ pub(crate) fn start(
         loop {
             thread::sleep(PAUSE);
             match watched() {
-                Some(certificates) => certificates.look(),
+                Some(certificates) => certificates.poll(),
                 None => return,
             }
         }

@@ -5,6 +5,7 @@ mod check;
 mod compress;
 mod doctor;
 mod health_check;
+mod http_client;
 mod import_nginx;
 mod manual;
 mod ticket_key;

@@ -1,4 +1,4 @@
-//! What changes from one configuration to the next.
+//! Changes between two configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,11 +10,11 @@ use super::Config;
 /// A key whose value changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Dotted; a site by its first name: `site[example.org].root`.
+    /// Dotted; a site is named by its first host name: `site[example.org].root`.
     pub key: String,
-    /// `None`: it was not there.
+    /// `None`: the key was absent.
     pub before: Option<String>,
-    /// `None`: it is no longer there.
+    /// `None`: the key is removed.
     pub after: Option<String>,
 }
 
@@ -35,14 +35,14 @@ pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
         .collect()
 }
 
-/// Whether a process keeps what this key says from its start to its end.
+/// Whether a process cannot change this key after its start.
 pub(crate) fn needs_new_process(key: &str) -> bool {
     FIXED
         .iter()
         .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
 }
 
-/// What is decided before the first connection: sockets, threads, privileges, limits of the process.
+/// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
 const FIXED: [&str; 10] = [
     "server.workers",
     "server.calibration",
@@ -58,7 +58,7 @@ const FIXED: [&str; 10] = [
 
 fn leaves(config: &Config) -> BTreeMap<String, String> {
     let mut leaves = BTreeMap::new();
-    // A configuration has nothing that JSON could not say.
+    // Every configuration value has a JSON form.
     let value = serde_json::to_value(config).unwrap_or_default();
     collect(&mut leaves, String::new(), &value);
     leaves

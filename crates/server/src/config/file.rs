@@ -1,4 +1,4 @@
-//! Reading the file.
+//! Reading the configuration file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,20 +10,20 @@ use super::Config;
 use crate::values::Problems;
 
 impl Config {
-    /// Reads a file. What is wrong with its form is in the error; what its values say is not looked at yet.
+    /// Reads and parses a file. Its values are checked later.
     ///
     /// # Errors
     /// [`Problems`], with the line and the key.
     pub(crate) fn read(path: &Path) -> Result<(Self, Problems), Problems> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let mut problems = Problems::of_file(path, "");
-            problems.add(&(0..0), "", format_args!("cannot be read: {error}: name a file that is there, in UTF-8"));
+            problems.add(&(0..0), "", format_args!("cannot be read: {error}: name an existing file in UTF-8"));
             problems
         })?;
         Self::parse(path, &text)
     }
 
-    /// The same of a text that stands in the file.
+    /// Parses `text` as the contents of the file `path`.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -34,7 +34,7 @@ impl Config {
             Err(error) => {
                 let mut span = error.span().unwrap_or(0..0);
                 if span.is_empty() {
-                    // What is missing stands nowhere; what it is missing from is just before.
+                    // A missing field has no position; report the end of the table it is missing from.
                     span = span.start.saturating_sub(1)..span.start.max(1);
                 }
                 problems.add(&span, &key_at(text, &span).unwrap_or_default(), explain(error.message()));
@@ -44,7 +44,7 @@ impl Config {
     }
 }
 
-/// The parser's words, and what to do where they do not tell.
+/// The parser's message, with a remedy where it lacks one.
 fn explain(message: &str) -> String {
     match message {
         _ if message.starts_with("unknown field") => format!("{message}: correct or remove the key"),
@@ -53,7 +53,7 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// The dotted key whose value covers this part of the text; for a table, the table's.
+/// The dotted key whose value or table contains `span`.
 fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let mut path = Vec::new();
@@ -93,7 +93,7 @@ mod tests {
     fn what_is_wrong_with_the_form_is_said_with_line_and_key() {
         for (text, words) in [
             ("[limits]\nidle_timeout = \"10\"", &["x.toml:2: limits.idle_timeout: ", "write for instance 500ms"][..]),
-            ("[limits]\nidle_timeout = \"0s\"", &["x.toml:2: limits.idle_timeout: ", "longer than nothing"]),
+            ("[limits]\nidle_timeout = \"0s\"", &["x.toml:2: limits.idle_timeout: ", "longer than zero"]),
             ("[limits]\nidle_timeout = 10", &["x.toml:2: limits.idle_timeout: ", "invalid type"]),
             ("[limits]\n\nmax_fields = 1000", &["x.toml:3: limits.max_fields: ", "from 1 to 256"]),
             (

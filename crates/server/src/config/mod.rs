@@ -1,10 +1,10 @@
 //! The configuration: read from a file, overridden by the environment and the command line, checked as a whole.
 //!
 //! ```text
-//! sealion.toml ─► Config ◄─ environment, command line          every table: the schema in the module it configures
+//! sealion.toml ─► Config ◄─ environment, command line          each table is declared in the module it configures
 //!                   │
-//!                   ├─ check: generation.rs builds all of it and gathers what is wrong (problems.rs)
-//!                   └─ diff.rs: what a reload changes, and what it cannot change
+//!                   ├─ check: generation.rs builds all of it and collects the errors (problems.rs)
+//!                   └─ diff.rs: the changes of a reload, and those it cannot apply
 //! ```
 
 mod diff;
@@ -29,24 +29,24 @@ pub(crate) use privileges::{PrivilegesConfig, Seccomp};
 pub(crate) use process::ProcessConfig;
 pub(crate) use serve_args::ServeArgs;
 
-/// Everything that the server can be told.
+/// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// The process as a whole.
+    /// Process-wide settings.
     pub server: ProcessConfig,
-    /// Bounds on what a client can take.
+    /// Limits on connections, requests and time.
     pub limits: LimitsConfig,
     /// Addresses to listen on.
     pub listen: Vec<ListenConfig>,
     /// Versions, suites, session tickets and automatic certificates, for all sites.
     pub tls: TlsConfig,
-    /// A line for each response.
+    /// Access log: one line per response.
     pub access_log: AccessLogConfig,
-    /// What the process gives up when its sockets are bound: docs/hardening.md.
+    /// Privileges that the process drops once its sockets are bound: docs/hardening.md.
     pub privileges: PrivilegesConfig,
-    /// Numbers and health for whoever watches.
+    /// Metrics and health checks.
     pub metrics: MetricsConfig,
-    /// What is served under which names.
+    /// Sites, by host name.
     pub site: Vec<SiteConfig>,
 }

@@ -11,33 +11,33 @@ use crate::path::costs::Costs;
 use crate::path::policy::KtlsMode;
 use crate::values::{Bounded, Problems, Time, Timeout, overridable};
 
-/// The process as a whole.
+/// Process-wide settings.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcessConfig {
-    /// Worker threads; each has its own runtime and its own listening sockets [default: one per core]
+    /// Worker threads, each with its own runtime and listening sockets [default: one per core]
     #[arg(long, value_name = "N", env = "SEALION_WORKERS")]
     pub workers: Option<Bounded<1, 1024>>,
 
-    /// Who seals the records: `auto` moves a connection into the kernel when that is worth it, `always` before its first
-    /// response, `never` leaves all to user space.
+    /// When connections move into the kernel: `auto` as soon as the move pays, `always` before the first response, `never`
+    /// leaves all records to user space.
     #[arg(long, value_enum, env = "SEALION_KTLS", default_value_t = Self::default().ktls)]
     pub ktls: KtlsMode,
 
-    /// What `sealion calibrate` measured [default: where it keeps that]
+    /// Result of `sealion calibrate` [default: the file it writes by default]
     #[arg(long, value_name = "FILE", env = "SEALION_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// Repeat the self-check of the kernel path, which is done at the start, this often [default: never]
+    /// Interval of the self-check of the kernel path, which always runs at start [default: never]
     #[arg(long, value_name = "TIME", env = "SEALION_SELF_CHECK_EVERY")]
     pub self_check_every: Option<Timeout>,
 
-    /// How long a file is taken to be what it was: one that was replaced is seen this much later at most. `0s`: no file
-    /// is kept open or in memory.
+    /// How long a cached file is served without revalidation; a replaced file appears after this time at most. `0s` turns
+    /// the cache off.
     #[arg(long, value_name = "TIME", env = "SEALION_FILE_CACHE_AGE", default_value_t = Self::default().file_cache_age)]
     pub file_cache_age: Time,
 
-    /// Least severe messages to print on standard error.
+    /// Lowest severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
     pub log: LogLevel,
 }
@@ -58,17 +58,17 @@ impl Default for ProcessConfig {
 overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_cache_age, log });
 
 impl ProcessConfig {
-    /// What the paths cost. What is wrong with the file is in `problems` then.
+    /// Costs of the paths. Reports an unusable file in `problems`, and returns the shipped defaults then.
     pub(crate) fn costs(&self, problems: &mut Problems) -> Costs {
         let named = self.calibration.as_ref().map(|path| problems.resolve(path));
         Costs::load(named.as_deref()).unwrap_or_else(|error| {
-            let remedy = "make it with `sealion calibrate`, or leave `calibration` out";
+            let remedy = "create it with `sealion calibrate`, or remove `calibration`";
             problems.add(&(0..0), "server.calibration", format_args!("{error}: {remedy}"));
             Costs::shipped(error.to_string())
         })
     }
 
-    /// The number of worker threads: as told, or one per core.
+    /// The number of worker threads.
     pub(crate) fn worker_count(&self) -> usize {
         match self.workers {
             Some(workers) => workers.usize(),

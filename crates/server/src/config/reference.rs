@@ -1,4 +1,4 @@
-//! The reference of all keys, made of the schema that the code reads by.
+//! The configuration reference, generated from the schema of the configuration structs.
 
 use std::fmt::Write;
 
@@ -7,29 +7,29 @@ use serde_json::{Map, Value};
 
 use super::Config;
 
-/// A key of the file.
+/// A configuration key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// The table it stands in as the file writes it: `[limits]`, `[[site]]`.
+    /// Its table, in the file's notation: `[limits]`, `[[site]]`.
     pub table: String,
     /// Its name.
     pub name: String,
-    /// What its value looks like.
+    /// Form of its value.
     pub kind: String,
-    /// What holds without it; `None`: it has to be there, or nothing holds.
+    /// Its default; `None`: it is required, or nothing applies without it.
     pub default: Option<String>,
-    /// What it does.
+    /// Help text.
     pub doc: String,
 }
 
 /// A table with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// As the file writes it.
+    /// In the file's notation.
     pub name: String,
-    /// What it is about.
+    /// Help text.
     pub doc: String,
-    /// In the order of the code.
+    /// In source order.
     pub keys: Vec<Key>,
 }
 
@@ -48,12 +48,13 @@ pub(crate) fn tables() -> Vec<Table> {
 pub(crate) fn markdown() -> String {
     let mut page = String::from(
         "# Configuration reference\n\n\
-         Every key of `sealion.toml` with its default. `sealion check --config sealion.toml` says what is wrong with a file without starting \
-         anything.\n\
-         Made by `sealion reference` from the code; a test holds this page to it.\n\n\
-         Times have a unit (`500ms`, `10s`, `2h`), sizes too (`512B`, `64KiB`, `10MB`). Relative paths begin at the directory of the file. Keys \
-         of `[server]`, `[limits]`, `[listen]`, `[access_log]` and `[metrics]` are also options of `sealion serve` and environment variables, which go \
-         before the file: see `sealion serve --help`.\n",
+         Every key of `sealion.toml` with its default. `sealion check --config sealion.toml` checks a file without starting a \
+         server.\n\
+         Generated from the code by `sealion reference`; a test keeps this page up to date.\n\n\
+         Times have a unit (`500ms`, `10s`, `2h`), and so do sizes (`512B`, `64KiB`, `10MB`). Relative paths start at the \
+         directory of the file. The keys of `[server]`, `[limits]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
+         of `[[listen]]` and `min_version` of `[tls]` are also options of `sealion serve` and environment variables, which \
+         override the file: see `sealion serve --help`.\n",
     );
     for table in tables() {
         // Writing to a String cannot fail.
@@ -82,7 +83,7 @@ struct Reference {
 }
 
 impl Reference {
-    /// Adds the table called `name`, and the tables in it.
+    /// Adds the table `name` and its subtables.
     fn add_table(&mut self, name: &str, property: &Value) {
         let schema = self.resolve(property);
         let (schema, many) = match schema.get("items") {
@@ -126,14 +127,14 @@ impl Reference {
         }
     }
 
-    /// Whether the value is a table of known keys, or a list of such.
+    /// Whether the value is a table with fixed keys, or a list of such tables.
     fn is_table(&self, value: &Value) -> bool {
         let schema = self.resolve(value);
         let schema = schema.get("items").map_or_else(|| schema.clone(), |items| self.resolve(items));
         schema.get("properties").is_some()
     }
 
-    /// What the value looks like, in a word or some.
+    /// Form of the value, in a few words.
     fn kind(&self, value: &Value) -> String {
         let schema = self.resolve(value);
         if let Some(format @ ("time" | "size")) = schema.get("format").and_then(Value::as_str) {
@@ -172,7 +173,7 @@ impl Reference {
         }
     }
 
-    /// The schema itself, or the one it names; an optional one counts as what it may hold.
+    /// Resolves references; an optional value resolves to the schema of its content.
     fn resolve(&self, value: &Value) -> Value {
         if let Some(name) = value.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next()) {
             return self.definitions.get(name).map_or(Value::Null, |schema| self.resolve(schema));
@@ -189,7 +190,7 @@ impl Reference {
     }
 }
 
-/// A default that depends on something is told in words at the end.
+/// Splits off a default given in words at the end of the help text.
 fn split_default(doc: &str) -> (String, Option<String>) {
     match doc.trim_end().strip_suffix(']').and_then(|doc| doc.rsplit_once(" [default: ")) {
         Some((doc, default)) => (format!("{doc}."), Some(default.to_owned())),

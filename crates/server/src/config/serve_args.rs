@@ -1,4 +1,4 @@
-//! What `sealion serve` and `sealion check` take.
+//! Arguments of `sealion serve` and `sealion check`.
 
 use std::path::PathBuf;
 
@@ -13,23 +13,23 @@ use crate::observe::metrics::MetricsConfig;
 use crate::site::SiteConfig;
 use crate::values::{Given, Problems};
 
-/// Everything `sealion serve` can be told. What is given here or in the environment goes before the file.
+/// Arguments of `sealion serve`. Options and environment variables override the file.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
-    /// Configuration file, which says what is served: docs/configuration.md has all its keys
+    /// Configuration file with the sites to serve; docs/configuration.md lists its keys
     #[arg(long, value_name = "FILE", env = "SEALION_CONFIG", conflicts_with_all = ["root", "cert", "key"])]
     pub config: Option<PathBuf>,
 
-    /// The directory to serve; nothing outside it is reachable
+    /// Directory to serve; nothing outside it is reachable
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
-    /// Address and port to listen on; may be given several times. `localhost` means IPv4 and IPv6
-    /// [default: localhost:8443, without a file]
+    /// Address and port to listen on; may be repeated. `localhost` means IPv4 and IPv6
+    /// [default: localhost:8443, without a configuration file]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 
-    /// Certificate chain, PEM. Without it a development certificate for localhost is made and kept
+    /// Certificate chain, PEM. Without it, a development certificate for localhost is made and kept
     #[arg(long, value_name = "FILE", requires = "key", env = "SEALION_CERT")]
     pub cert: Option<PathBuf>,
 
@@ -37,39 +37,39 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
-    /// What `[server]` says.
+    /// `[server]`
     #[command(flatten)]
     pub server: ProcessConfig,
 
-    /// What `[access_log]` says.
+    /// `[access_log]`
     #[command(flatten)]
     pub access_log: AccessLogConfig,
 
-    /// What `[metrics]` says.
+    /// `[metrics]`
     #[command(flatten)]
     pub metrics: MetricsConfig,
 
-    /// What `[tls]` says.
+    /// `[tls]`
     #[command(flatten)]
     pub tls: TlsConfig,
-    /// What `[limits]` says.
+    /// `[limits]`
     #[command(flatten)]
     pub limits: LimitsConfig,
 
-    /// What `[privileges]` says.
+    /// `[privileges]`
     #[command(flatten)]
     pub privileges: PrivilegesConfig,
 
-    /// Which arguments were given, as opposed to their defaults.
+    /// The arguments that were given, as opposed to defaulted.
     #[arg(skip)]
     pub given: Given,
 }
 
 impl ServeArgs {
-    /// The configuration: the file, if one is named, with what was given beside it.
+    /// The configuration: the file, if one is named, overridden by the arguments given.
     ///
     /// # Errors
-    /// What is wrong with the file's form.
+    /// The file cannot be read or parsed.
     pub(crate) fn configuration(&self) -> Result<(Config, Problems), Problems> {
         let (mut config, problems) = match &self.config {
             Some(file) => Config::read(file)?,

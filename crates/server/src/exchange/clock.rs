@@ -1,4 +1,4 @@
-//! The time that responses say.
+//! The clock for Date.
 
 use std::cell::Cell;
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,12 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use sealion_http::HttpTime;
 
-/// The time for Date, formatted once a second on each thread; the epoch if the clock is out of range.
+/// The current time for Date, formatted at most once a second per thread. Falls back to the epoch if the clock is out of range.
 pub(crate) fn now() -> HttpTime {
     thread_local! {
         static NOW: Cell<Option<(i64, HttpTime)>> = const { Cell::new(None) };
     }
-    // Exact to the timer tick, which is enough for whole seconds, at a third of the cost of the exact clock.
+    // Tick resolution is enough for whole seconds, and costs a third of the precise clock.
     let seconds = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
     if let Some((kept, now)) = NOW.get()
         && kept == seconds

@@ -1,4 +1,4 @@
-//! What ends a connection other than in order.
+//! Errors that end a connection.
 
 use std::{fmt, io};
 
@@ -6,24 +6,24 @@ use sealion_tls::AlertDescription;
 
 use crate::observe::metrics::ErrorKind;
 
-/// What ended a connection.
+/// An error that ended a connection.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The TLS connection failed.
     Tls(sealion_tls::Error),
-    /// The source of a response's body failed.
+    /// The source of a response body failed.
     Source(io::Error),
-    /// The source of a response's body gave another length than it had announced.
+    /// The source of a response body did not produce the announced length.
     SourceLength {
-        /// Bytes that were announced.
+        /// Announced length in bytes.
         announced: u64,
-        /// Bytes that the source gave, or more.
+        /// Bytes that the source produced before the mismatch was found.
         given: u64,
     },
 }
 
 impl Error {
-    /// The alert to send before the connection closes; `None` where it could not arrive, or the client ended the connection itself.
+    /// The alert to send before closing. `None`: it could not arrive, or the client ended the connection.
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         match self {
             Error::Tls(error) => error.alert(),
@@ -31,7 +31,7 @@ impl Error {
         }
     }
 
-    /// What it counts as.
+    /// The label under which metrics count the error.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Error::Tls(error) => ErrorKind::of(error),
@@ -44,9 +44,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Tls(error) => error.fmt(f),
-            Error::Source(error) => write!(f, "the response's body cannot be read to its end: {error}"),
+            Error::Source(error) => write!(f, "reading the response body failed: {error}"),
             Error::SourceLength { announced, given } => {
-                write!(f, "the response's body has {given} bytes or more, but {announced} were announced")
+                write!(f, "response body length mismatch: {announced} bytes announced, {given} produced")
             }
         }
     }

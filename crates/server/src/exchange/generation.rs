@@ -1,11 +1,11 @@
-//! What a configuration becomes: everything that requests need, swapped as a whole.
+//! Configuration generations: everything that requests need, replaced as a whole on reload.
 //!
 //! ```text
 //! Config ─process::build─► Generation ─publish─► Generations ─current─► each worker's own handle, one for all its connections
 //!                     └──► Problems: nothing is published
 //! ```
 //!
-//! A worker takes up a new generation with its next handshake or request. A request that began under one generation ends under it.
+//! A worker adopts a new generation with its next handshake or request. A request finishes under the generation it began with.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -21,15 +21,15 @@ use crate::limits::LimitsConfig;
 use crate::path::policy::KtlsMode;
 use crate::site::Sites;
 
-/// What a configuration became.
+/// A loaded configuration.
 pub(crate) struct Generation {
     /// The sites, found by host name.
     pub sites: Sites,
     /// Certificates and bounds for handshakes.
     pub tls: Arc<ServerConfig>,
-    /// The files that the certificates come from.
+    /// The certificates and the files they are read from.
     pub certificates: Arc<Certificates>,
-    /// Bounds on what a client can take.
+    /// Resource limits per client and connection.
     pub limits: LimitsConfig,
     /// Bounds of a request head.
     pub head_limits: HeadLimits,
@@ -37,14 +37,14 @@ pub(crate) struct Generation {
     pub ktls: KtlsMode,
 }
 
-/// The newest generation, and each worker's handle of the one it uses.
+/// The newest generation, and each worker's handle to the one it uses.
 pub(crate) struct Generations {
     number: AtomicU64,
     newest: Mutex<Arc<Generation>>,
     workers: ThreadLocal<RefCell<Current>>,
 }
 
-/// A worker's handle. Its count of references is the worker's alone, so that no two processors contend for it.
+/// A worker's handle to a generation. Each worker has its own reference count, so that processors do not contend for it.
 #[derive(Clone)]
 pub(crate) struct Current(Arc<Numbered>);
 
@@ -62,24 +62,23 @@ impl Deref for Current {
 }
 
 impl Generations {
-    /// The first one.
     pub(crate) fn new(first: Generation) -> Self {
         Generations { number: AtomicU64::new(0), newest: Mutex::new(Arc::new(first)), workers: ThreadLocal::new() }
     }
 
-    /// Takes the place of the one before. Returns its number; the first has 0.
+    /// Replaces the current generation. Returns the new generation's number; the first has 0.
     pub(crate) fn publish(&self, next: Generation) -> u64 {
         let mut newest = self.lock();
         *newest = Arc::new(next);
         self.number.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// How many took the place of the first.
+    /// The number of the newest generation.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// The newest, for this thread.
+    /// The newest generation, cached for this thread.
     pub(crate) fn current(&self) -> Current {
         let mut current = self.workers.get_or(|| RefCell::new(self.newest())).borrow_mut();
         if current.0.number != self.number.load(Ordering::Acquire) {
@@ -88,7 +87,7 @@ impl Generations {
         current.clone()
     }
 
-    /// The newest, for a thread that serves no requests.
+    /// The newest generation, uncached, for threads that serve no requests.
     pub(crate) fn latest(&self) -> Arc<Generation> {
         Arc::clone(&self.lock())
     }

@@ -1,6 +1,6 @@
 //! One request of any protocol: route, admit, answer, log, count.
 //!
-//! A protocol's driver reads requests and sends responses; what lies between is the same for every protocol and lies here.
+//! The driver of a protocol reads requests and sends responses. The steps in between are the same for all protocols.
 //!
 //! ```text
 //! driver ─► Exchange::begin ─► answer ─► [driver: choose the path, write the head, send the body] ─► finish ─► access log, metrics
@@ -33,72 +33,72 @@ pub(crate) use generation::{Current, Generation, Generations};
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
 
-/// One request, from the end of its head to its line in the access log. Any number of them can be under way on one connection.
+/// One request, from the end of its head to its access log line. A connection can have any number in progress.
 pub(crate) struct Exchange<'a> {
     shared: &'a Shared,
     generation: &'a Generation,
-    /// The site that the request is for. Without a request that could be read: the default site.
+    /// The site for the request; the default site if the request could not be parsed.
     site: Option<&'a Site>,
-    counted: Option<&'static WorkerMetrics>,
-    /// When the head of the request was complete; `None` where nothing is measured.
+    worker_metrics: Option<&'static WorkerMetrics>,
+    /// When the head of the request was complete. `None`: neither access log nor metrics are on.
     started: Option<Instant>,
 }
 
-/// The end of a connection that requests come from.
+/// The remote end of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
-    /// Its address; unspecified over a Unix socket.
+    /// The client's address; unspecified over a Unix socket.
     pub(crate) address: SocketAddr,
-    /// What its certificate was checked against in the handshake.
+    /// The client authentication that the handshake enforced.
     pub(crate) auth: Option<ClientAuthId>,
 }
 
-/// What became of a response.
+/// The result of sending a response, for log and metrics.
 pub(crate) struct Outcome<'a> {
-    /// The status.
     pub(crate) status: Status,
     /// The Content-Encoding of the body.
     pub(crate) encoding: Option<Coding>,
-    /// The user who was authenticated.
+    /// The authenticated user.
     pub(crate) user: Option<&'a str>,
-    /// Bytes of the body that went out.
+    /// Bytes of the body that were sent.
     pub(crate) body: u64,
-    /// Bytes that went out, head and framing included.
+    /// Bytes that were sent, including head and framing.
     pub(crate) wire: u64,
-    /// Which path the response took.
+    /// The path that sealed the response.
     pub(crate) path: Path,
-    /// Why the response took its path; `None` when the connection was lost before it was chosen.
+    /// The reason for the path. `None`: the connection was lost before the choice.
     pub(crate) reason: Option<PathReason>,
-    /// Bytes of responses that the connection had sent when it moved into the kernel, if it has.
+    /// Response bytes that the connection had sent when it moved into the kernel, if it did.
     pub(crate) moved_at: Option<u64>,
-    /// What the move took, if it was made for this response.
+    /// Duration of the move, if it was made for this response.
     pub(crate) set_up: Option<Duration>,
-    /// What cut the response short.
+    /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
 }
 
 impl<'a> Exchange<'a> {
-    /// Begins with a request whose head is complete. `None`: it could not be read, and is for the default site.
+    /// Begins an exchange when the head of a request is complete. `None`: the request could not be parsed; the default site
+    /// answers.
     pub(crate) fn begin(shared: &'a Shared, generation: &'a Generation, request: Option<&Request<'_>>) -> Self {
-        let counted = metrics::worker();
-        let is_timed = shared.access_log.is_on() || counted.is_some();
+        let worker_metrics = metrics::worker();
+        let is_timed = shared.access_log.is_on() || worker_metrics.is_some();
         Exchange {
             shared,
             generation,
             site: generation.sites.find(request.and_then(|request| request.authority)),
-            counted,
+            worker_metrics,
             started: is_timed.then(Instant::now),
         }
     }
 
-    /// Counts the request against the limits of its site, and paces the connection as the site wants it. `permit`: what the connection has
-    /// taken of its sites' limits.
+    /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the
+    /// connection's share of its sites' limits.
     pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, socket: &Socket) -> Option<Refusal> {
         let limits = self.site.and_then(|site| site.limits.as_ref());
         permit.admit(limits, address(peer), socket).err()
     }
 
-    /// Answers the request. `refusal`: what [`Self::admit`] said. `now` is the value of Date.
+    /// Answers the request. `refusal`: the result of [`Self::admit`]. `now` is the value of Date.
     pub(crate) async fn answer(
         &self,
         request: &Request<'_>,
@@ -107,14 +107,14 @@ impl<'a> Exchange<'a> {
         now: HttpTime,
     ) -> Response {
         let response = match self.site {
-            // The connection may have been made for another site, which asked its clients for something else.
+            // The connection may have been opened for another site, with other client authentication.
             Some(site) if site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id())) => {
                 let client = Client { address: address(peer.address), refusal };
                 site::answer(site, request, client, now).await
             }
             _ => self.generation.sites.plain(Status::MISDIRECTED_REQUEST),
         };
-        if let (Some(worker), Target::Path { path, .. }) = (self.counted, request.target) {
+        if let (Some(worker), Target::Path { path, .. }) = (self.worker_metrics, request.target) {
             worker.asked_for(path, response.body.len().unwrap_or(0));
         }
         if let Some(cause) = &response.cause {
@@ -124,7 +124,7 @@ impl<'a> Exchange<'a> {
         response
     }
 
-    /// The response to a request that cannot be answered, because it, or its content, could not be read.
+    /// The response to a request that could not be parsed, or whose content could not be read.
     pub(crate) async fn refuse(&self, status: Status) -> Response {
         match self.site {
             Some(site) => site::refuse(site, status).await,
@@ -132,7 +132,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Writes the request's line and counts it. `request` with its protocol, for instance `HTTP/1.1`; `None`: it could not be read.
+    /// Writes the access log line and updates the metrics. `request`: with its protocol, such as `HTTP/1.1`; `None`: it could not
+    /// be parsed.
     pub(crate) fn finish(
         &self,
         request: Option<(&Request<'_>, &'static str)>,
@@ -142,7 +143,7 @@ impl<'a> Exchange<'a> {
     ) {
         let Some(started) = self.started else { return };
         let took = started.elapsed();
-        if let Some(worker) = self.counted {
+        if let Some(worker) = self.worker_metrics {
             let Outcome { reason, wire, set_up, .. } = *outcome;
             worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up });
         }

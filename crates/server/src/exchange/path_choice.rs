@@ -1,4 +1,4 @@
-//! Which path the next response of a connection takes.
+//! The choice between user space and the kernel for the next response of a connection.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::{Decision, Forgone, KtlsMode, Offer, PathReason, Situation, decide};
 
-/// What decides over the path of a response, besides the connection itself.
+/// Inputs to the choice of path that do not depend on the connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathPolicy<'a> {
-    /// What the operator chose.
+    /// The operator's setting.
     pub(crate) mode: KtlsMode,
-    /// What the kernel offers.
+    /// The kernel's TLS support.
     pub(crate) kernel: &'a KernelOffer,
-    /// What the two paths cost here.
+    /// The measured costs of the two paths.
     pub(crate) costs: &'a Costs,
 }
 
-/// The choice of a path, from response to response of a connection.
+/// The state of the choice across the responses of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct PathChoice {
     forgone: Forgone,
-    /// Why the last response took its path; `None` when the connection was lost before that was chosen.
+    /// The reason for the path of the last response. `None`: the connection was lost before the choice.
     pub(crate) reason: Option<PathReason>,
-    /// Bytes of responses that the connection had sent when it moved.
+    /// Response bytes that the connection had sent when it moved.
     pub(crate) moved_at: Option<u64>,
-    /// What the move took that was made for the last response.
+    /// Duration of the move, if it was made for the last response.
     pub(crate) set_up: Option<Duration>,
 }
 
 impl PathChoice {
-    /// Chooses the path of the next response, and moves the connection if that is the choice.
+    /// Chooses the path for the next response, and moves the connection into the kernel if chosen.
     pub(crate) async fn make(
         &mut self,
         stream: &mut TlsStream,
@@ -67,7 +67,7 @@ impl PathChoice {
                 Err(MoveError::AlreadyMoved) => PathReason::MovedBefore,
                 Err(MoveError::KeyWorn) => PathReason::KeyWorn,
                 Err(MoveError::Refused(error)) => {
-                    tracing::debug!("stays in user space: {error}");
+                    tracing::debug!("kernel TLS refused, connection stays in user space: {error}");
                     policy.kernel.refused(&error);
                     PathReason::Refused
                 }
@@ -77,7 +77,7 @@ impl PathChoice {
         Ok(())
     }
 
-    /// Chooses again before `upcoming` more bytes of a response whose length was not known: as it grows, the kernel may become worth it.
+    /// Reconsiders the path before `upcoming` more bytes of a response of unknown length: as it grows, the move may pay off.
     pub(crate) async fn weigh(
         &mut self,
         stream: &mut TlsStream,

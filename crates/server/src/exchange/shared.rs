@@ -1,4 +1,4 @@
-//! What all connections share.
+//! Process-wide state shared by all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -15,36 +15,34 @@ use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
 use crate::values::Phase;
 
-/// What all connections share, from the start of the process to its end.
+/// State shared by all connections for the lifetime of the process.
 pub(crate) struct Shared {
-    /// What the configuration says now.
+    /// The current configuration.
     pub generations: Generations,
-    /// Keys of session tickets, and answers to validations under way.
+    /// Session ticket keys, and responses to pending ACME validations.
     pub tls: TlsProcess,
-    /// What the kernel offers.
+    /// The kernel's TLS support.
     pub kernel: Arc<KernelOffer>,
-    /// What the two paths cost here.
+    /// The measured costs of the two paths.
     pub costs: Costs,
-    /// Where lines go.
     pub access_log: AccessLog,
-    /// What is counted.
     pub metrics: Metrics,
-    /// One for each connection that may be open.
+    /// One permit per connection that may be open.
     pub slots: Arc<Semaphore>,
-    /// Connections of each client.
+    /// Open connections per client address.
     pub addresses: Arc<Addresses>,
-    /// How many may be.
+    /// Upper bound on open connections.
     pub most_connections: usize,
-    /// Whether the server goes on.
+    /// Whether the server is serving or shutting down.
     pub phase: watch::Receiver<Phase>,
-    /// Connections closed because the PROXY protocol says nothing, or somebody says it who is not believed.
+    /// Connections closed because the PROXY header was missing, or came from an untrusted peer.
     pub proxies_refused: AtomicU64,
-    /// Connections that did not end within the grace time.
+    /// Connections closed because they outlasted the grace time.
     pub cut: AtomicUsize,
 }
 
 impl Shared {
-    /// What decides over the paths of responses. `mode`: what the configuration says now.
+    /// The inputs to the choice of path. `mode`: the current setting.
     pub(crate) fn path_policy(&self, mode: KtlsMode) -> PathPolicy<'_> {
         PathPolicy { mode, kernel: &self.kernel, costs: &self.costs }
     }

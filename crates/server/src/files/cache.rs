@@ -1,17 +1,17 @@
-//! Files kept open, and small ones kept in memory, so that a hot file costs no system call to find.
+//! The file cache: open files, and small files in memory, so that finding a hot file costs no system call.
 //!
 //! ```text
-//! path ─► kept and young? ─yes─► the file
-//!              │ no                ▲
-//!              ▼                   │ unchanged
-//!         asked again, without waiting for a disk ──the disk must be asked──► an errand for another thread
+//! path ─► cached and fresh? ─yes─► the file
+//!              │ no                  ▲
+//!              ▼                     │ unchanged
+//!         reopen or revalidate without blocking ──would block──► blocking task on another thread
 //! ```
 //!
-//! With a file is kept what there is of it in content codings (`encoding/`), so that those cost no system call either.
+//! An entry includes the file's variants in content codings (`coding/`), so that those cost no system call either.
 //!
-//! A file that is replaced is seen [`CacheLimits::age`] later at most. One that is written to in place is seen at once
-//! if it is sent from the disk; from memory it is sent as it was, whole, with the validators of that state. One that changed
-//! within the present tick of the file system's clock is not kept: its next change might look like this one.
+//! A replaced file is noticed after [`CacheLimits::age`] at the latest. A file modified in place is noticed at once if it is
+//! sent from disk; if it is in memory, the old content is sent, complete and with its validators, until the age is over. A file
+//! that changed within the current tick of the file system clock is not cached: its next change might leave the same time stamps.
 
 use std::cell::RefCell;
 use std::io;
@@ -35,15 +35,15 @@ use crate::observe::metrics::{self, WorkerMetrics};
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Arc<Root>,
-    /// `None`: every file is sent as it is.
+    /// `None`: the site uses no content codings.
     coder: Option<Arc<Coder>>,
     index: String,
     cache: Arc<FileCache>,
-    /// Tells the names of this root from those of others in the cache.
+    /// Prefix of this root's keys in the cache.
     number: [u8; 4],
 }
 
-/// What is kept of the files of all sites, by each worker for itself: workers share nothing.
+/// The cache of the files of all sites. Each worker has its own; workers share nothing.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     limits: CacheLimits,
@@ -52,67 +52,67 @@ pub(crate) struct FileCache {
 }
 
 impl FileCache {
-    /// An empty one.
     pub(crate) fn new(limits: CacheLimits) -> Arc<Self> {
         Arc::new(FileCache { limits, roots: AtomicU32::new(0), workers: ThreadLocal::new() })
     }
 }
 
-/// Bounds of the cache of one worker.
+/// Bounds on the cache of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheLimits {
-    /// How long a file is taken to be what it was. Zero: nothing is kept.
+    /// How long a cached file is served without revalidation. Zero: nothing is cached.
     pub age: Duration,
-    /// Files kept, each variant in a content coding counted.
+    /// Files in the cache; every variant in a content coding counts.
     pub files: usize,
-    /// Bytes in memory, of all files together.
+    /// Bytes in memory, for all files together.
     pub memory: usize,
 }
 
 impl Default for CacheLimits {
-    // GUESS: a second is less than anybody waits between putting a file in place and looking at it, and long enough
-    // that asking again costs nothing at any rate of requests. A site's hot files are fewer than a thousand.
+    // One second is less than the usual delay between deploying a file and checking it in a browser. It is also long enough
+    // that revalidation costs nothing at any request rate. Few sites have more than a thousand hot files.
     fn default() -> Self {
         CacheLimits { age: Duration::from_secs(1), files: 1000, memory: 32 << 20 }
     }
 }
 
 impl CacheLimits {
-    /// The longest file to keep in memory; 0 if nothing is kept at all.
+    /// Length of the longest file to keep in memory; 0 if nothing is cached.
     fn keep(&self) -> u64 {
         if self.age.is_zero() { 0 } else { KEPT_IN_MEMORY.min(self.memory as u64) }
     }
 }
 
-/// The longest file that is kept in memory, in bytes.
+/// Length of the longest file that is kept in memory, in bytes.
 ///
-/// MEASURED: does memory or the page cache serve a hot file of 128 KiB cheaper? On the user path 49 µs from memory and 59
-/// from the page cache (`sealion-lab load --read drain --connections 64`, AMD EPYC Zen 4, Linux 6.18, 2026-11-21); on the
-/// kernel path sendfile takes 1 to 3 % fewer instructions there, and 2 % more at 64 KiB (Linux 6.1 and 7.2). Void where
-/// files of this size are too many for [`CacheLimits::memory`].
+/// MEASURED: at 128 KiB the user path takes 49 µs from memory and 59 µs from the page cache (`sealion-lab load --read drain
+/// --connections 64`, AMD EPYC Zen 4, Linux 6.18, 2026-11-21). On the kernel path sendfile takes 1 to 3 % fewer instructions at
+/// that length, and 2 % more at 64 KiB (Linux 6.1 and 7.2). The result does not hold where files of this length exceed
+/// [`CacheLimits::memory`].
 pub(crate) const KEPT_IN_MEMORY: u64 = 128 << 10;
 
-/// Blocking tasks in a row for one file: it is opened, then compressed. More of them mean that the file system answers differently each time.
+/// Bound on consecutive blocking tasks for one file. Usually two are enough: open it, then compress it. Reaching the bound means
+/// that the file system answers differently each time.
 const MOST_BLOCKING_TASKS: usize = 8;
 
-/// Files that nobody asked for in this time are let go, so that what was deleted frees its blocks.
-/// INHERITED from nginx' open_file_cache, whose default is the same.
+/// Files not requested for this long are evicted, so that deleted files free their blocks.
+/// INHERITED: the default of nginx's open_file_cache.
 const INACTIVE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Cache {
-    /// By the number of the root and the name beneath it.
+    /// Keyed by the number of the root and the name beneath it.
     entries: LruCache<Box<[u8]>, Entry>,
-    /// The key being looked for, so that looking allocates nothing.
+    /// Buffer for the key of the current lookup, so that lookups allocate nothing.
     key: Vec<u8>,
-    /// Files of all entries.
+    /// Number of files in all entries.
     files: usize,
-    /// Bytes in memory of all entries.
+    /// Bytes in memory for all entries.
     memory: usize,
     swept: Instant,
-    /// What the worker counts, and what it was told of this cache: files and bytes.
-    counted: Option<&'static WorkerMetrics>,
-    told: (u64, u64),
+    /// The worker's metrics, and the entries and bytes last reported to them.
+    worker_metrics: Option<&'static WorkerMetrics>,
+    reported: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -122,15 +122,15 @@ struct Entry {
     used: Instant,
 }
 
-/// A file with what there is of it in content codings.
+/// An opened file with its variants in content codings.
 #[derive(Debug)]
 struct Opened {
     file: Arc<SiteFile>,
-    /// `None`: it is sent as it is.
+    /// `None`: the file has no variants.
     variants: Option<Box<Variants>>,
 }
 
-/// What takes too long for a worker: waiting for a disk, or compressing. For other threads.
+/// Work that would block a worker, disk I/O or compression, for the blocking pool.
 #[derive(Debug)]
 pub(crate) struct BlockingTask(Task);
 
@@ -140,7 +140,7 @@ enum Task {
     Make { store: Arc<Store>, original: Arc<SiteFile>, coding: Coding },
 }
 
-/// What an [`BlockingTask`] brought back, for [`Files::find`].
+/// The result of a [`BlockingTask`].
 #[derive(Debug)]
 pub(crate) struct TaskResult(Result<Outcome, NotOpened>);
 
@@ -156,15 +156,15 @@ enum Outcome {
 pub(crate) enum Missing {
     /// It cannot be served.
     Unresolved(Unresolved),
-    /// Another thread must be asked.
+    /// The task has to run first.
     WouldBlock(BlockingTask),
 }
 
 impl BlockingTask {
-    /// Has it done by another thread, for as long as it takes.
+    /// Runs the task on the blocking pool.
     ///
     /// # Errors
-    /// That thread panicked.
+    /// The task panicked.
     pub(crate) async fn run(self) -> io::Result<TaskResult> {
         match self.0 {
             Task::Open { root, coder, name, keep } => {
@@ -173,7 +173,7 @@ impl BlockingTask {
             }
             Task::Make { store, original, coding } => {
                 let made = store.make(&original, coding).await.unwrap_or_else(|error| {
-                    tracing::warn!("a file of {} bytes could not be compressed: {error}; sent as it is", original.len);
+                    tracing::warn!("cannot compress a file of {} bytes: {error}: sending it uncompressed", original.len);
                     Made::NotYet
                 });
                 Ok(TaskResult(Ok(Outcome::Made { original, coding, made })))
@@ -184,7 +184,7 @@ impl BlockingTask {
 
 #[cfg(test)]
 impl Files {
-    /// As [`Self::find`] with a clock of the test's own.
+    /// Like [`Self::find`], with the time passed in.
     pub(crate) fn find_for_tests(
         &self,
         path: &str,
@@ -196,7 +196,7 @@ impl Files {
         runtime.block_on(self.find_from(&path, accept, || now))
     }
 
-    /// Files kept, and their bytes in memory.
+    /// Files in the cache, and their bytes in memory.
     pub(crate) fn kept_for_tests(&self) -> (usize, usize) {
         let cache = self.cache.workers.get().unwrap().borrow();
         (cache.files, cache.memory)
@@ -204,31 +204,30 @@ impl Files {
 }
 
 impl Files {
-    /// The files beneath `root`; `index` stands for its directory.
+    /// The files beneath `root`. `index`: the name of the index file of a directory.
     pub(crate) fn new(root: Root, index: String, cache: &Arc<FileCache>) -> Self {
         let number = cache.roots.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         Files { root: Arc::new(root), coder: None, index, cache: Arc::clone(cache), number }
     }
 
-    /// The same, in content codings too.
+    /// Sets the content codings.
     pub(crate) fn with_codings(self, coder: Option<Arc<Coder>>) -> Self {
         Files { coder, ..self }
     }
 
-    /// The root.
     pub(crate) fn root(&self) -> Arc<Root> {
         Arc::clone(&self.root)
     }
 
-    /// What stands for a directory.
+    /// The name of the index file of a directory.
     pub(crate) fn index(&self) -> &str {
         &self.index
     }
 
-    /// The file that `path` names; for a directory named with its slash, the index in it. A directory without index is not found. Of a file
-    /// that exists in several content codings, the one that a client wants that sent `accept` as Accept-Encoding.
+    /// The file at `path`; for a directory with its trailing slash, its index file. A directory without index is not found. `accept`
+    /// (Accept-Encoding) selects among the variants of the file.
     ///
-    /// A file that is kept is found without waiting. Else the disk, or compression, is waited for on another thread.
+    /// A cached file is found without waiting. Otherwise disk I/O and compression run on the blocking pool.
     ///
     /// # Errors
     /// The file cannot be served.
@@ -245,7 +244,7 @@ impl Files {
         match self.try_find(path, accept, None, now()) {
             Ok(found) => Ok(found),
             Err(Missing::Unresolved(unresolved)) => Err(unresolved),
-            // Boxed, so that a request that waits for nothing has no room for it.
+            // Boxed, so that a request that does not block does not hold its memory.
             Err(Missing::WouldBlock(task)) => Box::pin(self.find_blocking(path, accept, task, now)).await,
         }
     }
@@ -270,7 +269,7 @@ impl Files {
         }
         Err(Unresolved {
             status: Status::SERVICE_UNAVAILABLE,
-            cause: Some(io::Error::other("the file system keeps nothing that it has just read")),
+            cause: Some(io::Error::other("file dropped from the kernel's cache between opening and use, several times in a row")),
         })
     }
 
@@ -289,7 +288,7 @@ impl Files {
             name = &with_index;
         }
         match self.find_name(name, accept, result, now)? {
-            // An index that is a directory: nothing to show, and no slash would help.
+            // The index is itself a directory: a redirect to a trailing slash would not help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),
             found => Ok(found),
         }
@@ -313,7 +312,7 @@ impl Files {
             };
         }
         let mut cache = self.cache.workers.get_or(|| RefCell::new(Cache::new(limits, now))).borrow_mut();
-        cache.look_for(self.number, name);
+        cache.set_key(self.number, name);
         let found = match result {
             Some(TaskResult(Ok(Outcome::Made { original, coding, made }))) => {
                 cache.remember(&original, coding, &made, limits);
@@ -322,12 +321,12 @@ impl Files {
             Some(result) => result.0,
             None => {
                 if let Some(found) = cache.get(name, now, self, accept) {
-                    if let Some(worker) = cache.counted {
+                    if let Some(worker) = cache.worker_metrics {
                         worker.cache_hits.add(1);
                     }
                     return found;
                 }
-                if let Some(worker) = cache.counted {
+                if let Some(worker) = cache.worker_metrics {
                     worker.cache_misses.add(1);
                 }
                 self.open(name, keep)
@@ -351,7 +350,7 @@ impl Files {
         open(&self.root, self.coder.as_deref(), name, keep, Wait::No)
     }
 
-    /// Whether a kept file and its variants are what they were. What cannot be told now is opened anew, which tells why.
+    /// Whether a cached file and its variants are unchanged. On an error the file counts as changed; reopening it returns the error.
     fn is_unchanged(&self, name: &[u8], opened: &Opened) -> bool {
         let Opened { file, variants } = opened;
         self.root.is_unchanged(name, file, Wait::No).is_ok_and(|unchanged| unchanged)
@@ -386,10 +385,10 @@ impl Files {
     }
 }
 
-/// Which representation to send.
+/// The representation to send.
 enum Chosen {
     File(Arc<SiteFile>),
-    /// What another worker had made.
+    /// A variant, or its absence, already known from another worker.
     Stored(Coding, Made),
     Make(Arc<Store>, Coding),
 }
@@ -437,19 +436,19 @@ impl Cache {
             files: 0,
             memory: 0,
             swept: now,
-            counted: metrics::worker(),
-            told: (0, 0),
+            worker_metrics: metrics::worker(),
+            reported: (0, 0),
         }
     }
 
-    /// The file that the next calls are about.
-    fn look_for(&mut self, root: [u8; 4], name: &[u8]) {
+    /// Sets the key for the following calls.
+    fn set_key(&mut self, root: [u8; 4], name: &[u8]) {
         self.key.clear();
         self.key.extend_from_slice(&root);
         self.key.extend_from_slice(name);
     }
 
-    /// `None`: it is not kept, or has changed.
+    /// `None`: not cached, or changed.
     fn get(
         &mut self,
         name: &[u8],
@@ -501,10 +500,10 @@ impl Cache {
         }
         self.shrink_to(limits);
         self.sweep(now);
-        self.tell();
+        self.report();
     }
 
-    /// Takes note of what was made of `original`, if that is still what is kept.
+    /// Records the variant made from `original`, if that is still the cached file.
     fn remember(&mut self, original: &Arc<SiteFile>, coding: Coding, made: &Made, limits: &CacheLimits) {
         let Some(mut entry) = self.entries.pop(&self.key[..]) else { return };
         self.discount(&entry.opened);
@@ -516,13 +515,13 @@ impl Cache {
         self.count(&entry.opened);
         self.entries.push(self.key.as_slice().into(), entry);
         self.shrink_to(limits);
-        self.tell();
+        self.report();
     }
 
     fn remove(&mut self) {
         if let Some(entry) = self.entries.pop(&self.key[..]) {
             self.discount(&entry.opened);
-            self.tell();
+            self.report();
         }
     }
 
@@ -552,21 +551,21 @@ impl Cache {
         }
     }
 
-    /// Tells what changed since it was last told.
-    fn tell(&mut self) {
-        self.tell_that((self.entries.len() as u64, self.memory as u64));
+    /// Reports the change since the last report.
+    fn report(&mut self) {
+        self.report_totals((self.entries.len() as u64, self.memory as u64));
     }
 
-    fn tell_that(&mut self, now: (u64, u64)) {
-        if let Some(worker) = self.counted {
-            // Another thread may drop the cache of an old configuration.
-            worker.cache_entries.fetch_add(now.0.wrapping_sub(self.told.0), Ordering::Relaxed);
-            worker.cache_bytes.fetch_add(now.1.wrapping_sub(self.told.1), Ordering::Relaxed);
-            self.told = now;
+    fn report_totals(&mut self, now: (u64, u64)) {
+        if let Some(worker) = self.worker_metrics {
+            // Atomic, because another thread may drop the cache of an old configuration.
+            worker.cache_entries.fetch_add(now.0.wrapping_sub(self.reported.0), Ordering::Relaxed);
+            worker.cache_bytes.fetch_add(now.1.wrapping_sub(self.reported.1), Ordering::Relaxed);
+            self.reported = now;
         }
     }
 
-    /// Lets go what nobody asked for, once in a while.
+    /// Evicts entries that were not requested recently, at intervals.
     fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept) < INACTIVE / 4 {
             return;
@@ -580,7 +579,7 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.tell_that((0, 0));
+        self.report_totals((0, 0));
     }
 }
 

@@ -6,7 +6,7 @@ use sealion_http::Status;
 
 use super::*;
 
-/// A root called `site`, a file called `secret` beside it, and a clock that stands still unless told.
+/// A root called `site`, a file called `secret` beside it, and a clock that only the test advances.
 struct Site {
     outside: tempfile::TempDir,
     files: Files,
@@ -26,7 +26,7 @@ impl Site {
         self.outside.path().join("site").join(name)
     }
 
-    /// Puts a file in place the way that loses nothing: written elsewhere, then renamed. Returns when it may be kept.
+    /// Replaces a file atomically, by rename. Returns when the file may be cached.
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {
         let new = self.outside.path().join("new");
         fs::write(&new, content).unwrap();
@@ -45,7 +45,7 @@ impl Site {
             if file.is_settled() {
                 return;
             }
-            assert!(Instant::now() < deadline, "the clock of files stands still");
+            assert!(Instant::now() < deadline, "the file system clock stands still");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -60,7 +60,7 @@ impl Site {
         };
         found.map_err(|missing| match missing {
             Missing::Unresolved(unresolved) => unresolved,
-            Missing::WouldBlock(_) => panic!("{path:?}: waited for in vain"),
+            Missing::WouldBlock(_) => panic!("{path:?}: still not found after the blocking task"),
         })
     }
 
@@ -75,7 +75,7 @@ impl Site {
         self.ask(path).unwrap_err().status
     }
 
-    /// How many files are kept, and how many of their bytes in memory, as counted and as summed up.
+    /// Entries in the cache, and their bytes in memory. Checks the running totals against sums.
     fn kept(&self) -> (usize, usize) {
         let cache = self.files.cache.workers.get().unwrap().borrow();
         let memory = cache
@@ -83,9 +83,9 @@ impl Site {
             .iter()
             .map(|(_, entry)| entry.opened.files().map(|file| in_memory(file)).sum::<usize>())
             .sum();
-        assert_eq!(cache.memory, memory, "the account of memory");
+        assert_eq!(cache.memory, memory, "running total of memory");
         let files = cache.entries.iter().map(|(_, entry)| entry.opened.files().count()).sum::<usize>();
-        assert_eq!(cache.files, files, "the account of files");
+        assert_eq!(cache.files, files, "running total of files");
         (cache.entries.len(), memory)
     }
 }
@@ -103,7 +103,7 @@ fn all(file: &SiteFile) -> Vec<u8> {
 }
 
 #[test]
-fn a_replaced_file_in_memory_is_as_it_was_until_its_age() {
+fn a_replaced_file_in_memory_is_served_unchanged_until_its_age() {
     for len in [10, KEPT_IN_MEMORY as usize] {
         let mut site = Site::new(limits());
         site.put("f", vec![b'1'; len]);
@@ -121,9 +121,9 @@ fn a_replaced_file_in_memory_is_as_it_was_until_its_age() {
     }
 }
 
-/// Losing its last name changes the file itself. One that has another name stays until its age.
+/// Removing the last link changes the file itself. A file with another name stays until its age.
 #[test]
-fn a_replaced_file_on_the_disk_is_seen_at_once() {
+fn a_replaced_file_on_the_disk_is_noticed_at_once() {
     let mut site = Site::new(limits());
     let len = KEPT_IN_MEMORY as usize + 1;
     site.put("f", vec![b'1'; len]);
@@ -144,14 +144,14 @@ fn a_replaced_file_on_the_disk_is_seen_at_once() {
     assert_eq!(all(&site.file("/link")), vec![b'3'; len]);
 }
 
-/// Being asked about renews the age, being asked for does not.
+/// Revalidation renews the age; requests do not.
 #[test]
-fn the_age_counts_from_when_the_file_was_last_looked_at() {
+fn the_age_counts_from_the_last_revalidation() {
     let mut site = Site::new(limits());
     site.put("f", "1");
     let old = site.file("/f");
     site.now += AGE;
-    assert!(Arc::ptr_eq(&old, &site.file("/f")), "unchanged: the same, from now on");
+    assert!(Arc::ptr_eq(&old, &site.file("/f")), "unchanged: the same file, revalidated");
     site.put("f", "2");
     for _ in 0..9 {
         site.now += AGE / 10;
@@ -162,7 +162,7 @@ fn the_age_counts_from_when_the_file_was_last_looked_at() {
 }
 
 #[test]
-fn a_file_on_the_disk_that_is_written_to_is_seen_at_once() {
+fn a_file_on_the_disk_modified_in_place_is_noticed_at_once() {
     let site = Site::new(limits());
     let len = KEPT_IN_MEMORY as usize + 1;
     site.put("f", vec![b'1'; len]);
@@ -175,7 +175,7 @@ fn a_file_on_the_disk_that_is_written_to_is_seen_at_once() {
     let new = site.file("/f");
     assert_ne!(new.etag, old.etag);
     assert_eq!(new.read(0..2), b"21");
-    // Shorter than what is kept in memory: then it is.
+    // Short enough now to be kept in memory.
     writer.set_len(5).unwrap();
     site.settle("f");
     let short = site.file("/f");
@@ -184,7 +184,7 @@ fn a_file_on_the_disk_that_is_written_to_is_seen_at_once() {
 }
 
 #[test]
-fn a_file_in_memory_that_is_written_to_stays_whole_until_its_age() {
+fn a_file_in_memory_modified_in_place_stays_whole_until_its_age() {
     let mut site = Site::new(limits());
     site.put("f", "before");
     let old = site.file("/f");
@@ -198,10 +198,10 @@ fn a_file_in_memory_that_is_written_to_stays_whole_until_its_age() {
     assert_ne!(new.etag, old.etag);
 }
 
-/// Two changes within a tick can leave equal time stamps, so that the second would never be seen in what was read
-/// between them.
+/// Two changes within a tick can leave equal time stamps. If the content was read between them, the second change would never be
+/// noticed.
 #[test]
-fn what_may_still_change_unnoticed_is_not_kept() {
+fn a_file_that_changed_within_the_tick_is_not_cached() {
     let site = Site::new(limits());
     let deadline = Instant::now() + Duration::from_secs(10);
     let young = loop {
@@ -210,7 +210,7 @@ fn what_may_still_change_unnoticed_is_not_kept() {
         if !file.is_settled() {
             break file;
         }
-        assert!(Instant::now() < deadline, "a tick of the clock of files passes each time");
+        assert!(Instant::now() < deadline, "a tick of the file system clock passes each time");
     };
     assert_eq!(site.kept(), (0, 0));
     assert_eq!(all(&young), b"just now");
@@ -230,10 +230,10 @@ fn a_deleted_file_is_gone_after_its_age() {
     fs::remove_file(site.path("f")).unwrap();
     fs::remove_file(site.path("large")).unwrap();
     assert_eq!(all(&site.file("/f")), b"1");
-    assert_eq!(site.status("/large"), Status::NOT_FOUND, "losing its last name changed it");
+    assert_eq!(site.status("/large"), Status::NOT_FOUND, "removing the last link changed it");
     site.now += AGE;
     assert_eq!(site.status("/f"), Status::NOT_FOUND);
-    assert_eq!(site.kept(), (0, 0), "what is gone is not kept");
+    assert_eq!(site.kept(), (0, 0), "a deleted file is not cached");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn nothing_is_kept_with_an_age_of_zero() {
 }
 
 #[test]
-fn no_more_files_are_kept_than_allowed_and_the_least_asked_for_go_first() {
+fn the_least_recently_used_files_are_evicted_first() {
     let site = Site::new(CacheLimits { files: 3, ..limits() });
     for name in ["a", "b", "c", "d"] {
         site.put(name, name);
@@ -337,7 +337,7 @@ fn memory_stays_within_its_bound() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_let_go() {
+fn unused_files_are_evicted() {
     let mut site = Site::new(limits());
     for name in ["used", "unused"] {
         site.put(name, name);
@@ -349,16 +349,16 @@ fn what_nobody_asks_for_is_let_go() {
         site.now += AGE;
         site.file("/used");
     }
-    assert_eq!(site.kept().0, 2, "it was asked for {INACTIVE:?} ago, no longer");
+    assert_eq!(site.kept().0, 2, "it was requested exactly {INACTIVE:?} ago");
     site.now += INACTIVE / 4 + MOMENT;
     site.file("/used");
     assert_eq!(site.kept(), (1, 4));
-    assert!(unused.upgrade().is_none(), "nobody holds it open");
+    assert!(unused.upgrade().is_none(), "the file is closed");
 }
 
-/// Whether a name exists that nobody has looked up only the disk can tell.
+/// A name that was never looked up is not in the kernel's cache.
 #[test]
-fn the_disk_is_asked_by_a_blocking_task() {
+fn disk_lookups_run_in_a_blocking_task() {
     let site = Site::new(limits());
     let path = SitePath::parse("/never-looked-up", true).unwrap();
     let Err(Missing::WouldBlock(task)) = site.files.try_find(&path, &FieldLines::default(), None, site.now) else {
@@ -369,7 +369,7 @@ fn the_disk_is_asked_by_a_blocking_task() {
         Err(Missing::Unresolved(unresolved)) => assert_eq!(unresolved.status, Status::NOT_FOUND),
         other => panic!("{other:?}"),
     }
-    // The result is kept: while it is young enough, nothing else is asked.
+    // The result is cached: while it is fresh, it is not looked up again.
     site.put("f", "content");
     let path = SitePath::parse("/f", true).unwrap();
     let root = Arc::clone(&site.files.root);
@@ -381,7 +381,7 @@ fn the_disk_is_asked_by_a_blocking_task() {
     assert_eq!((site.kept(), all(&file).as_slice()), ((1, 7), &b"content"[..]));
 }
 
-/// Files of /proc always need a blocking task: their names are made when they are looked up.
+/// Files of /proc always need a blocking task: their names are created on lookup.
 #[test]
 fn a_file_that_needs_a_blocking_task_is_found() {
     let files =

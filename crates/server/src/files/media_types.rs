@@ -1,4 +1,4 @@
-//! Content types that an operator sets by extension.
+//! Content types set by the operator, by file name extension.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,12 +7,12 @@ use sealion_http::extra_fields::{is_name, is_value};
 
 use crate::values::{At, Problems};
 
-/// Types by extension, in small letters.
+/// Content types by lowercase extension.
 #[derive(Debug, Default)]
 pub(crate) struct MediaTypes(HashMap<String, ContentType>);
 
 impl MediaTypes {
-    /// Checks every extension and type. `None`: there are none.
+    /// Validates extensions and types. `None`: the table is empty.
     pub(crate) fn build(config: &BTreeMap<String, At<String>>, key: &str, problems: &mut Problems) -> Option<Self> {
         let mut types = HashMap::new();
         for (extension, media_type) in config {
@@ -22,10 +22,10 @@ impl MediaTypes {
                 problems.add(
                     &media_type.span,
                     &key,
-                    "is no extension: write what follows the last dot, for instance wasm",
+                    "is not an extension: write the part after the last dot, for example wasm",
                 );
             } else if !is_media_type(media_type) {
-                let remedy = format!("{:?} is no type: write for instance text/plain; charset=utf-8", media_type.value);
+                let remedy = format!("{:?} is not a media type: write for example text/plain; charset=utf-8", media_type.value);
                 problems.add(&media_type.span, &key, remedy);
             } else {
                 types.insert(plain.to_lowercase(), ContentType::Custom(media_type.as_str().into()));
@@ -34,7 +34,7 @@ impl MediaTypes {
         (!types.is_empty()).then_some(MediaTypes(types))
     }
 
-    /// The type of a file of this name, if its extension has one here.
+    /// The configured type for a file name, if its extension has one.
     pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
         let file_name = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
         let dot = file_name.iter().rposition(|octet| *octet == b'.').filter(|dot| *dot > 0)?;
@@ -76,11 +76,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn configuration_errors() {
         for (text, expected) in [
-            ("md = 'text'", "f:1: site.media_types.md: \"text\" is no type"),
+            ("md = 'text'", "f:1: site.media_types.md: \"text\" is not a media type"),
             ("md = \"text/x\\r\\nA: b\"", "f:1: site.media_types.md: "),
-            ("'tar.gz' = 'a/b'", "f:1: site.media_types.tar.gz: is no extension"),
+            ("'tar.gz' = 'a/b'", "f:1: site.media_types.tar.gz: is not an extension"),
         ] {
             assert!(build(text).1.to_string().starts_with(expected), "{}", build(text).1);
         }

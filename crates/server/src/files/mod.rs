@@ -1,4 +1,4 @@
-//! Files of a site: found beneath a root, kept open or in memory, in content codings.
+//! The files of a site: resolved beneath a root, cached, and offered in content codings.
 
 pub(crate) mod cache;
 pub(crate) mod coding;

@@ -1,4 +1,4 @@
-//! Files beneath the root, opened so that no path and no symbolic link leads out of it (openat2(2)).
+//! Opens files beneath a root with openat2(2), so that no path and no symbolic link can leave it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,76 +23,76 @@ use sealion_http::etag::EntityTag;
 
 use crate::files::media_types::MediaTypes;
 
-/// The directory that is served: what its path names, looked at again every second, so that one that is replaced, or a symbolic
-/// link that is turned, is followed.
+/// The directory that is served. Its path is re-opened every second, so that a replaced directory, or a changed symbolic link,
+/// is picked up.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
     directory: ArcSwap<OwnedFd>,
     opened: Instant,
-    /// Milliseconds after `opened` when the path was looked at last.
-    looked: AtomicU64,
-    /// What an operator says of extensions.
+    /// When the path was last re-opened, in milliseconds after `opened`.
+    checked_ms: AtomicU64,
+    /// Content types that the operator set by extension.
     media_types: Option<Arc<MediaTypes>>,
 }
 
-/// What a path names.
+/// The object that a path names.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     /// A regular file.
     File(Arc<SiteFile>),
-    /// A directory, asked for without the slash at its end.
+    /// A directory, requested without a trailing slash.
     Directory,
 }
 
-/// A file ready to be sent, as it was when it was opened.
+/// An opened file, with its metadata at that time.
 #[derive(Debug)]
 pub(crate) struct SiteFile {
-    /// Where its bytes are.
+    /// The bytes, or the file that holds them.
     pub content: Content,
-    /// In bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Last modification, to the second; `None` if an HTTP-date cannot say it (before 1970 or after 9999).
+    /// Last modification, to the second. `None`: before 1970 or after 9999, where no HTTP-date exists.
     pub modified: Option<HttpTime>,
-    /// Made of device, inode, size, modification and change time, to the nanosecond as the file system has them.
+    /// A hash of device, inode, size, modification and change time, to the nanosecond.
     ///
-    /// So a file that is replaced by one of equal size and modification time gets another tag, and so does one
-    /// rewritten in place, unless that happens twice within the file system's time stamp granularity (a timer tick,
-    /// before Linux 6.13). The same content on another machine has another tag.
+    /// A file replaced by one of equal size and modification time therefore gets a new tag. So does a file rewritten in place,
+    /// unless it is rewritten twice within the time stamp granularity of the file system (a timer tick before Linux 6.13). The
+    /// same content on another machine has a different tag.
     pub etag: EntityTag,
-    /// By the extension of its name; of a file in a coding, that of the original.
+    /// The type by file name extension; for a precompressed file, the type of the original.
     pub content_type: ContentType,
-    /// The coding of its bytes.
+    /// The content coding of the bytes.
     pub coding: Option<Coding>,
-    /// Whether it is one of several representations, of which Accept-Encoding selects.
+    /// Whether several representations exist, among which Accept-Encoding selects.
     pub varies: bool,
     state: State,
-    /// The time of file systems before its bytes were read, in seconds and nanoseconds.
+    /// The file system clock before the bytes were read, in seconds and nanoseconds.
     read_at: [u64; 2],
 }
 
-/// Where the bytes of a file are.
+/// The content of a file.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// In the file, open for reading. Reads by offset only: the position is shared.
+    /// An open file. Read by offset only, since the position is shared.
     File(Arc<File>),
-    /// All of them, in memory, as they were at the moment of the validators.
+    /// All bytes in memory, in the state that the validators describe.
     Memory(Box<[u8]>),
 }
 
-/// Whether a call may wait for a disk.
+/// Whether a call may block on disk I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Yes: for threads that serve nobody else.
+    /// It may block: for threads of the blocking pool.
     Yes,
-    /// No: [`NotOpened::Waits`] instead.
+    /// It must not block; it returns [`NotOpened::Waits`] instead.
     No,
 }
 
-/// Why there is nothing to serve.
+/// Why a file was not opened.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// It takes a disk to tell, and the caller did not want to wait.
+    /// The call would have blocked, and the caller passed [`Wait::No`].
     Waits,
     /// The path cannot be served.
     Unresolved(Unresolved),
@@ -103,7 +103,7 @@ pub(crate) enum NotOpened {
 pub(crate) struct Unresolved {
     /// 403, 404, 500 or 503.
     pub status: Status,
-    /// What an operator should know; `None` if there is just no such file.
+    /// The error for the log. `None`: the file does not exist.
     pub cause: Option<io::Error>,
 }
 
@@ -117,29 +117,29 @@ impl Root {
             path: path.to_owned(),
             directory: ArcSwap::from_pointee(directory),
             opened: Instant::now(),
-            looked: AtomicU64::new(0),
+            checked_ms: AtomicU64::new(0),
             media_types: None,
         })
     }
 
-    /// The same, with an operator's types of some extensions.
+    /// Sets the operator's content types.
     pub(crate) fn with_media_types(self, media_types: Option<Arc<MediaTypes>>) -> Self {
         Root { media_types, ..self }
     }
 
-    /// The type of a file of this name.
+    /// The content type for a file name.
     fn content_type(&self, name: &[u8]) -> ContentType {
         let own = self.media_types.as_ref().and_then(|types| types.of_name(name));
         own.unwrap_or_else(|| ContentType::of_name(name))
     }
 
-    /// Looks where the path leads now, once in a while. Where it leads nowhere, the directory stays what it was: empty, if it was
-    /// removed.
-    fn look_again(&self, wait: Wait) -> Result<(), NotOpened> {
+    /// Re-opens the path of the root if the last check is old enough. If that fails, the old directory stays in use; a removed
+    /// directory is empty.
+    fn refresh(&self, wait: Wait) -> Result<(), NotOpened> {
         let now = self.opened.elapsed().as_millis() as u64;
-        let last = self.looked.load(Ordering::Relaxed);
-        if now.saturating_sub(last) < LOOK_AGAIN_MS
-            || self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        let last = self.checked_ms.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < REFRESH_MS
+            || self.checked_ms.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return Ok(());
         }
@@ -147,44 +147,41 @@ impl Root {
         let directory = match openat2(CWD, &self.path, DIRECTORY, Mode::empty(), cached) {
             Ok(directory) => directory,
             Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => {
-                // Whoever may wait looks in its place.
-                self.looked.store(last, Ordering::Relaxed);
+                // Leave the check to a call that may block.
+                self.checked_ms.store(last, Ordering::Relaxed);
                 return Err(NotOpened::Waits);
             }
             Err(_) => return Ok(()),
         };
         let identity = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         if identity(&directory) != identity(&self.directory.load()) {
-            tracing::info!(
-                "{} leads to another directory than before, which is served from now on",
-                self.path.display()
-            );
+            tracing::info!("site root {} was replaced: serving the new directory", self.path.display());
             self.directory.store(Arc::new(directory));
         }
         Ok(())
     }
 
-    /// Opens the file or directory called `name` beneath the root. A file of at most `keep` bytes is read into memory.
+    /// Opens the file or directory `name` beneath the root. A file of at most `keep` bytes is read into memory.
     ///
-    /// Symbolic links are followed as long as they stay beneath the root; an absolute one does not, wherever it
-    /// points to. What is not a regular file (FIFO, device, socket) is not found.
+    /// Symbolic links are followed as long as they stay beneath the root; absolute ones never do. Anything but a regular file or
+    /// directory (FIFO, device, socket) is not found.
     ///
     /// | errno | meaning | status |
     /// |---|---|---|
     /// | ENOENT, ENOTDIR, ENAMETOOLONG | no such file | 404 |
     /// | ENXIO, ENODEV | a socket, or a device without driver | 404 with cause |
     /// | EXDEV | a symbolic link leads out of the root | 404 with cause |
-    /// | ELOOP | too many symbolic links, or one of /proc's magic ones | 404 with cause |
-    /// | EACCES, EPERM | the server's user may not read it | 403 with cause |
-    /// | EMFILE, ENFILE, ENOMEM | too many open files, or no memory | 503 with cause |
-    /// | EAGAIN | renamed directories around a `..` in a link, or a lease that is being broken, again and again | 503 with cause |
-    /// | EAGAIN, or EINVAL before Linux 5.12, if not to wait | a name that is not in the kernel's cache | waits |
-    /// | others | a broken file system | 500 with cause |
+    /// | ELOOP | too many symbolic links, or a magic link of /proc | 404 with cause |
+    /// | EACCES, EPERM | not readable by the server's user | 403 with cause |
+    /// | EMFILE, ENFILE, ENOMEM | too many open files, or out of memory | 503 with cause |
+    /// | EAGAIN, repeatedly | concurrent renames around a `..` in a link, or a lease being broken | 503 with cause |
+    /// | EAGAIN, or EINVAL before Linux 5.12, with [`Wait::No`] | the name is not in the kernel's cache | waits |
+    /// | others | file system error | 500 with cause |
     pub(crate) fn resolve(&self, name: &[u8], keep: u64, wait: Wait) -> Result<Found, NotOpened> {
-        // Without O_NONBLOCK, opening a FIFO waits for a writer. On a regular file it has no effect.
+        // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it. The flag has no effect on regular files.
         const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
         let file = File::from(self.open_beneath(name, FLAGS, wait)?);
-        let read_at = time_of_files();
+        let read_at = file_system_time();
         let metadata = file.metadata().map_err(Unresolved::broken)?;
         if metadata.is_dir() {
             return Ok(Found::Directory);
@@ -207,7 +204,7 @@ impl Root {
         })))
     }
 
-    /// Whether `name` still names `file`, and nobody has written to it.
+    /// Whether `name` still names `file`, unmodified.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -216,10 +213,10 @@ impl Root {
         Ok(State::of(&now.metadata().map_err(Unresolved::broken)?) == file.state)
     }
 
-    /// The state of what is called `name`; `None` if there is nothing, or it cannot be told.
+    /// The state of the file `name`. `None`: it does not exist, or its metadata cannot be read.
     ///
     /// # Errors
-    /// [`NotOpened::Waits`] alone.
+    /// Only [`NotOpened::Waits`].
     pub(crate) fn state(&self, name: &[u8], wait: Wait) -> Result<Option<State>, NotOpened> {
         match self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait) {
             Ok(fd) => Ok(File::from(fd).metadata().ok().as_ref().map(State::of)),
@@ -228,7 +225,7 @@ impl Root {
         }
     }
 
-    /// Opens the directory called `name` beneath the root to read its entries. Waits for disks.
+    /// Opens the directory `name` beneath the root for reading its entries. May block.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -236,7 +233,7 @@ impl Root {
         self.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Wait::Yes)
     }
 
-    /// What `name` beneath the root is, symbolic links followed. Waits for disks.
+    /// The metadata of `name` beneath the root, following symbolic links. May block.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -251,7 +248,7 @@ impl Root {
             Wait::No => RESOLVE.union(ResolveFlags::CACHED),
         };
         let name = if name.is_empty() { b"." } else { name };
-        self.look_again(wait)?;
+        self.refresh(wait)?;
         let directory = self.directory.load();
         let mut tries = 0;
         loop {
@@ -267,8 +264,8 @@ impl Root {
 }
 
 impl SiteFile {
-    /// Whether every later change shows in the time of change. Within a tick of the clock it need not: what was read
-    /// between two changes then looks like what the second made.
+    /// Whether every later change will show in the change time. Within a clock tick it may not: content read between two changes
+    /// could carry the time stamps of the second.
     pub(crate) fn is_settled(&self) -> bool {
         let [seconds, nanoseconds] = self.state.changed();
         // Some file systems keep whole seconds.
@@ -276,7 +273,7 @@ impl SiteFile {
         latest < self.read_at
     }
 
-    /// Whether its bytes are still those that the validators speak of. What is in memory is so by itself.
+    /// Whether the bytes still match the validators. Bytes in memory always do.
     pub(crate) fn is_intact(&self) -> bool {
         match &self.content {
             Content::Memory(_) => true,
@@ -288,23 +285,24 @@ impl SiteFile {
         &self.state
     }
 
-    /// All bytes, as they were at the moment of the validators. May wait for a disk.
+    /// Reads all bytes in the state that the validators describe. May block.
     ///
     /// # Errors
-    /// The file cannot be read, or is another one by now.
+    /// The file cannot be read, or has changed since.
     pub(crate) fn read_as_it_was(&self) -> io::Result<Cow<'_, [u8]>> {
         match &self.content {
             Content::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
             Content::File(file) => match read_whole(file, &self.state, Wait::Yes) {
                 Ok(Some(bytes)) => Ok(Cow::Owned(bytes.into_vec())),
-                Ok(None) => Err(io::Error::other("it changed while it was read")),
+                Ok(None) => Err(io::Error::other("file changed while it was read")),
                 Err(NotOpened::Unresolved(Unresolved { cause: Some(cause), .. })) => Err(cause),
                 Err(error) => Err(io::Error::other(format!("{error:?}"))),
             },
         }
     }
 
-    /// What was made of this file in `coding`. Its tag is a digest of the bytes: strong, whatever the encoder does.
+    /// The variant of this file with `bytes` in `coding`. Its entity tag is a digest of the bytes, so it is strong even if the
+    /// encoder is not deterministic.
     pub(crate) fn encoded(&self, bytes: Box<[u8]>, coding: Coding) -> Arc<Self> {
         Arc::new(SiteFile {
             len: bytes.len() as u64,
@@ -344,12 +342,12 @@ impl SiteFile {
             coding: None,
             varies: false,
             state,
-            read_at: time_of_files(),
+            read_at: file_system_time(),
         })
     }
 }
 
-/// All of the file's bytes; `None` if it changes meanwhile.
+/// Reads the whole file. `None`: it changed meanwhile.
 fn read_whole(file: &File, state: &State, wait: Wait) -> Result<Option<Box<[u8]>>, NotOpened> {
     let flags = if wait == Wait::No { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
     let mut bytes = vec![0; state.len() as usize].into_boxed_slice();
@@ -359,7 +357,7 @@ fn read_whole(file: &File, state: &State, wait: Wait) -> Result<Option<Box<[u8]>
             Ok(0) => return Ok(None),
             Ok(more) => read += more,
             Err(Errno::INTR) => {}
-            // Some file systems cannot promise not to wait.
+            // Some file systems do not support RWF_NOWAIT.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => return Err(NotOpened::Waits),
             Err(errno) => return Err(Unresolved::broken(errno.into()).into()),
         }
@@ -391,7 +389,7 @@ impl From<Errno> for Unresolved {
             Errno::XDEV => {
                 return Unresolved::not_found(Some(io::Error::new(
                     io::ErrorKind::CrossesDevices,
-                    "a symbolic link leads out of the root (make it relative, or copy the file)",
+                    "symbolic link leads out of the root: make it relative, or copy the file",
                 )));
             }
             Errno::LOOP | Errno::NXIO | Errno::NODEV => Status::NOT_FOUND,
@@ -403,7 +401,7 @@ impl From<Errno> for Unresolved {
     }
 }
 
-/// Why a directory cannot be served.
+/// The error for a root that cannot be served.
 #[derive(Debug)]
 pub(crate) struct RootError {
     path: PathBuf,
@@ -415,8 +413,8 @@ impl fmt::Display for RootError {
         let remedy = match self.errno {
             Errno::NOENT => "create it, or name another directory",
             Errno::NOTDIR => "name a directory",
-            Errno::ACCESS => "let the server's user search it and the directories above it",
-            Errno::NOSYS => "openat2 is missing: Linux 5.6 or later is needed, and a seccomp filter that lets it pass",
+            Errno::ACCESS => "give the server's user search permission on it and on its parent directories",
+            Errno::NOSYS => "openat2(2) is unavailable: use Linux 5.6 or later, and allow the call in the seccomp filter",
             _ => "see openat2(2)",
         };
         write!(f, "cannot serve {}: {}: {remedy}", self.path.display(), io::Error::from(self.errno))
@@ -454,38 +452,38 @@ impl State {
         [self.0[5], self.0[6]]
     }
 
-    /// Hashed, because clients have no business with inode numbers.
+    /// Hashed, so that inode numbers are not disclosed.
     fn entity_tag(&self) -> EntityTag {
         hashed_tag(self.0.map(u64::to_le_bytes).as_flattened())
     }
 
     /// Whether it was modified before `original`.
     ///
-    /// Some tools and archives keep whole seconds, rounded down: such a time is compared in seconds.
+    /// Some tools and archives truncate times to whole seconds. Such a time is compared in seconds.
     pub(crate) fn is_older_than(&self, original: &State) -> bool {
         let [(ours, ours_ns), (its, its_ns)] = [self, original].map(|state| (state.0[3] as i64, state.0[4]));
         ours < its || ours == its && ours_ns != 0 && ours_ns < its_ns
     }
 }
 
-/// The clock that file systems stamp changes by, in seconds and nanoseconds: it advances by ticks.
-fn time_of_files() -> [u64; 2] {
+/// The clock of file system time stamps, in seconds and nanoseconds. It advances in ticks.
+fn file_system_time() -> [u64; 2] {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     [now.tv_sec as u64, now.tv_nsec as u64]
 }
 
-/// Beneath the root without exception, and not by way of /proc/*/fd.
+/// Always beneath the root, and never through magic links such as /proc/*/fd.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// GUESS: as long as files are taken to be what they were.
-const LOOK_AGAIN_MS: u64 = 1000;
+/// How often the path of the root is re-opened: as often as cached files are revalidated by default.
+const REFRESH_MS: u64 = 1000;
 
-/// GUESS: openat2(2) tells the caller to retry; each try loses only to a rename in the meantime.
+/// openat2(2) asks the caller to retry after EAGAIN. Each retry fails only if another rename happens meanwhile.
 const MOST_RETRIES: u32 = 8;
 
-/// A strong entity tag from the hash of `bytes`.
+/// A strong entity tag: the hash of `bytes`.
 fn hashed_tag(bytes: &[u8]) -> EntityTag {
     let hash = digest(&SHA256, bytes);
     let mut fingerprint = [0; 8];

@@ -113,7 +113,7 @@ fn symbolic_links_stay_beneath_the_root() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_not_found_and_does_not_block() {
+fn special_files_are_not_found_and_do_not_block() {
     let site = Site::new();
     mknodat(CWD, site.path("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     let _listener = UnixListener::bind(site.path("socket")).unwrap();
@@ -124,7 +124,7 @@ fn what_is_not_a_regular_file_is_not_found_and_does_not_block() {
 }
 
 #[test]
-fn a_file_that_changes_changes_its_tag() {
+fn entity_tag_changes_with_the_file() {
     let site = Site::new();
     let second = UNIX_EPOCH + Duration::from_secs(784_111_777);
     let write = |name: &str, content: &str, modified: SystemTime| {
@@ -153,7 +153,7 @@ fn a_file_that_changes_changes_its_tag() {
 }
 
 #[test]
-fn every_part_of_the_state_counts() {
+fn entity_tag_depends_on_every_part_of_the_state() {
     let tag = State([1; 7]).entity_tag();
     for changed in 0..7 {
         let mut state = [1; 7];
@@ -193,7 +193,7 @@ fn errors_become_the_statuses_of_the_table() {
 }
 
 #[test]
-fn a_root_that_cannot_be_served_says_what_to_do() {
+fn root_errors_name_path_and_remedy() {
     let site = Site::new();
     for (name, remedy) in [("nowhere", "create it"), ("../secret", "name a directory")] {
         let path = site.path(name);

@@ -1,13 +1,13 @@
-//! Buffers for heads, kept by each thread, so that a steady state allocates none and an idle connection holds none.
+//! Per-thread pool of head buffers: a steady state allocates none, and an idle connection holds none.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// A buffer for the head of a request or a response.
+/// A pooled buffer for the head of a request or a response.
 pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// An empty one.
+    /// An empty buffer, from the pool if it has one.
     pub(super) fn take() -> Self {
         Buffer(FREE.with_borrow_mut(Vec::pop).unwrap_or_default())
     }
@@ -46,8 +46,9 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Twice as many exchanges as one worker has under way in a moment of ordinary load: each has two buffers.
+/// Buffers kept per thread. Each exchange uses two, and a worker under ordinary load has about four exchanges in progress;
+/// this is twice that.
 const MOST_KEPT: usize = 16;
 
-/// Above the usual head with long cookies; a longer buffer goes back to the allocator.
+/// Capacity above which a buffer is freed: more than a usual head with long cookies.
 const LONGEST_KEPT: usize = 8 << 10;

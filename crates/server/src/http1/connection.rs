@@ -1,4 +1,4 @@
-//! The requests of one HTTP/1 connection, one after another (RFC 9112).
+//! The request loop of an HTTP/1 connection (RFC 9112).
 //!
 //! ```text
 //!   ┌────────────────────────────── persists ─────────────────────────────────────┐
@@ -29,10 +29,10 @@ use crate::observe::metrics;
 use crate::response::Response;
 use crate::values::{Phase, draining};
 
-/// Serves requests until the connection is to be closed in order; the caller closes it.
+/// Serves requests until the connection should be closed in order; the caller closes it.
 ///
 /// # Errors
-/// What ended the connection instead.
+/// The connection failed.
 pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<(), Error> {
     let mut connection = Http1 { path: PathChoice::default(), permit: Permit::default(), requests: 0 };
     let mut phase = shared.phase.clone();
@@ -42,24 +42,24 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Sh
         if !wait_for_request(stream, shared, end.as_mut(), idle.as_mut()).await? {
             return Ok(());
         }
-        // Boxed, so that an idle connection has no room for it.
+        // Boxed, so that an idle connection does not hold its memory.
         if !Box::pin(connection.exchange(stream, peer, shared)).await? {
             return Ok(());
         }
     }
 }
 
-/// What a connection carries from request to request.
+/// Connection state that persists across requests.
 struct Http1 {
     path: PathChoice,
     permit: Permit,
     requests: u64,
 }
 
-/// Waits for the first byte of a request. `false`: none will come, or none is served any more.
+/// Waits for the first byte of a request. `false`: close the connection; it ended, timed out, or the server is draining.
 ///
-/// `idle` is one timer for all waits of a connection: setting it for each would cost more than it is worth. One that fires early, for a wait
-/// that is over, is set again.
+/// `idle` is one timer for all waits of a connection, because arming it for each would be too costly. If it fires for an
+/// earlier wait, it is re-armed.
 async fn wait_for_request(
     stream: &mut TlsStream,
     shared: &Shared,
@@ -75,7 +75,7 @@ async fn wait_for_request(
             biased;
             came = stream.read_more() => return match came {
                 Ok(came) => Ok(came > 0),
-                // Between requests nothing can be missing, and many clients just close.
+                // Between requests no data can be lost, and many clients close without close_notify.
                 Err(sealion_tls::Error::Truncated) => Ok(false),
                 Err(error) => Err(error.into()),
             },
@@ -93,42 +93,42 @@ async fn wait_for_request(
     }
 }
 
-/// Waits until connections that wait for a request are to be closed.
+/// Completes when idle connections should be closed.
 ///
-/// A client that gets close_notify may have sent a request at the same moment, which is then not answered. Where another process has taken over
-/// there is no hurry: the next answer says `Connection: close`, and a connection on which nothing comes is closed when the grace time is
-/// nearly over.
+/// A request that crosses the close_notify remains unanswered. After a takeover by another process there is no hurry: the next
+/// response announces `Connection: close`, and a connection that stays idle is closed late in the grace time.
 async fn closing_idle(phase: &mut watch::Receiver<Phase>, shared: &Shared) {
     draining(phase).await;
     if *phase.borrow() == Phase::HandedOver {
         let grace = shared.generations.current().limits.grace.duration();
         let last_chance =
             timeout(grace.mul_f32(IDLE_SHARE_OF_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver));
-        // Every idle connection has room for this future, and needs it once in its life.
+        // Boxed, because every idle connection would hold its memory but needs it only once.
         let _ = Box::pin(last_chance).await;
     }
 }
 
-/// The part of the grace time after which idle connections are closed. The rest is for requests that cross the close_notify.
+/// Fraction of the grace time after which idle connections are closed. The rest is margin for requests that cross the
+/// close_notify.
 const IDLE_SHARE_OF_GRACE: f32 = 0.75;
 
-/// Why a request is not answered as it was asked.
+/// Why a request could not be read.
 enum Unread {
     /// The client closed the connection.
     Gone,
-    /// The request gets this status, and the connection is closed.
+    /// Answer with this status and close the connection.
     Refused(Status),
 }
 
 impl From<Reject> for Unread {
     fn from(reject: Reject) -> Self {
-        tracing::debug!("refused with {}: {}", reject.status, reject.why);
+        tracing::debug!("request refused with {}: {}", reject.status, reject.why);
         Unread::Refused(reject.status)
     }
 }
 
 impl Http1 {
-    /// Reads a request, answers it, and sends the response. `false`: the connection is to be closed.
+    /// Reads a request and sends the response. `false`: close the connection.
     async fn exchange(&mut self, stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<bool, Error> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
         self.requests += 1;
@@ -143,7 +143,7 @@ impl Http1 {
                 return self.refuse(stream, peer, shared, &current, status, method).await;
             }
         };
-        // The request owns its head, so that the stream can go on reading.
+        // The head is copied, so that the stream can keep reading.
         bytes.extend_from_slice(&stream.buffered()[span.start..span.end]);
         stream.consume(span.end);
         match RequestHead::parse(&bytes, span.from_start()) {
@@ -202,7 +202,8 @@ impl Http1 {
         sent.result.map(|()| connection != Connection::Close)
     }
 
-    /// Sends the response to a request that could not be read. `method`: what its first bytes say. `false`: the connection is to be closed.
+    /// Sends the response to a request that could not be read. `method`: guessed from its first bytes. `false`: close the
+    /// connection.
     async fn refuse(
         &mut self,
         stream: &mut TlsStream,
@@ -246,7 +247,7 @@ impl Http1 {
     }
 }
 
-/// The request timeout, which begins when something of the request is missing: usually nothing is.
+/// The request timeout. It starts with the first wait for missing bytes; usually there is none.
 struct Deadline {
     timeout: std::time::Duration,
     at: Option<Instant>,
@@ -257,7 +258,7 @@ impl Deadline {
         Deadline { timeout: current.limits.request_timeout.duration(), at: None }
     }
 
-    /// Reads more of the request.
+    /// Reads more of the request, until the deadline.
     async fn read_more(&mut self, stream: &mut TlsStream) -> Result<Result<(), Unread>, Error> {
         let at = *self.at.get_or_insert_with(|| Instant::now() + self.timeout);
         match timeout_at(at, stream.read_more()).await {
@@ -290,7 +291,7 @@ async fn read_head(
     }
 }
 
-/// Reads and drops the content of a request. `false`: it is longer than what is read to keep a connection.
+/// Reads and discards the content of a request. `false`: the content is longer than `max_body`, so the connection must close.
 async fn drain_body(
     stream: &mut TlsStream,
     mut body: BodyDrain,

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 driver: bytes of one connection to requests, and responses to bytes.
+//! The HTTP/1.1 driver: reads requests from a connection and writes responses to it.
 
 mod buffer;
 pub(crate) mod connection;
@@ -11,8 +11,8 @@ use sealion_tls::TlsStream;
 
 use crate::exchange::Error;
 
-/// Waits until the connection is lost while something else is waited for. A client that closed its own direction in order may still read: it
-/// is waited for without end.
+/// Completes when the connection is lost; for use beside another wait. Never completes if the client closed its own direction
+/// in order, since it may still read.
 async fn client_lost(stream: &mut TlsStream) -> Error {
     match stream.peer_gone().await {
         Ok(()) => pending().await,

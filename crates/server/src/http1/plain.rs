@@ -1,4 +1,4 @@
-//! A connection without TLS: one request, which is shown the way to HTTPS, and the end.
+//! A connection without TLS: one request, answered with a redirect to HTTPS.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::exchange::{Generation, now};
 use crate::site::plain_http::{self, PlainResponse};
 
-/// Serves the connection until it is closed. `https_port`: where HTTPS is. `challenge`: see [`plain_http::answer`].
+/// Serves one request and closes the connection. `https_port`: the port of HTTPS. `challenge`: see [`plain_http::answer`].
 ///
 /// # Errors
-/// Why it could not be answered, in words.
+/// A message for the log: the request could not be answered.
 pub(crate) async fn serve(
     mut io: Socket,
     current: &Generation,
@@ -58,12 +58,13 @@ pub(crate) async fn serve(
         io.write_all(&bytes).await?;
         io.shutdown().await
     });
-    sent.await.map_err(|_| "the client takes nothing".to_owned())?.map_err(|error| error.to_string())?;
+    sent.await.map_err(|_| "sending the response timed out".to_owned())?.map_err(|error| error.to_string())?;
     wait_for_end(&mut io, limits.linger_timeout.duration()).await;
     Ok(())
 }
 
-/// Until the client has closed too: closing on bytes that were not read would reset the connection and with it the response (RFC 9112 §9.6).
+/// Waits until the client closes too. Closing with unread bytes would reset the connection and could lose the response
+/// (RFC 9112 §9.6).
 async fn wait_for_end(io: &mut Socket, patience: Duration) {
     let mut dropped = 0;
     let mut buf = [0; 1024];
@@ -78,5 +79,5 @@ async fn wait_for_end(io: &mut Socket, patience: Duration) {
     .await;
 }
 
-/// Bytes of a request's content that are read and dropped: as much as a client sends before it sees the response.
+/// Bytes read and discarded after the response: as much as a client sends before it sees the response.
 const MOST_DROPPED: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Sending a response over HTTP/1.1: path, head, body, in this order.
+//! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -14,18 +14,17 @@ use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Body, BodyStream, Piece, Response};
 
-/// What went out of a response.
+/// The result of sending a response.
 pub(super) struct Sent {
-    /// What cut it short.
+    /// The error that cut the response short, if any.
     pub(super) result: Result<(), Error>,
-    /// Bytes of the body.
+    /// Bytes of the body that were sent.
     pub(super) body: u64,
-    /// All bytes, head and framing included.
+    /// All bytes that were sent, including head and framing.
     pub(super) wire: u64,
 }
 
-/// Sends a response that is framed by `framing`. The path is chosen first, by the length as far as it is known; then the head is written, then
-/// the body follows. `date` is the value of Date.
+/// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date.
 pub(super) async fn respond(
     stream: &mut TlsStream,
     path: &mut PathChoice,
@@ -59,10 +58,10 @@ pub(super) async fn respond(
     Sent { result, body: wire.saturating_sub(overhead), wire }
 }
 
-/// The usual length of a head, for the choice of the path.
+/// Usual length of a head, for the choice of path.
 const HEAD_ESTIMATE: u64 = 256;
 
-/// Sends head and body in one go.
+/// Sends head and body together.
 async fn respond_whole(stream: &mut TlsStream, head: &[u8], body: &Body) -> Result<(), sealion_tls::Error> {
     match body {
         Body::Empty => stream.respond(&[Part::Bytes(head)]).await,
@@ -89,24 +88,24 @@ fn of_file<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
     }
 }
 
-/// A stream while it is sent.
+/// The state of sending a [`BodyStream`].
 struct Sending<'a> {
     stream: &'a mut TlsStream,
     path: &'a mut PathChoice,
     policy: PathPolicy<'a>,
     framing: ResponseFraming,
-    /// Bytes that are not of the body.
+    /// Bytes sent that do not belong to the body.
     overhead: &'a mut u64,
 }
 
 impl Sending<'_> {
-    /// Sends the head, then every piece as it comes. The response is finished only where the source came to its end and gave the announced
+    /// Sends the head, then every piece as it arrives. The response is finished only if the source ended after the announced
     /// length.
     async fn send(&mut self, mut head: Buffer, body: &mut BodyStream) -> Result<(), Error> {
         self.stream.begin().await?;
         let mut given = 0;
         loop {
-            // Head and first piece leave together where the piece is there already.
+            // If the first piece is ready, it is sent together with the head.
             let piece = match poll_fn(|cx| std::task::Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
                 std::task::Poll::Ready(piece) => piece,
                 std::task::Poll::Pending => {
@@ -138,7 +137,7 @@ impl Sending<'_> {
         Ok(self.stream.finish()?)
     }
 
-    /// Waits for the next piece, and notices a client that is gone meanwhile.
+    /// Waits for the next piece. Fails if the client goes away meanwhile.
     async fn wait_for_piece(&mut self, body: &mut BodyStream) -> Result<Option<std::io::Result<Piece>>, Error> {
         let next = poll_fn(|cx| body.source.as_mut().poll_piece(cx));
         tokio::select! {
@@ -148,7 +147,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Sends what is gathered of head and framing.
+    /// Sends the pending bytes of head and framing.
     async fn send_framing(&mut self, bytes: &mut Buffer) -> Result<(), Error> {
         if !bytes.is_empty() {
             self.stream.send(&[Part::Bytes(bytes)]).await?;
@@ -157,7 +156,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends a piece behind what is gathered of head and framing. What a client takes on the user path may make the kernel worth it.
+    /// Sends a piece after the pending bytes of head and framing. The path is reconsidered first.
     async fn send_piece(&mut self, before: &mut Buffer, piece: &Piece, len: u64) -> Result<(), Error> {
         self.path.weigh(self.stream, len, self.policy).await?;
         let chunked = self.framing == ResponseFraming::Chunked;

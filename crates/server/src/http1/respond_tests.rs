@@ -1,4 +1,4 @@
-//! Streams of bytes and files as the client of a TLS connection sees them.
+//! Streamed bodies as the client of a TLS connection sees them.
 
 use std::io;
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ static PKI: LazyLock<Pki> = LazyLock::new(Pki::ecdsa);
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-/// A source that gives what a channel brings, and ends with it.
+/// A source that yields the pieces from a channel, and ends with it.
 struct Channel(UnboundedReceiver<io::Result<Piece>>);
 
 impl Source for Channel {
@@ -34,12 +34,12 @@ impl Source for Channel {
     }
 }
 
-/// A source that must not be asked.
+/// A source that must not be polled.
 struct Untouched;
 
 impl Source for Untouched {
     fn poll_piece(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        panic!("a response without content asks for some");
+        panic!("a response without content polls its source");
     }
 }
 
@@ -47,7 +47,7 @@ fn bytes(text: &str) -> io::Result<Piece> {
     Ok(Piece::Bytes(text.into()))
 }
 
-/// A source that has all of its pieces ready.
+/// A source whose pieces are all ready.
 fn ready(pieces: impl IntoIterator<Item = io::Result<Piece>>) -> Channel {
     let (sender, source) = pending();
     pieces.into_iter().for_each(|piece| sender.send(piece).unwrap());
@@ -60,7 +60,7 @@ fn pending() -> (UnboundedSender<io::Result<Piece>>, Channel) {
     (sender, Channel(receiver))
 }
 
-/// A server that sends one response on one connection and then ends that as [`crate::listen`] does.
+/// A server that sends one response, then ends the connection as [`crate::listen`] does.
 fn serve(
     version: Version,
     method: Method<'static>,
@@ -84,8 +84,8 @@ fn serve(
             match &sent.result {
                 Ok(()) => stream.shutdown().await.unwrap(),
                 Err(error) => {
-                    assert!(stream.shutdown().await.is_err(), "close_notify would call the response complete");
                     if let Some(alert) = error.alert() {
+                        assert!(stream.shutdown().await.is_err(), "close_notify would call the response complete");
                         stream.abort(alert).await;
                     }
                 }
@@ -108,7 +108,13 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     sent
 }
 
-/// What came of a response whose source had everything ready.
+/// What the server sent. Closes the client first: the server waits for that.
+fn finish(server: JoinHandle<Sent>, client: Client) -> Sent {
+    drop(client);
+    server.join().unwrap()
+}
+
+/// The result of a response, and everything the client received.
 fn respond_with(
     version: Version,
     method: Method<'static>,
@@ -117,8 +123,8 @@ fn respond_with(
 ) -> (Sent, Ending) {
     let (server, mut client) = serve(version, method, length, source);
     let ending = client.read_to_end().unwrap();
-    let sent = server.join().unwrap();
-    assert_eq!(sent.wire, ending.data.len() as u64, "all bytes that went out came");
+    let sent = finish(server, client);
+    assert_eq!(sent.wire, ending.data.len() as u64, "all sent bytes arrive");
     (sent, ending)
 }
 
@@ -195,7 +201,7 @@ fn head_and_first_piece_share_a_record() {
     client.read_to_end().unwrap().assert_orderly();
     let head = head(CHUNKED).len();
     assert_eq!(client.data_lengths(before), [head + "2\r\nab\r\n".len(), "2\r\ncd\r\n".len(), "0\r\n\r\n".len()]);
-    server.join().unwrap().result.unwrap();
+    finish(server, client).result.unwrap();
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn the_head_does_not_wait_for_a_source_that_does() {
         let ending = client.read_to_end().unwrap();
         assert_text(&ending.data, if length.is_some() { "" } else { "0\r\n\r\n" });
         ending.assert_orderly();
-        let sent = server.join().unwrap();
+        let sent = finish(server, client);
         assert_eq!((sent.result.is_ok(), sent.body), (true, 5));
     }
 }
@@ -234,7 +240,7 @@ fn a_source_that_gives_too_much_is_cut_off() {
 }
 
 #[test]
-fn a_source_that_gives_too_little_leaves_the_response_unfinished() {
+fn a_short_source_leaves_the_response_unfinished() {
     let (sent, ending) = get(Some(10), ready([bytes("123456"), bytes("789")]));
     let Err(Error::SourceLength { announced: 10, given: 9 }) = sent.result else { panic!("{:?}", sent.result) };
     assert_eq!(sent.body, 9);
@@ -242,7 +248,7 @@ fn a_source_that_gives_too_little_leaves_the_response_unfinished() {
 }
 
 #[test]
-fn a_source_that_fails_leaves_the_response_unfinished() {
+fn a_failing_source_leaves_the_response_unfinished() {
     for (length, line, beginning) in
         [(None, CHUNKED, "6\r\n123456\r\n"), (Some(10), "Content-Length: 10\r\n", "123456")]
     {
@@ -254,13 +260,13 @@ fn a_source_that_fails_leaves_the_response_unfinished() {
 }
 
 #[test]
-fn http_1_0_gets_content_until_the_connection_closes() {
+fn http_1_0_content_ends_with_the_connection() {
     let (sent, ending) = respond_with(Version::Http10, Method::Get, None, ready([bytes("ab"), bytes("cd")]));
     assert_text(&ending.data, &(head("") + "abcd"));
     ending.assert_orderly();
     sent.result.unwrap();
     assert_eq!(sent.body, 4);
-    // Without close_notify the client knows that something is missing.
+    // A missing close_notify tells the client that the content is incomplete.
     let failing = ready([bytes("ab"), Err(io::Error::other("gone"))]);
     let (sent, ending) = respond_with(Version::Http10, Method::Get, None, failing);
     assert_cut_short(&ending, &(head("") + "ab"));
@@ -283,7 +289,7 @@ fn a_response_to_head_has_no_content() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_noticed_while_the_source_waits() {
+fn a_reset_is_noticed_while_the_source_is_pending() {
     let (sender, source) = pending();
     let (server, mut client) = serve(Version::Http11, Method::Get, None, source);
     client.read_until(b"\r\n\r\n").unwrap();
@@ -295,7 +301,7 @@ fn a_client_that_is_gone_is_noticed_while_the_source_waits() {
 }
 
 #[test]
-fn a_client_that_closes_its_own_direction_gets_the_rest() {
+fn a_half_closed_client_gets_the_rest() {
     let (sender, source) = pending();
     let (server, mut client) = serve(Version::Http11, Method::Get, None, source);
     client.read_until(b"\r\n\r\n").unwrap();
@@ -306,5 +312,5 @@ fn a_client_that_closes_its_own_direction_gets_the_rest() {
     let ending = client.read_to_end().unwrap();
     assert_text(&ending.data, "0\r\n\r\n");
     assert_eq!(ending.events, [Event::Alert(AlertDescription::CLOSE_NOTIFY), Event::Fin]);
-    server.join().unwrap().result.unwrap();
+    finish(server, client).result.unwrap();
 }

@@ -1,8 +1,8 @@
-//! Who counts as one client.
+//! The unit in which clients are counted.
 
 use std::net::IpAddr;
 
-/// An IPv4 address, or the /64 of an IPv6 address: whoever has one address of such a network has all of them (RFC 6177 §2).
+/// An IPv4 address or an IPv6 /64: a host that has one address of a /64 usually has all of them (RFC 6177 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientNetwork(u64, Family);
 
@@ -13,7 +13,7 @@ enum Family {
 }
 
 impl ClientNetwork {
-    /// The network of an address. An IPv4 address written as IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address.
+    /// The network of an address. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) counts as its IPv4 address.
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => ClientNetwork(v4.to_bits().into(), Family::V4),

@@ -1,4 +1,4 @@
-//! Connections of each client.
+//! Connection limit per client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ClientNetwork;
 
-/// Counts the connections of each client, for as long as they are open. Memory is bounded by the number of connections.
+/// Open connections per client. Memory is bounded by the number of connections.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     open: Mutex<HashMap<ClientNetwork, u32>>,
 }
 
-/// A connection that is counted until this is dropped.
+/// Counts a connection until dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     addresses: Arc<Addresses>,
@@ -20,7 +20,7 @@ pub(crate) struct Admitted {
 }
 
 impl Addresses {
-    /// Counts a connection; `None` if the client has `most` already.
+    /// Admits a connection; `None` if the client already has `most`.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, most: u32) -> Option<Admitted> {
         let client = ClientNetwork::of(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

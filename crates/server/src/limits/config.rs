@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{Bounded, Size, Timeout, overridable};
 
-/// Bounds on what a client can take.
+/// Limits on connections, requests and time.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[command(next_help_heading = "Limits")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
     // memory at 5 to 300 kB a connection.
-    /// Connections at a time; more wait until one ends [default: 10000, or what the limit on open files allows]
+    /// Concurrent connections; further ones wait until one ends [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
-    /// Connections at a time of one client, an IPv4 address or an IPv6 /64; more are closed before the handshake
+    /// Concurrent connections of one client, an IPv4 address or an IPv6 /64; further ones are closed before the handshake
     /// [default: unlimited]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS_PER_ADDRESS")]
     pub max_connections_per_address: Option<Bounded<1, { u32::MAX as u64 }>>,
@@ -28,23 +28,23 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_HANDSHAKE_TIMEOUT", default_value_t = Self::default().handshake_timeout)]
     pub handshake_timeout: Timeout,
 
-    /// Time from the first byte of a request to the end of its head, and then of its body.
+    /// Time from the first byte of a request to the end of its head, and again to the end of its body.
     #[arg(long, value_name = "TIME", env = "SEALION_REQUEST_TIMEOUT", default_value_t = Self::default().request_timeout)]
     pub request_timeout: Timeout,
 
-    /// Time a connection may wait for its next request.
+    /// Time a connection may stay idle between requests.
     #[arg(long, value_name = "TIME", env = "SEALION_IDLE_TIMEOUT", default_value_t = Self::default().idle_timeout)]
     pub idle_timeout: Timeout,
 
-    /// Time a client may take nothing of a response.
+    /// Time a client may go without taking any byte of a response.
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
     pub stall_timeout: Timeout,
 
-    /// Time to wait for the client's end of a connection after ours.
+    /// Time to wait for the client to close a connection after the server has closed its side.
     #[arg(long, value_name = "TIME", env = "SEALION_LINGER_TIMEOUT", default_value_t = Self::default().linger_timeout)]
     pub linger_timeout: Timeout,
 
-    /// Time for responses under way to finish after SIGINT or SIGTERM.
+    /// Time for pending responses to finish after SIGINT or SIGTERM.
     #[arg(long, value_name = "TIME", env = "SEALION_GRACE", default_value_t = Self::default().grace)]
     pub grace: Timeout,
 
@@ -52,27 +52,27 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_REQUESTS")]
     pub max_requests: Option<Bounded<1, { u64::MAX }>>,
 
-    /// Bytes of a request line (414 above).
+    /// Bytes of a request line; longer ones are answered 414.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_REQUEST_LINE", default_value_t = Self::default().max_request_line)]
     pub max_request_line: Bounded<256, 1_048_576>,
 
-    /// Bytes of a request head (431 above).
+    /// Bytes of a request head; longer ones are answered 431.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_HEAD", default_value_t = Self::default().max_head)]
     pub max_head: Bounded<256, 1_048_576>,
 
-    /// Fields of a request head (431 above).
+    /// Fields of a request head; requests with more are answered 431.
     #[arg(long, value_name = "N", env = "SEALION_MAX_FIELDS", default_value_t = Self::default().max_fields)]
     pub max_fields: Bounded<1, { HeadLimits::MOST_FIELDS as u64 }>,
 
-    /// Bytes of a request body that are read and dropped to keep the connection (it is closed above).
+    /// Bytes of a request body that are read and discarded to keep the connection; a longer body closes it.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
     pub max_body: Size,
 
-    /// Ranges in one request (the whole file is sent above).
+    /// Ranges in one request; a request with more gets the whole file.
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
 
-    /// Records sealed under one key before it is changed or the connection closed (RFC 8446, 5.5).
+    /// Records sealed under one key before the key is changed or the connection closed (RFC 8446, 5.5).
     #[arg(long, value_name = "N", env = "SEALION_MAX_RECORDS_PER_KEY", default_value_t = Self::default().max_records_per_key)]
     pub max_records_per_key: Bounded<64, { 1 << 24 }>,
 }
@@ -85,22 +85,22 @@ impl Default for LimitsConfig {
             max_connections: None,
             max_connections_per_address: None,
             // INHERITED: the order of nginx' client_header_timeout and ssl_handshake_timeout (60 s), shorter because
-            // who needs longer for a few kilobytes holds a place that others wait for.
+            // a client that needs longer for a few kilobytes holds a connection that others wait for.
             handshake_timeout: Timeout::seconds(10),
             request_timeout: Timeout::seconds(10),
             // INHERITED: nginx' keepalive_timeout as distributions ship it.
             idle_timeout: Timeout::seconds(65),
             stall_timeout: Timeout::seconds(tls.stall.as_secs()),
             linger_timeout: Timeout::seconds(tls.linger.as_secs()),
-            // GUESS: a large file at a few megabytes a second.
+            // A hundred megabytes at a few megabytes per second.
             grace: Timeout::seconds(30),
             max_requests: None,
             max_request_line: within(head.request_line as u64),
             max_head: within(head.head as u64),
             max_fields: within(head.fields as u64),
-            // GUESS: what a client sends along with a GET by mistake is small.
+            // Bodies sent with a GET by mistake are small.
             max_body: Size(64 << 10),
-            // PDF viewers and download managers ask for up to this many at once.
+            // PDF viewers and download managers request up to this many at once.
             max_ranges: within(16),
             max_records_per_key: within(tls.records_per_key),
         }
@@ -126,7 +126,7 @@ overridable!(LimitsConfig {
 });
 
 impl LimitsConfig {
-    /// Bounds of a request's head.
+    /// Limits of a request head.
     pub(crate) fn head(&self) -> HeadLimits {
         HeadLimits {
             request_line: self.max_request_line.usize(),
@@ -135,7 +135,7 @@ impl LimitsConfig {
         }
     }
 
-    /// Bounds of a TLS connection.
+    /// Limits of a TLS connection.
     pub(crate) fn tls(&self, kernel_rekeys: bool) -> Limits {
         Limits {
             records_per_key: self.max_records_per_key.get(),

@@ -1,4 +1,4 @@
-//! Requests a second of each client.
+//! Request rate limit per client.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -12,31 +12,31 @@ use governor::clock::{Clock, DefaultClock};
 
 use super::ClientNetwork;
 
-/// A token bucket for each client: a number of requests a second, and some more at once after a pause.
+/// A token bucket per client: a rate in requests per second, and a burst after a pause.
 #[derive(Debug)]
 pub(crate) struct Requests {
     quota: Quota,
     buckets: ArcSwap<DefaultKeyedRateLimiter<ClientNetwork>>,
     clock: DefaultClock,
-    /// Requests since full buckets were let go: at least as many as the clients that came since. Counting those themselves would take the
-    /// lock of each part of the table, for each request.
+    /// Requests since the last sweep, an upper bound for new clients since. Counting the clients would lock every shard
+    /// of the table on each request.
     taken: AtomicUsize,
     bounds: Bounds,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// Requests after which buckets that are full again are let go.
+    /// Requests between sweeps, which drop buckets that are full again.
     sweep_every: usize,
-    /// Buckets that are not full, above which all are let go.
+    /// Buckets left after a sweep above which the table is cleared.
     most: usize,
 }
 
-/// GUESS: a sweep looks at 64 thousand buckets or not many more, a millisecond. A million take 50 MB.
+/// A sweep visits little more than 64 thousand buckets, which takes a millisecond. A million buckets take 50 MB.
 const BOUNDS: Bounds = Bounds { sweep_every: 1 << 16, most: 1 << 20 };
 
 impl Requests {
-    /// `rate` requests a second, `burst` of them at once.
+    /// Allows `rate` requests per second, and `burst` at once.
     pub(crate) fn new(rate: NonZeroU32, burst: NonZeroU32) -> Self {
         Self::with_bounds(Quota::per_second(rate).allow_burst(burst), BOUNDS)
     }
@@ -49,7 +49,7 @@ impl Requests {
     /// Takes a token.
     ///
     /// # Errors
-    /// The bucket is empty; in this time there is a token again.
+    /// The bucket is empty; holds the time until the next token.
     pub(crate) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         if self.taken.fetch_add(1, Ordering::Relaxed) + 1 == self.bounds.sweep_every {
             self.sweep();
@@ -60,8 +60,8 @@ impl Requests {
             .map_err(|not_until| not_until.wait_time_from(self.clock.now()))
     }
 
-    /// Lets go what says no more than a new bucket would. Where bursts are long and somebody has very many addresses, that is not enough:
-    /// then all are let go, which gives each client one more burst.
+    /// Drops buckets that are full again. An attacker with very many addresses can still fill the table where bursts are
+    /// long: then the table is cleared, which grants each client one more burst.
     fn sweep(&self) {
         let buckets = self.buckets.load();
         buckets.retain_recent();
@@ -69,8 +69,8 @@ impl Requests {
         if buckets.len() > self.bounds.most {
             self.buckets.store(Arc::new(RateLimiter::keyed(self.quota)));
             tracing::warn!(
-                "more than {} clients have begun a burst of requests: all of them begin anew. Choose a smaller site.limits.burst, \
-                 so that they are forgotten sooner",
+                "more than {} clients are within a burst of requests: all request counts were reset. Lower site.limits.burst, \
+                 so that clients are forgotten sooner",
                 self.bounds.most
             );
         }

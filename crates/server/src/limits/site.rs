@@ -14,26 +14,27 @@ use serde::{Deserialize, Serialize};
 use super::Requests;
 use crate::values::{At, Bounded, Problems, Size};
 
-/// Bounds on what clients can take of a site. A reload begins to count anew.
+/// Limits of a site. A reload resets the counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SiteLimitsConfig {
-    /// Requests a second of one client: an IPv4 address or an IPv6 /64. Those above are answered 429 with Retry-After
-    /// [default: unlimited]
+    /// Requests per second from one client, an IPv4 address or an IPv6 /64. Requests above are answered 429 with
+    /// Retry-After [default: unlimited]
     pub requests_per_second: Option<Bounded<1, 1_000_000>>,
-    /// Requests of one client that may come at once after a pause [default: as many as `requests_per_second`]
+    /// Requests that one client may send at once after a pause [default: as many as `requests_per_second`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
-    /// Connections at a time that ask for this site; requests on others are answered 503 [default: unlimited]
+    /// Concurrent connections with requests for this site; requests on further connections are answered 503
+    /// [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
-    /// Bytes a second of one connection, as TCP paces them (SO_MAX_PACING_RATE), on both paths [default: unlimited]
+    /// Bytes per second on one connection, paced by TCP (SO_MAX_PACING_RATE) on both paths [default: unlimited]
     pub bandwidth: Option<At<Size>>,
 }
 
-/// The least bandwidth that can be asked for, in bytes a second: below, a record takes longer than clients wait.
-/// GUESS: a full record in a few seconds.
+/// The lowest permitted bandwidth, in bytes per second: a full record takes four seconds, and clients do not wait
+/// much longer.
 const LEAST_BANDWIDTH: u64 = 4096;
 
-/// The bounds of a site, with what they count.
+/// The limits of a site, with their counts.
 #[derive(Debug, Default)]
 pub(crate) struct SiteLimits {
     requests: Option<Requests>,
@@ -48,31 +49,31 @@ struct Slots {
     taken: AtomicU64,
 }
 
-/// A connection's place on a site, until this is dropped.
+/// A connection's slot on a site, until dropped.
 #[derive(Debug)]
 struct Quota(Arc<Slots>);
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// 429: too many of this client; come again after this time.
+    /// 429: this client exceeds its rate; Retry-After.
     TooMany(Duration),
-    /// 503: the site's connections are all taken.
+    /// 503: all connection slots of the site are taken.
     NoPlace,
 }
 
 impl SiteLimitsConfig {
-    /// Checks and begins to count. `None`: nothing is bounded.
+    /// Checks the configuration and starts counting. `None`: the site has no limits.
     pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
         if self == &Self::default() {
             return None;
         }
         if let (Some(burst), None) = (&self.burst, self.requests_per_second) {
-            let what = "bounds nothing without requests_per_second: add that, or remove this";
+            let what = "has no effect without requests_per_second: add that key, or remove this one";
             problems.add(&burst.span, &format!("{key}.burst"), what);
         }
         if let Some(bandwidth) = self.bandwidth.as_ref().filter(|bandwidth| bandwidth.0 < LEAST_BANDWIDTH) {
-            let what = format_args!("{} a second is too little: write {LEAST_BANDWIDTH} or more", bandwidth.value);
+            let what = format_args!("{} per second is too low: write {LEAST_BANDWIDTH} or more", bandwidth.value);
             problems.add(&bandwidth.span, &format!("{key}.bandwidth"), what);
         }
         let per_second = |number: u64| NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN);
@@ -88,12 +89,12 @@ impl SiteLimitsConfig {
 }
 
 impl SiteLimits {
-    /// Counts a request of this client, on a connection that may hold a place already.
+    /// Counts a request of this client, on a connection that may already hold a slot.
     ///
     /// # Errors
     /// The request is to be refused.
     fn admit(&self, client: Option<IpAddr>, quota: &mut Option<Quota>) -> Result<(), Refusal> {
-        // Clients without an address are not one client.
+        // Peers on a Unix socket have no address, so their rate is not limited.
         if let (Some(requests), Some(client)) = (&self.requests, client) {
             requests.take(client).map_err(Refusal::TooMany)?;
         }
@@ -106,16 +107,16 @@ impl SiteLimits {
     }
 }
 
-/// What a connection has of the sites it asked.
+/// The slot of a connection, and its pacing.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
     quota: Option<Quota>,
-    /// Bytes a second that TCP was told.
+    /// Bytes per second, as last set on the socket.
     paced: Option<u64>,
 }
 
 impl Permit {
-    /// Counts a request of this client, and paces the connection as its site wants it. `limits`: the bounds of the site, if it has any.
+    /// Counts a request of this client, and sets the pacing of its connection. `limits`: those of the site, if it has any.
     ///
     /// # Errors
     /// The request is to be refused.
@@ -130,9 +131,9 @@ impl Permit {
         }
         let bandwidth = limits.and_then(|limits| limits.bandwidth);
         if self.paced != bandwidth {
-            // Without a bound again, where another site of the same connection had one, or this one before a reload.
+            // `u64::MAX` lifts a limit set by another site or before a reload.
             if let Err(error) = pacing::set_max_rate(socket, bandwidth.unwrap_or(u64::MAX)) {
-                tracing::warn!("the bandwidth of a connection cannot be bounded: {error}");
+                tracing::warn!("cannot limit the bandwidth of a connection: {error}");
             }
             self.paced = bandwidth;
         }

@@ -15,7 +15,7 @@ use crate::http1;
 use crate::limits::Admitted;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
 
-/// What the connections of a listener share, from the start of the process to its end.
+/// The settings that all connections of a listener share, from the start of the process to its end.
 #[derive(Debug)]
 pub(super) struct Entrance {
     /// Its `[[listen]]`.

@@ -148,7 +148,7 @@ mod tests {
         header
     }
 
-    /// Reads a header that comes in pieces of `step` bytes with `rest` behind it, and what is left on the socket.
+    /// Reads a header that comes in pieces of `step` bytes with `rest` behind it. Returns the result, and the bytes left on the socket.
     fn exchange(header: &[u8], rest: &[u8], step: usize) -> (Result<Option<SocketAddr>, Refused>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

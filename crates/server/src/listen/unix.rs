@@ -51,7 +51,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Removes the file of a socket whose process has ended. Connecting to it tells whether a process still listens.
+/// Removes the file of a socket whose process has ended. If connecting is refused, no process listens on it.
 fn remove_stale(path: &Path) -> Result<(), String> {
     let name = path.display();
     match fs::symlink_metadata(path) {

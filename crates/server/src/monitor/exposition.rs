@@ -1,4 +1,4 @@
-//! Everything that `/metrics` says. docs/metrics.md says what it means; a test holds the two together.
+//! The content of `/metrics`. A test checks that docs/metrics.md explains every metric.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
 use crate::values::Phase;
 
-/// The page.
+/// Renders the page.
 pub(super) fn render(shared: &Shared) -> String {
     let scrape = Scrape { shared, workers: shared.metrics.workers() };
     let mut page = Page::default();
@@ -34,7 +34,7 @@ struct Scrape<'a> {
 
 impl Scrape<'_> {
     fn sum(&self, counter: impl Fn(&WorkerMetrics) -> u64) -> u64 {
-        // Levels of workers are whole, their sum too.
+        // Wrapping: a level may go down between two reads.
         self.workers.iter().fold(0, |sum, worker| sum.wrapping_add(counter(worker)))
     }
 
@@ -55,11 +55,11 @@ impl Scrape<'_> {
     fn process(&self, page: &mut Page) {
         let metrics = &self.shared.metrics;
         let process = &metrics.process;
-        page.gauge("sealion_build_info", "The version that runs; always 1.")
+        page.gauge("sealion_build_info", "The running version; always 1.")
             .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-        page.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")
+        page.gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970.")
             .value(metrics.started_at);
-        page.counter("process_cpu_seconds_total", "Processor time in user space and in the kernel.")
+        page.counter("process_cpu_seconds_total", "CPU time in user space and in the kernel.")
             .value(process.cpu_seconds());
         if let Some(bytes) = process.resident_bytes() {
             page.gauge("process_resident_memory_bytes", "Memory in use.").value(bytes);
@@ -68,45 +68,45 @@ impl Scrape<'_> {
             page.gauge("process_open_fds", "File descriptors in use.").value(count);
         }
         if let Some(count) = process.most_descriptors() {
-            page.gauge("process_max_fds", "File descriptors that may be in use.").value(count);
+            page.gauge("process_max_fds", "Limit on file descriptors.").value(count);
         }
         page.gauge("sealion_workers", "Worker threads.").value(self.workers.len());
         let draining = *self.shared.phase.borrow() != Phase::Serving;
-        page.gauge("sealion_draining", "1 if the server takes no new connections and ends.").value(u8::from(draining));
+        page.gauge("sealion_draining", "1 if the server accepts no new connections and is about to end.").value(u8::from(draining));
         let number = self.shared.generations.number();
-        page.gauge("sealion_config_generation", "Configurations taken over since the start.").value(number);
-        page.counter("sealion_config_reloads_refused_total", "Reloads that were refused because something was wrong.")
+        page.gauge("sealion_config_generation", "Configurations loaded since the start.").value(number);
+        page.counter("sealion_config_reloads_refused_total", "Reloads that were refused because the configuration had problems.")
             .value(metrics.reloads_refused.load(Ordering::Relaxed));
         page.gauge("sealion_config_last_reload_success", "0 if the last reload was refused.")
             .value(1 - metrics.last_reload_refused.load(Ordering::Relaxed));
-        page.gauge("sealion_config_last_reload_timestamp_seconds", "When the last reload was tried; 0: never.")
+        page.gauge("sealion_config_last_reload_timestamp_seconds", "Time of the last reload, successful or not, in seconds since 1970; 0 if there was none.")
             .value(metrics.reloaded_at.load(Ordering::Relaxed));
     }
 
     fn connections(&self, page: &mut Page) {
-        page.counter("sealion_connections_accepted_total", "Connections taken from the listening sockets.")
+        page.counter("sealion_connections_accepted_total", "Accepted connections.")
             .value(self.count(|w| &w.accepted));
         page.counter(
             "sealion_accept_errors_total",
-            "Failures to take a connection, for want of descriptors or memory.",
+            "Failures to accept a connection, for lack of descriptors or memory.",
         )
         .value(self.count(|w| &w.accept_errors));
         page.counter(
             "sealion_proxy_protocol_refused_total",
-            "Connections closed because their PROXY protocol header is missing or malformed, or from an address that is not believed.",
+            "Connections closed because their PROXY protocol header was missing or malformed, or came from an untrusted address.",
         )
         .value(self.shared.proxies_refused.load(Ordering::Relaxed));
         let connections = super::summary::connections(self.shared, &self.workers);
-        page.gauge("sealion_connections", "Open connections by what they do.")
+        page.gauge("sealion_connections", "Open connections by state.")
             .sample(&[("state", "handshaking")], connections.handshaking)
             .sample(&[("state", "idle")], connections.idle)
             .sample(&[("state", "active")], connections.active)
             .sample(&[("state", "lingering")], connections.lingering);
-        page.gauge("sealion_connections_max", "Connections that may be open.").value(connections.most);
+        page.gauge("sealion_connections_max", "Limit on open connections.").value(connections.most);
     }
 
     fn handshakes(&self, page: &mut Page) {
-        page.counter("sealion_tls_handshakes_total", "Handshakes that succeeded.");
+        page.counter("sealion_tls_handshakes_total", "Successful handshakes.");
         for n in 0..=SUITES.len() {
             for (resumed, label) in [(0, "no"), (1, "yes")] {
                 let count = self.count(|w| &w.handshakes[n][resumed]);
@@ -119,7 +119,7 @@ impl Scrape<'_> {
                 page.sample(&[("version", version), ("suite", suite), ("resumed", label)], count);
             }
         }
-        page.counter("sealion_tls_handshake_failures_total", "Handshakes that failed, by reason.");
+        page.counter("sealion_tls_handshake_failures_total", "Failed handshakes by reason.");
         for &failure in HandshakeFailure::ALL {
             page.sample(&[("reason", failure.label())], self.count(|w| &w.handshake_failures[failure as usize]));
         }
@@ -130,20 +130,20 @@ impl Scrape<'_> {
         );
         page.gauge(
             "sealion_tls_certificate_expiry_timestamp_seconds",
-            "When a certificate in use expires, in seconds since 1970.",
+            "Expiry of each certificate in use, in seconds since 1970.",
         );
         for (n, certificate) in self.shared.generations.latest().certificates.in_use().into_iter().enumerate() {
             let expiry = certificate.facts.not_after.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             page.sample(&[("site", &certificate.site), ("certificate", &n.to_string())], expiry.as_secs());
         }
-        page.counter("sealion_tls_key_updates_total", "Changes of keys, by who announced them.")
+        page.counter("sealion_tls_key_updates_total", "KeyUpdates sent and received.")
             .sample(&[("direction", "sent")], self.count(|w| &w.key_updates[0]))
             .sample(&[("direction", "received")], self.count(|w| &w.key_updates[1]));
         page.counter("sealion_tls_alerts_total", "Alerts on established connections.");
         for alert in (0..=u8::MAX).map(AlertDescription) {
             let (sent, received) =
                 (self.count(|w| w.alerts_sent.of(alert.0)), self.count(|w| w.alerts_received.of(alert.0)));
-            // Of 256 a handful is ever seen.
+            // Alerts that were never seen are left out.
             for (direction, count) in [("sent", sent), ("received", received)] {
                 if count > 0 || alert == AlertDescription::CLOSE_NOTIFY {
                     page.sample(&[("direction", direction), ("alert", &alert.to_string())], count);
@@ -156,30 +156,30 @@ impl Scrape<'_> {
         page.counter("sealion_http_responses_total", "Responses by status.");
         for code in 100..600 {
             let count = self.count(|w| w.statuses.of(code));
-            // Those that we send are there before the first, so that its rise is seen.
+            // Statuses that the server sends start at 0, so that a rate shows the first one.
             if count > 0 || Status::NAMED.iter().any(|status| status.code() == code) {
                 page.sample(&[("code", &code.to_string())], count);
             }
         }
-        page.counter("sealion_responses_total", "Responses by who sealed them, and why.");
+        page.counter("sealion_responses_total", "Responses by path (sealed in user space or by the kernel) and reason.");
         self.by_reason(page, |worker| &worker.responses);
-        page.counter("sealion_response_bytes_total", "Bytes of these responses, heads and bodies, once they are sent.");
+        page.counter("sealion_response_bytes_total", "Bytes of finished responses, heads and bodies, by path and reason.");
         self.by_reason(page, |worker| &worker.response_bytes);
         page.counter(
             "sealion_sent_bytes_total",
-            "Bytes of responses given to TCP or the kernel so far, by who seals them.",
+            "Bytes of responses passed to the kernel so far, by path.",
         );
         for path in [Path::User, Path::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
         }
         page.histogram(
             "sealion_http_request_duration_seconds",
-            "Time from the end of a request's head to the response's last byte.",
+            "Time from the end of a request's head to the last byte of the response.",
             self.histogram(|w| &w.request_time),
         );
         page.counter("sealion_file_cache_hits_total", "Files found in the workers' caches.")
             .value(self.count(|w| &w.cache_hits));
-        page.counter("sealion_file_cache_misses_total", "Files looked for in the file system.")
+        page.counter("sealion_file_cache_misses_total", "Files opened because no cache had them.")
             .value(self.count(|w| &w.cache_misses));
         page.gauge("sealion_file_cache_entries", "Files in the workers' caches.")
             .value(self.sum(|w| w.cache_entries.load(Ordering::Relaxed)));
@@ -188,9 +188,9 @@ impl Scrape<'_> {
     }
 
     fn by_reason(&self, page: &mut Page, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {
-        for &why in PathReason::ALL {
-            let labels = [("path", why.sealed_by().as_str()), ("reason", why.label())];
-            page.sample(&labels, self.count(|w| &counters(w)[why as usize]));
+        for &reason in PathReason::ALL {
+            let labels = [("path", reason.sealed_by().as_str()), ("reason", reason.label())];
+            page.sample(&labels, self.count(|w| &counters(w)[reason as usize]));
         }
         let labels = [("path", "none"), ("reason", "connection-lost")];
         page.sample(&labels, self.count(|w| &counters(w)[PathReason::ALL.len()]));
@@ -199,7 +199,7 @@ impl Scrape<'_> {
     fn kernel_path(&self, page: &mut Page) {
         page.histogram(
             "sealion_ktls_set_up_duration_seconds",
-            "Time that the kernel took to accept a connection.",
+            "Time to move a connection to kernel TLS.",
             self.histogram(|w| &w.set_up_time),
         );
         let kernel = &self.shared.kernel;
@@ -214,41 +214,41 @@ impl Scrape<'_> {
             let offered = !matches!(offer, Offer::Absent | Offer::NoCipher);
             page.sample(&[("version", version), ("cipher", cipher)], u8::from(offered));
         }
-        page.gauge("sealion_ktls_quarantined", "1 if the kernel was seen to seal this version and cipher wrongly.");
+        page.gauge("sealion_ktls_quarantined", "1 if the self-check found that the kernel seals this version and cipher wrongly.");
         for (version, cipher, offer) in &offers {
             page.sample(&[("version", version), ("cipher", cipher)], u8::from(*offer == Offer::Quarantined));
         }
         let suspended = offers.iter().any(|(_, _, offer)| *offer == Offer::Suspended);
-        page.gauge("sealion_ktls_suspended", "1 if the kernel is left alone for a while because it refused.")
+        page.gauge("sealion_ktls_suspended", "1 if kernel TLS is suspended for a while after an error.")
             .value(u8::from(suspended));
         let origin = match &self.shared.costs.origin {
             Origin::Calibrated { .. } => "calibrated",
             Origin::Shipped { .. } => "shipped",
         };
-        page.gauge("sealion_calibration_info", "Where the costs of the two paths come from; always 1.")
+        page.gauge("sealion_calibration_info", "Origin of the costs of both paths; always 1.")
             .sample(&[("origin", origin)], 1);
     }
 
     fn trouble(&self, page: &mut Page) {
-        page.counter("sealion_connection_errors_total", "Established connections that ended other than in order.");
+        page.counter("sealion_connection_errors_total", "Established connections that ended with an error, by kind.");
         for &kind in ErrorKind::ALL {
             page.sample(&[("kind", kind.label())], self.count(|w| &w.errors[kind as usize]));
         }
-        page.counter("sealion_timeouts_total", "Deadlines that passed.");
+        page.counter("sealion_timeouts_total", "Expired deadlines by kind.");
         for &deadline in Deadline::ALL {
             page.sample(&[("kind", deadline.label())], self.count(|w| &w.timeouts[deadline as usize]));
         }
         let (written, dropped) = self.shared.access_log.counts();
-        page.counter("sealion_access_log_lines_total", "Lines of the access log.")
+        page.counter("sealion_access_log_lines_total", "Lines of the access log, written or dropped.")
             .sample(&[("result", "written")], written)
             .sample(&[("result", "dropped")], dropped);
     }
 
-    /// The kernel counts for the whole network namespace. Names as it writes them.
+    /// Counters of /proc/net/tls_stat, for the whole network namespace, under the names of the kernel.
     fn kernel_counters(&self, page: &mut Page) {
         let Some(stat) = self.shared.metrics.process.tls_stat() else { return };
         let is_level = |name: &str| name.starts_with("TlsCurr");
-        page.gauge("sealion_kernel_tls_sockets", "Sockets of this network namespace that use kernel TLS now.");
+        page.gauge("sealion_kernel_tls_sockets", "Sockets of this network namespace that use kernel TLS.");
         for (name, value) in stat.iter().filter(|(name, _)| is_level(name)) {
             page.sample(&[("counter", name)], value);
         }

@@ -1,5 +1,5 @@
-//! The listener for whoever watches: plain HTTP/1, one request a connection, on a thread of its own, so that a busy worker
-//! answers no slower and a slow reader holds up no worker.
+//! The metrics listener: plain HTTP/1, one request for each connection, on a thread of its own, so that busy workers do not delay a
+//! scrape and a slow client does not delay a worker.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -20,13 +20,13 @@ use crate::listen::{Address, Held, Inherited, Purpose};
 use crate::observe::metrics::MetricsConfig;
 use crate::values::{Phase, Problems};
 
-/// Readers at a time; with more, the one that came first goes. GUESS: a scraper, a prober and some people.
-const READERS: usize = 16;
+/// Most clients at a time; one more evicts the oldest. A scraper, a prober and a few people fit.
+const CLIENTS: usize = 16;
 
-/// Time for a request and its response. GUESS: what Prometheus allows a scrape by default.
+/// Time for a request and its response: the default `scrape_timeout` of Prometheus.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's head. GUESS: several times what scrapers send.
+/// Bytes of a request head, several times those of scrapers. 16 clients hold at most 128 KiB.
 const LONGEST_HEAD: usize = 8 << 10;
 
 /// A bound socket, not yet served.
@@ -34,15 +34,15 @@ pub(crate) struct Listener {
     socket: StdListener,
     token: Option<String>,
     address: SocketAddr,
-    /// As the configuration has it.
+    /// As configured.
     wanted: Address,
 }
 
 impl Listener {
-    /// Binds what the configuration asks for, or takes the socket of it that was inherited; `None` if it asks for none.
+    /// Binds the configured address, or takes its inherited socket; `None` if none is configured.
     ///
     /// # Errors
-    /// A line that says what is wrong.
+    /// A line with the remedy.
     pub(crate) fn bind(
         config: &MetricsConfig,
         problems: &mut Problems,
@@ -65,31 +65,31 @@ impl Listener {
         Ok(Some(Self { socket, token, address, wanted }))
     }
 
-    /// The socket once more, for a successor.
+    /// A duplicate of the socket, for a successor.
     ///
     /// # Errors
-    /// A line that says why there is no second descriptor.
+    /// A line: the descriptor could not be duplicated.
     pub(crate) fn held(&self) -> Result<Held, String> {
         let socket = self.socket.try_clone().map_err(|e| format!("metrics: {}: {e}", self.address))?;
         Ok(Held { purpose: Purpose::Metrics, wanted: self.wanted.clone(), socket: socket.into() })
     }
 
-    /// What is said of it at the start.
+    /// Prints the address, and warns if anyone on the network may read the metrics.
     pub(crate) fn announce(&self) {
         eprintln!("sealion: metrics on http://{}/metrics", self.address);
         if self.token.is_none() && !self.address.ip().is_loopback() {
             tracing::warn!(
-                "metrics: whoever reaches {} can read them, the paths that are asked for included: listen on 127.0.0.1, or set metrics.token_file",
+                "metrics: any client that reaches {} can read them, requested paths included: listen on 127.0.0.1, or set metrics.token_file",
                 self.address
             );
         }
     }
 
-    /// Serves until the process ends, or another has taken over: then the thread ends when those that came are answered. It holds nothing
-    /// of the server that its end waits for.
+    /// Serves until the process ends or a successor has taken over. In the latter case the thread ends after the accepted connections are
+    /// answered. It holds a weak reference only, so that the server's end does not wait for it.
     ///
     /// # Errors
-    /// A line that says why no thread could be started.
+    /// A line: the thread could not be started.
     pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<JoinHandle<()>, String> {
         let failed = |error| format!("metrics: cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -103,45 +103,45 @@ impl Listener {
     }
 }
 
-/// Until another process has taken over.
+/// Serves until a successor has taken over.
 async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<str>>) {
     let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
-    let mut readers = VecDeque::new();
+    let mut clients = VecDeque::new();
     tokio::select! {
         biased;
         _ = phase.wait_for(|phase| *phase == Phase::HandedOver) => {}
-        () = accept(&listener, &mut readers, &shared, token) => {}
+        () = accept(&listener, &mut clients, &shared, token) => {}
     }
     drop(listener);
-    // Those that came are nobody else's any more. Each has its deadline.
-    for reader in readers {
-        let _ = reader.await;
+    // The successor cannot answer connections that were accepted here. Each has its deadline.
+    for client in clients {
+        let _ = client.await;
     }
 }
 
 async fn accept(
     listener: &TcpListener,
-    readers: &mut VecDeque<TaskHandle<()>>,
+    clients: &mut VecDeque<TaskHandle<()>>,
     shared: &Weak<Shared>,
     token: Option<Arc<str>>,
 ) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                readers.retain(|reader| !reader.is_finished());
-                // Who does nothing keeps no probe out: an answer takes a millisecond.
-                if readers.len() == READERS
-                    && let Some(first) = readers.pop_front()
+                clients.retain(|client| !client.is_finished());
+                // Evict the oldest connection, so that idle clients cannot block health probes. An answer takes a millisecond.
+                if clients.len() == CLIENTS
+                    && let Some(oldest) = clients.pop_front()
                 {
-                    first.abort();
+                    oldest.abort();
                 }
                 let (shared, token) = (shared.clone(), token.clone());
-                readers.push_back(tokio::spawn(async move {
-                    // Who is too slow, or gone, gets nothing.
+                clients.push_back(tokio::spawn(async move {
+                    // A client that is too slow, or gone, gets no answer.
                     let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref())).await;
                 }));
             }
-            // Out of descriptors: workers feel the same and say so.
+            // Out of descriptors. Workers have the same error and log it.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
@@ -154,12 +154,12 @@ async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str
             return Ok(());
         }
     }
-    // What the process ends with is not waited for.
+    // The server has ended.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
-    let Reply { status, kind, more, body } = reply(&head, &shared, token);
+    let Reply { status, kind, extra_fields, body } = reply(&head, &shared, token);
     drop(shared);
     let headers = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{more}Connection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{extra_fields}Connection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(&[headers.as_bytes(), body.as_bytes()].concat()).await?;
@@ -169,18 +169,18 @@ async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str
 struct Reply {
     status: &'static str,
     kind: &'static str,
-    /// Fields that the status asks for, each with its end of line.
-    more: &'static str,
+    /// Fields that the status requires, each with its line end.
+    extra_fields: &'static str,
     body: String,
 }
 
 impl Reply {
     fn text(status: &'static str, body: &str) -> Self {
-        Reply { status, kind: "text/plain; charset=utf-8", more: "", body: format!("{body}\n") }
+        Reply { status, kind: "text/plain; charset=utf-8", extra_fields: "", body: format!("{body}\n") }
     }
 
-    fn with(self, more: &'static str) -> Self {
-        Reply { more, ..self }
+    fn with(self, extra_fields: &'static str) -> Self {
+        Reply { extra_fields, ..self }
     }
 }
 
@@ -188,11 +188,11 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
     if !request.parse(head).is_ok_and(|parsed| parsed.is_complete()) {
-        return Reply::text("400 Bad Request", "this is no HTTP request");
+        return Reply::text("400 Bad Request", "not an HTTP request");
     }
     if request.method != Some("GET") {
         // RFC 9110 §15.5.6
-        return Reply::text("405 Method Not Allowed", "only GET").with("Allow: GET\r\n");
+        return Reply::text("405 Method Not Allowed", "use GET").with("Allow: GET\r\n");
     }
     let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
     let allowed = match token {
@@ -211,26 +211,26 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
         // RFC 9110 §15.5.2
         "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer")
             .with("WWW-Authenticate: Bearer\r\n"),
-        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, more: "", body: exposition::render(shared) },
+        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, extra_fields: "", body: exposition::render(shared) },
         "/top" => match serde_json::to_string(&Summary::of(shared)) {
-            Ok(body) => Reply { status: "200 OK", kind: "application/json", more: "", body },
+            Ok(body) => Reply { status: "200 OK", kind: "application/json", extra_fields: "", body },
             Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),
         },
-        _ => Reply::text("404 Not Found", "/metrics, /health, /ready and /top are here"),
+        _ => Reply::text("404 Not Found", "the paths are /metrics, /health, /ready and /top"),
     }
 }
 
-/// Whether the process works on.
+/// Whether the process serves and goes on.
 fn health(shared: &Shared) -> Reply {
     match *shared.phase.borrow() {
-        // Who came before the other process took over asks after the service, which goes on.
+        // A connection accepted before the upgrade asks about the service, which goes on.
         Phase::Serving | Phase::HandedOver => Reply::text("200 OK", "serving"),
         Phase::Draining => Reply::text("503 Service Unavailable", "draining"),
         Phase::Stopping => Reply::text("503 Service Unavailable", "stopping"),
     }
 }
 
-/// Whether one more connection would be served now.
+/// Whether another connection would be served now.
 fn ready(shared: &Shared) -> Reply {
     if *shared.phase.borrow() != Phase::Serving {
         return health(shared);
@@ -238,11 +238,11 @@ fn ready(shared: &Shared) -> Reply {
     if shared.metrics.short.load(Ordering::Relaxed) > 0 {
         return Reply::text(
             "503 Service Unavailable",
-            "connections cannot be accepted for want of descriptors or memory",
+            "cannot accept connections, for lack of descriptors or memory",
         );
     }
     if shared.slots.available_permits() == 0 {
-        return Reply::text("503 Service Unavailable", "all connections that may be open are");
+        return Reply::text("503 Service Unavailable", "at the limit on open connections");
     }
     Reply::text("200 OK", "ready")
 }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use crate::observe::metrics::{BUCKETS, bound};
 
-/// What a reader is told of the format.
+/// The Content-Type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page being written.
@@ -15,17 +15,17 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A count that only goes up. Samples follow.
+    /// Begins a counter. Samples follow.
     pub(super) fn counter(&mut self, name: &'static str, help: &str) -> &mut Self {
         self.begin(name, "counter", help)
     }
 
-    /// A number that goes up and down. Samples follow.
+    /// Begins a gauge. Samples follow.
     pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> &mut Self {
         self.begin(name, "gauge", help)
     }
 
-    /// Times in seconds, whole.
+    /// A whole histogram, in seconds.
     pub(super) fn histogram(&mut self, name: &'static str, help: &str, (buckets, nanoseconds): ([u64; BUCKETS], u64)) {
         self.begin(name, "histogram", help);
         let mut below = 0;

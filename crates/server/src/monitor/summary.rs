@@ -1,4 +1,4 @@
-//! What `sealion top` shows, as JSON.
+//! The content of `/top`: the numbers that `sealion top` shows, as JSON.
 
 use sealion_tls::Path;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, Top
 use crate::path::policy::PathReason;
 use crate::values::Phase;
 
-/// The numbers of one moment. Counts are since the start.
+/// The numbers of one moment. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub version: String,
@@ -43,18 +43,17 @@ pub(crate) struct Summary {
     pub paths: Vec<TopPath>,
 }
 
-/// Open connections by what they do.
+/// Open connections by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Connections {
-    /// In their handshake.
     pub handshaking: u64,
     /// Between requests.
     pub idle: u64,
     /// Reading a request or sending a response.
     pub active: u64,
-    /// Waiting for the client's end.
+    /// Waiting for the client to close.
     pub lingering: u64,
-    /// That may be open.
+    /// Limit on open connections.
     pub most: u64,
 }
 
@@ -62,13 +61,12 @@ pub(super) fn connections(shared: &Shared, workers: &[&WorkerMetrics]) -> Connec
     let sum = |level: fn(&WorkerMetrics) -> u64| workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(level(w)));
     let (handshaking, active, lingering) =
         (sum(|w| w.handshaking.get()), sum(|w| w.active.get()), sum(|w| w.lingering.get()));
-    // The numbers are not of one instant.
+    // Saturating: the levels are not read at the same instant.
     let idle = sum(|w| w.open.get()).saturating_sub(handshaking + active + lingering);
     Connections { handshaking, idle, active, lingering, most: shared.most_connections as u64 }
 }
 
 impl Summary {
-    /// The numbers now.
     pub(crate) fn of(shared: &Shared) -> Self {
         use std::sync::atomic::Ordering::Relaxed;
         let metrics = &shared.metrics;

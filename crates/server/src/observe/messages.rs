@@ -11,15 +11,15 @@ use tracing::level_filters::LevelFilter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// Nothing.
+    /// No messages.
     Off,
-    /// What keeps the server from working.
+    /// Failures of the server.
     Error,
-    /// What an operator should look into.
+    /// Conditions that an operator should look into.
     Warn,
-    /// Connections that failed, and why.
+    /// Failed connections, with the error.
     Info,
-    /// Connections that came and went.
+    /// Every connection.
     Debug,
 }
 

@@ -1,4 +1,4 @@
-//! What the server tells of itself: messages, the access log, counters.
+//! Observability: messages, the access log, metrics.
 
 pub(crate) mod access_log;
 pub(crate) mod messages;

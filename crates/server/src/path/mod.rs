@@ -1,4 +1,4 @@
-//! Which path a response takes, user space or the kernel: what each costs, what the kernel offers, and the decision.
+//! The choice of path for each response, user space or kernel: costs, kernel support, decision.
 
 pub mod costs;
 pub mod offer;

@@ -1,5 +1,5 @@
-//! What the kernel offers: probed and tested at the start, suspended for a while when it refuses later, and left alone
-//! where it was seen to seal wrongly.
+//! The kernel's TLS support: probed and tested at start, suspended for a while after a refusal, and quarantined for
+//! suites that the kernel was seen to seal wrongly.
 
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,36 +11,36 @@ use sealion_tls::record::Aead;
 
 use crate::path::policy::{KtlsMode, Offer};
 
-/// How long the kernel is not asked again after its TLS layer was found missing. GUESS: each question may make the
-/// kernel start a module loader, and nobody loads a module every minute.
+/// Pause before the next attempt after the kernel's TLS layer was found missing. Each attempt may start a module
+/// loader, and nobody loads a module every minute.
 const SUSPENSION: Duration = Duration::from_secs(60);
 
-/// What this kernel offers.
+/// The TLS support of the running kernel.
 #[derive(Debug)]
 pub struct KernelOffer {
     probe: Probe,
     started: Instant,
-    /// Milliseconds after `started` until which the kernel is left alone. Read before every response, hence no lock.
+    /// Milliseconds after `started` until which no connection moves. Read before every response, hence no lock.
     suspended_until: AtomicU64,
-    /// A bit for each version and AEAD that was sealed wrongly.
+    /// One bit per version and AEAD that the kernel sealed wrongly.
     quarantined: AtomicU8,
 }
 
 impl KernelOffer {
-    /// From what probing found. Nothing is in quarantine yet.
+    /// Wraps a probe's result, with nothing in quarantine.
     pub fn new(probe: Probe) -> Self {
         Self { probe, started: Instant::now(), suspended_until: AtomicU64::new(0), quarantined: AtomicU8::new(0) }
     }
 
-    /// What probing found.
+    /// The probe's result.
     pub fn probe(&self) -> &Probe {
         &self.probe
     }
 
-    /// Whether what the operator chose can be had.
+    /// Checks that the kernel supports the operator's choice.
     ///
     /// # Errors
-    /// A line with the reason.
+    /// `--ktls always` on a kernel without kernel TLS; the message gives the reason.
     pub fn check(&self, mode: KtlsMode) -> Result<(), String> {
         if mode != KtlsMode::Always || self.probe.any_tx() {
             return Ok(());
@@ -49,7 +49,7 @@ impl KernelOffer {
         Err(format!("--ktls always: this kernel has no kernel TLS. {why}"))
     }
 
-    /// Whether the kernel could take a connection of this version and AEAD.
+    /// The offer for a connection of this version and AEAD.
     pub fn for_connection(&self, version: Version, aead: Aead) -> Offer {
         if !self.probe.any_tx() {
             return Offer::Absent;
@@ -72,8 +72,8 @@ impl KernelOffer {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Sends a canary through the kernel for each version and AEAD it offers, and quarantines what comes out wrong, or
-    /// takes out of quarantine what comes out right again. Blocks for some milliseconds.
+    /// Sends a canary through the kernel for each supported version and AEAD. A corrupted canary puts the suite into
+    /// quarantine, a correct one lifts the quarantine. Blocks for some milliseconds.
     pub fn self_check(&self) {
         for (version, aead) in combinations() {
             if self.probe.tx(version, aead.cipher()).is_err() {
@@ -83,13 +83,13 @@ impl KernelOffer {
             match canary(version, aead) {
                 Ok(()) => {
                     if self.quarantined.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
-                        tracing::warn!("self-check: the kernel seals {version} {} rightly again", aead.cipher());
+                        tracing::warn!("self-check: the kernel seals {version} {} correctly again; quarantine lifted", aead.cipher());
                     }
                 }
                 Err(error) if error.is_corruption() => {
                     self.quarantined.fetch_or(bit, Ordering::Relaxed);
                     tracing::error!(
-                        "self-check: {version} {}: {error}. The kernel path is in quarantine for it and user space seals; update the kernel, then look at `sealion doctor`",
+                        "self-check: {version} {}: {error}. The suite is quarantined and sealed in user space; update the kernel, then run `sealion doctor`",
                         aead.cipher()
                     );
                 }
@@ -98,8 +98,8 @@ impl KernelOffer {
         }
     }
 
-    /// Takes note of a refusal. A missing TLS layer concerns every connection: it is said once, and the kernel left
-    /// alone for a while.
+    /// Records a refusal. A missing TLS layer concerns every connection: it is logged once, and no connection moves for
+    /// a while.
     pub fn refused(&self, error: &sealion_ktls::Error) {
         if error.operation() != Operation::SetUlp || error.kind() != Kind::Unsupported {
             return;
@@ -108,14 +108,14 @@ impl KernelOffer {
         let before = self.suspended_until.swap(now + SUSPENSION.as_millis() as u64, Ordering::Relaxed);
         if before <= now {
             tracing::warn!(
-                "{error}. It was there at the start. All responses are sealed in user space; the kernel is asked again in {} s",
+                "{error}. It was there at the start. All responses are sealed in user space; next attempt in {} s",
                 SUSPENSION.as_secs()
             );
         }
     }
 }
 
-/// What keeps the kernel from sealing, and the remedy, in one line.
+/// The reason why the kernel cannot seal, and the remedy, in one line.
 pub(crate) fn explain(probe: &Probe) -> Option<String> {
     probe.explain().map(|lines| lines.replace('\n', " "))
 }

@@ -1,17 +1,19 @@
-//! Who seals the next response, and why. Pure: no socket, no clock.
+//! Decides which path seals the next response, and why. Pure: no socket, no clock.
 //!
-//! Moving a connection into the kernel costs once, and saves a little on each later response: nobody knows how many will
-//! come. This is the question of whether to rent skis or to buy them, and so is the answer: a connection moves as soon as what it
-//! would have saved so far, had it moved, reaches what the move costs.
+//! A move into the kernel costs once and saves a little on each later response, but the number of later responses is
+//! unknown. This is the ski-rental problem, and the classic answer applies: a connection moves as soon as the savings
+//! it has passed up reach the cost of the move.
 //!
-//! By the costs it is told, a connection so decided never costs more than twice the best that could have been done by one who had
-//! known all its responses, as long as no response costs more than twice as much in the kernel as in user space:
-//! - It moves later than the best. What it forgave in between is less than the move, which the best paid too.
-//! - It moves, and the best never does. User space has cost the best at least what was forgone, hence at least the move.
-//! - It moves earlier than the best, or the best never moves: of the responses behind the move each costs at most twice.
+//! By the costs given, a connection never costs more than twice the optimum with all responses known in advance, as
+//! long as no response costs more than twice as much in the kernel as in user space:
+//! - It moves later than the optimum. The savings it passed up meanwhile are less than the move, which the optimum
+//!   paid too.
+//! - It moves, and the optimum never does. User space cost the optimum at least the savings passed up, hence at least
+//!   the move.
+//! - It moves earlier than the optimum, or the optimum never moves. Each response after the move costs at most double.
 //!
-//! What small responses save in user space counts against what large ones forgo, but never beyond nothing: what was cheap
-//! before is no reason to wait now.
+//! Small responses that are cheaper in user space reduce the account, but never below zero: past savings in user space
+//! are no reason to wait now.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -21,36 +23,36 @@ use serde::{Deserialize, Serialize};
 use super::costs::curve::Curve;
 use crate::values::labels;
 
-/// What the operator chose.
+/// When connections move into the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KtlsMode {
-    /// Move when it is worth it.
+    /// As soon as the move pays.
     Auto,
-    /// Move before the first response.
+    /// Before the first response.
     Always,
-    /// Never move.
+    /// Never.
     Never,
 }
 
-/// What is known before a response is sent.
+/// Inputs of the decision, known before a response is sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
-    /// Who seals this connection now.
+    /// The path that seals this connection now.
     pub path: Path,
-    /// Whether the kernel could take this connection.
+    /// The kernel's offer for this connection.
     pub kernel: Offer,
     /// Bytes of this response, head included.
     pub upcoming: u64,
-    /// What earlier responses of this connection would have saved in the kernel.
+    /// Savings that earlier responses of this connection passed up.
     pub forgone: Forgone,
-    /// What responses of this version and AEAD cost.
+    /// Savings by response length, for this version and AEAD.
     pub curve: &'a Curve,
-    /// What a move is expected to cost, in nanoseconds.
+    /// Expected cost of a move, in nanoseconds.
     pub set_up: u64,
 }
 
-/// Nanoseconds that a connection would have saved so far, had it moved at the best moment; never below nothing.
+/// Savings passed up: nanoseconds that an earlier move would have saved, at the best moment for it; never below zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forgone(u64);
 
@@ -61,11 +63,11 @@ pub enum Offer {
     Ready,
     /// It has no kernel TLS.
     Absent,
-    /// Its record layer sits upon TCP, and this is a Unix socket.
+    /// The connection is on a Unix socket, and kernel TLS needs TCP.
     NotTcp,
     /// It has kernel TLS, but not this version and cipher.
     NoCipher,
-    /// It refused a short while ago.
+    /// It refused recently.
     Suspended,
     /// It was seen to seal this version and cipher wrongly.
     Quarantined,
@@ -81,37 +83,37 @@ pub enum Decision {
 }
 
 labels! {
-    /// Why a response takes its path: a word for the log.
+    /// Why a response takes its path, as a word for the log.
     pub PathReason {
-        /// Kernel: this response was worth the move.
+        /// Kernel: the connection moved before this response.
         Moved = "moved",
-        /// Kernel: an earlier response was.
+        /// Kernel: the connection moved before an earlier response.
         MovedBefore = "moved-before",
-        /// User space: this response, and those before it, would not pay for the move.
+        /// User space: the responses so far would not pay for the move.
         Small = "small",
-        /// User space: by what the paths cost here, the kernel never wins.
+        /// User space: it is cheaper at any length on this machine.
         NoGain = "no-gain",
         /// User space: `--ktls never`.
         Never = "never",
         /// User space: this kernel has no kernel TLS.
         Absent = "no-ktls",
-        /// User space: the connection came by a Unix socket.
+        /// User space: the connection is on a Unix socket.
         NotTcp = "not-tcp",
-        /// User space: this kernel does not seal this version and cipher.
+        /// User space: the kernel does not support this version and cipher.
         NoCipher = "no-cipher",
-        /// User space: the kernel refused just now.
+        /// User space: the kernel refused the move.
         Refused = "refused",
-        /// User space: the kernel refused a short while ago.
+        /// User space: the kernel refused recently.
         Suspended = "suspended",
         /// User space: the kernel was seen to seal this version and cipher wrongly.
         Quarantined = "quarantined",
-        /// User space: the key would wear out, and this kernel cannot change it.
+        /// User space: the key would reach its limit, and this kernel cannot change it.
         KeyWorn = "key-worn",
     }
 }
 
 impl PathReason {
-    /// Which path the response takes.
+    /// The path of the response.
     pub fn sealed_by(self) -> Path {
         match self {
             Self::Moved | Self::MovedBefore => Path::Kernel,
@@ -120,7 +122,7 @@ impl PathReason {
     }
 }
 
-/// Decides for one response, and says what is forgone once that is done.
+/// Decides for one response. Returns the decision, and the savings passed up after it.
 pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) {
     let Situation { path, kernel, upcoming, forgone, curve, set_up } = *situation;
     let stay = |why| (Decision::Stay(why), forgone);
@@ -137,7 +139,7 @@ pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) 
         Offer::Quarantined => return stay(PathReason::Quarantined),
         Offer::Ready | Offer::Suspended => {}
     }
-    let after = forgone.and(curve.saving(upcoming));
+    let after = forgone.plus(curve.saving(upcoming));
     if mode == KtlsMode::Auto && after.0 < set_up {
         let why = if curve.ever_saves() { PathReason::Small } else { PathReason::NoGain };
         return (Decision::Stay(why), after);
@@ -149,8 +151,8 @@ pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) 
 }
 
 impl Forgone {
-    /// With one more response in user space that would have saved so much in the kernel.
-    fn and(self, saving: i64) -> Self {
+    /// Adds a response sealed in user space that would have saved `saving` in the kernel.
+    fn plus(self, saving: i64) -> Self {
         Self(self.0.saturating_add_signed(saving))
     }
 }

@@ -71,7 +71,7 @@ fn kernel_line(mode: KtlsMode, probe: &Probe, costs: &Costs) -> String {
         (KtlsMode::Never, _) => {
             "kernel TLS is not used (--ktls never): all responses are sealed in user space".to_owned()
         }
-        (_, Some(why)) => format!("kernel TLS is not available, all responses are sealed in user space. {reason}"),
+        (_, Some(reason)) => format!("kernel TLS is not available, all responses are sealed in user space. {reason}"),
         (_, None) if !probe.any_tx() => format!("all responses are sealed in user space. {probe}"),
         (KtlsMode::Always, None) => "kernel TLS is available and used for every response".to_owned(),
         (KtlsMode::Auto, None) => moving_line(probe, costs),

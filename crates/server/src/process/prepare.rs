@@ -1,4 +1,4 @@
-//! The first part of a start: reads the configuration, probes the kernel and builds what requests need, while every file can still be
+//! The first part of a start: reads the configuration, probes the kernel and builds a generation, while every file can still be
 //! opened.
 
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ const WORKER_DESCRIPTORS: u64 = 8;
 /// Most connections unless the operator sets `--max-connections`.
 const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
 
-/// The configuration and what was built from it. Only the metrics listener is bound.
+/// The configuration and everything built from it. Only the metrics listener is bound.
 pub(super) struct Prepared {
     pub config: Config,
     pub kernel: Arc<KernelOffer>,

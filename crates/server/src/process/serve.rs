@@ -99,7 +99,7 @@ fn open_access_log((destination, layout): &(Destination, Layout)) -> Result<(Acc
     })
 }
 
-/// The running server: its state, its threads, and what a successor gets.
+/// The running server: its state, its threads, and the sockets for a successor.
 struct Server<'a> {
     args: &'a ServeArgs,
     /// The configuration in use.
@@ -262,7 +262,7 @@ impl Upgrade {
         if self.task.is_some() {
             tracing::warn!("SIGUSR2: an upgrade is under way already");
         } else if std::process::id() == 1 {
-            tracing::error!("SIGUSR2: process 1 cannot be replaced, its end ends the container: start a new container");
+            tracing::error!("SIGUSR2: process 1 cannot be replaced, because the container ends with it: start a new container instead");
         } else {
             tracing::info!("SIGUSR2: starting {} to take over", program.path().display());
             let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(&self.starting));

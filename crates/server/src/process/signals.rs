@@ -1,8 +1,8 @@
-//! Signals and what they ask for.
+//! Signals and the actions that they request.
 
 use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 
-/// What the signals ask for.
+/// The action that a signal requests.
 pub(super) enum Signal {
     Reload,
     Upgrade,

@@ -102,7 +102,7 @@ impl Predecessor {
     }
 }
 
-/// Tells the predecessor, if any, why this process cannot replace it.
+/// Reports to the predecessor, if any, why this process cannot replace it.
 pub(crate) fn report_failure(reason: &str) {
     if let Some(socket) = channel() {
         let reason = reason.chars().take(LONGEST_MESSAGE / 8).collect();
@@ -122,7 +122,7 @@ fn channel() -> Option<BorrowedFd<'static>> {
     (sockopt::socket_type(stdin) == Ok(SocketType::SEQPACKET)).then_some(stdin)
 }
 
-/// How this process was started, so that an upgrade can start a replaced binary in the same way.
+/// The command line of this process, so that an upgrade can start a replaced binary in the same way.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     path: PathBuf,
@@ -161,7 +161,7 @@ fn find_program(name: &OsString) -> PathBuf {
     named.or_else(|| env::current_exe().ok()).unwrap_or_else(|| name.into())
 }
 
-/// What a successor inherits.
+/// The listening sockets and the confinement, which a successor inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     pub held: Vec<Held>,
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_successor_that_does_not_get_the_service_is_stopped() {
         let starting = Starting::default();
-        // It serves at its first word, and ends only because it is told to.
+        // It reports at once that it serves, and ends only by a signal.
         let serving = "printf '\"serving\"' >&0; exec sleep 1000";
         let successor = Successor::start(&program(serving), &Service::default(), &starting).unwrap();
         let pid = successor.pid;

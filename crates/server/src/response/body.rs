@@ -18,59 +18,54 @@ pub(crate) enum Body {
     Empty,
     /// Bytes in memory.
     Bytes(Cow<'static, [u8]>),
-    /// Part of a file, or all of it.
+    /// A range of a file, possibly all of it.
     File {
-        /// The file.
         file: Arc<SiteFile>,
-        /// The bytes to send.
         range: Range<u64>,
     },
     /// Several parts of a file as multipart/byteranges (RFC 9110 §14.6).
     Multipart {
-        /// The file of every part.
+        /// The file that all parts belong to.
         file: Arc<SiteFile>,
-        /// The parts in order.
+        /// The parts, in sending order.
         parts: Vec<Part>,
         /// The closing delimiter.
         closing: Vec<u8>,
     },
-    /// Content that becomes known while it is sent.
+    /// Content produced while it is sent.
     #[cfg_attr(not(test), expect(dead_code, reason = "files never need it; a proxy does"))]
     Stream(BodyStream),
 }
 
-/// Content that a source makes while it is sent.
+/// Content that a [`Source`] produces while it is sent.
 pub(crate) struct BodyStream {
-    /// Its length in bytes, where that is known beforehand. A source that gives more or less cuts the response short: the connection is
-    /// closed without close_notify.
+    /// Length in bytes, if known in advance. If the source produces more or less, the response is cut short: the connection closes
+    /// without close_notify.
     pub length: Option<u64>,
-    /// Where it comes from.
     pub source: Pin<Box<dyn Source>>,
 }
 
-/// Where the content of a [`BodyStream`] comes from.
+/// Produces the content of a [`BodyStream`].
 pub(crate) trait Source: Send + Sync {
-    /// The next piece; `None` at the end. An error cuts the response short, so that the client sees that it is not complete.
+    /// The next piece; `None` at the end. An error cuts the response short, so that the client can tell it is incomplete.
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>>;
 }
 
-/// A stretch of a body.
+/// A piece of a streamed body.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "made by the sources of streams"))]
 pub(crate) enum Piece {
     /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Bytes of a file, which must be there.
+    /// A range of a file, which must lie within it.
     File {
-        /// The file.
         file: Arc<SiteFile>,
-        /// The bytes to send.
         range: Range<u64>,
     },
 }
 
 impl Piece {
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
@@ -88,18 +83,17 @@ impl fmt::Debug for BodyStream {
 /// One part of a multipart body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Delimiter and fields of the part, up to and with the empty line.
+    /// Delimiter and fields of the part, including the empty line.
     pub head: Vec<u8>,
-    /// The bytes of the file that follow it.
+    /// The range of the file that follows the head.
     pub range: Range<u64>,
 }
 
 impl Body {
-    /// Parts of `file`, which has `complete` bytes and is of type `content_type`. The ranges lie within it and are
-    /// not empty.
+    /// A multipart body with `ranges` of `file`, which has `complete` bytes and type `content_type`. The ranges must lie within the
+    /// file and must not be empty.
     ///
-    /// The boundary is made of the entity tag: fixed for one state of the file, and unknown to whoever wrote that
-    /// state.
+    /// The boundary is derived from the entity tag: constant for one state of the file, but unpredictable to its author.
     pub(crate) fn multipart(
         file: Arc<SiteFile>,
         ranges: Vec<Range<u64>>,
@@ -121,7 +115,7 @@ impl Body {
         Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
     }
 
-    /// In bytes; `None`: it is not known before the end.
+    /// Length in bytes. `None`: not known in advance.
     pub(crate) fn len(&self) -> Option<u64> {
         Some(match self {
             Body::Empty => 0,

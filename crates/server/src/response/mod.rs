@@ -1,4 +1,4 @@
-//! A response, whichever protocol carries it.
+//! Responses, independent of the protocol version.
 
 mod body;
 mod of_file;
@@ -12,31 +12,26 @@ pub(crate) use body::{Body, BodyStream, Piece};
 pub(crate) use body::Source;
 pub(crate) use of_file::of_file;
 
-/// A response as a site makes it. The protocol's driver adds the framing and the fields of the connection, Date and Server, and leaves the
-/// body out where the request's method or the status forbids one.
+/// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body
+/// if the request method or the status forbids one.
 #[derive(Debug)]
 pub(crate) struct Response {
-    /// The status.
     pub status: Status,
-    /// The fields but for those of the connection, the framing, Date and Server.
+    /// All fields but those that the protocol driver adds.
     pub fields: Fields,
-    /// The content.
     pub body: Body,
-    /// The error behind the status, for the operator.
+    /// The error behind the status, for the log.
     pub cause: Option<io::Error>,
-    /// The user who was authenticated.
+    /// The authenticated user, for the access log.
     pub user: Option<Box<str>>,
 }
 
 impl Response {
-    /// A response with this content.
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
         Response { status, fields, body, cause: None, user: None }
     }
 
-    /// A response whose body names the status.
-    ///
-    /// 405 has Allow (RFC 9110 §15.5.6) and 503 has Retry-After.
+    /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.
     pub(crate) fn plain(status: Status) -> Self {
         let fields = Fields {
             content_type: Some(ContentType::Text("text/plain")),
@@ -47,13 +42,13 @@ impl Response {
         Response::new(status, fields, Body::Bytes(status.page()))
     }
 
-    /// The same with the error that led to it.
+    /// Attaches the error that led to the response.
     pub(crate) fn because(self, cause: Option<io::Error>) -> Self {
         Response { cause, ..self }
     }
 }
 
-/// Descriptors and memory are free again as soon as other responses end.
+/// One second: descriptors and memory are free again as soon as other responses end.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 #[cfg(test)]

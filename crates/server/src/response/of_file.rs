@@ -9,14 +9,14 @@ use sealion_http::range::{self, Selection};
 use super::{Body, Response};
 use crate::files::resolve::SiteFile;
 
-/// The file, or the part of it that is asked for, if the preconditions hold.
+/// The response with a file, or with the ranges requested, if the preconditions hold.
 ///
-/// Preconditions count only where the answer would otherwise be 200 (RFC 9110 §13.2.1), and Range only after them (§14.2). A request with more
-/// than `max_ranges` ranges gets the whole file. `now` is the value of Date.
+/// Call this only where the response would be 200 without conditions (RFC 9110 §13.2.1). Range is evaluated after the
+/// preconditions (§14.2). A request with more than `max_ranges` ranges gets the whole file. `now` is the value of Date.
 pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: usize, now: HttpTime) -> Response {
     let SiteFile { len, modified, etag, coding, varies, .. } = *file;
     let content_type = file.content_type.clone();
-    // A date in the future is not to be sent (RFC 9110 §8.8.2.1).
+    // Last-Modified must not be later than Date (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
     let validators = Validators { etag, modified: modified.map(|modified| modified.seconds()), varies };
     let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
@@ -27,7 +27,7 @@ pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: us
     }
     let fields = Fields { content_type: Some(content_type.clone()), content_encoding: coding, ..fields };
     let selection = match request.conditions.range.value() {
-        // Range is defined for GET alone (RFC 9110 §14.2).
+        // Range is defined for GET only (RFC 9110 §14.2).
         Some(value)
             if request.method == Method::Get
                 && conditional::range_applies(&request.conditions.if_range, &validators, now.seconds()) =>
@@ -37,8 +37,8 @@ pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: us
         _ => Selection::Whole,
     };
     match selection {
-        // The coding would have to be said of the parts, for which there is no way (RFC 9110 §14.6): clients take it for that of the
-        // whole body, delimiters and all. Range may be ignored.
+        // Content-Encoding cannot apply to the parts alone (RFC 9110 §14.6): clients would decode the whole body, delimiters
+        // included. So Range is ignored.
         Selection::Several(_) if coding.is_some() => {
             Response::new(Status::OK, fields, Body::File { file, range: 0..len })
         }

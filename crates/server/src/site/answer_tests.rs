@@ -311,9 +311,8 @@ fn what_the_file_system_said_is_told_whatever_blocks_after_it() {
         std::thread::yield_now();
     }
     let credentials = STANDARD.encode("ada:a");
-    let text = format!(
-        "GET /out HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\nAccept-Encoding: gzip\r\n\r\n"
-    );
+    let text =
+        format!("GET /out HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\nAccept-Encoding: gzip\r\n\r\n");
     let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
     let head = RequestHead::parse(text.as_bytes(), span).unwrap();
     let mut answering = Box::pin(answer(&site, &head.request, Client::default(), NOW.parse().unwrap()));

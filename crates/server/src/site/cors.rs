@@ -1,8 +1,8 @@
 //! Cross-origin requests (the Fetch standard, §3.2): which other sites' scripts may read responses.
 
 use schemars::JsonSchema;
-use sealion_http::{Fields, Method, Request, Status};
 use sealion_http::extra_fields::{ExtraFields, is_name};
+use sealion_http::{Fields, Method, Request, Status};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::PathPattern;
@@ -202,7 +202,8 @@ mod tests {
 
     /// The field lines of a request from this origin that asks for permission to use `wants`.
     fn field_lines(origin: Option<&str>, wants: Option<&str>) -> String {
-        let line = |name: &str, value: Option<&str>| value.map_or(String::new(), |value| format!("{name}: {value}\r\n"));
+        let line =
+            |name: &str, value: Option<&str>| value.map_or(String::new(), |value| format!("{name}: {value}\r\n"));
         line("Origin", origin) + &line("Access-Control-Request-Method", wants)
     }
 

@@ -1,16 +1,16 @@
-//! The command line and the environment go before the file.
+//! Precedence: the command line and the environment override the file.
 
 use std::collections::BTreeSet;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-/// The names of the arguments that were given, on the command line or in the environment, as opposed to their defaults.
+/// The names of the arguments that were set on the command line or in the environment, not by their defaults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Given(BTreeSet<String>);
 
 impl Given {
-    /// From what clap found.
+    /// From the matches of clap.
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let given = |id: &&clap::Id| {
             matches!(matches.value_source(id.as_str()), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
@@ -18,18 +18,18 @@ impl Given {
         Given(matches.ids().filter(given).map(ToString::to_string).collect())
     }
 
-    /// Whether this one was.
+    /// Whether `argument` was set.
     pub(crate) fn has(&self, argument: &str) -> bool {
         self.0.contains(argument)
     }
 }
 
-/// Gives a table of the configuration, whose fields are arguments as well, a way to let the arguments go before the file. Every field
-/// is named, with the argument's name where that is another; the compiler sees to it that none is forgotten.
+/// Implements `override_by` for a table of the configuration whose fields are arguments too. Lists every field, with the name of its
+/// argument where it differs; a missing field does not compile.
 macro_rules! overridable {
     ($table:ident { $($field:ident $(= $argument:literal)?),* $(,)? }) => {
         impl $table {
-            /// Takes over what was given.
+            /// Replaces the fields that were set as arguments.
             pub(crate) fn override_by(&mut self, arguments: &Self, given: &$crate::values::Given) {
                 let Self { $($field),* } = arguments;
                 $({

@@ -1,6 +1,6 @@
-//! Enums whose variants have a name in logs, metrics or the configuration.
+//! Enums whose variants have names in logs, metrics or the configuration.
 
-/// Makes an enum, the list of its variants and their names, so that none of the three can lack one.
+/// Defines an enum with the list of its variants and their names, so that the three always agree.
 macro_rules! labels {
     ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $label:literal,)* }) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! The vocabulary of every table of the configuration, and of the process.
+//! Types that several tables of the configuration use, and the phase of the process.
 
 mod arguments;
 mod labels;

@@ -1,15 +1,15 @@
-//! Whether the server goes on.
+//! The phase of the process.
 
 use tokio::sync::watch;
 
-/// What the server does with connections, in the order in which it can change.
+/// How the server treats connections. Phases only change in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Connections are accepted and served.
     Serving,
-    /// Another process has the listening sockets. Responses under way finish; the next request of a connection is its last.
+    /// A successor has the listening sockets. Responses under way finish; the next request of a connection is its last.
     HandedOver,
-    /// Responses under way finish; nothing new begins.
+    /// Responses under way finish; idle connections are closed.
     Draining,
     /// The process ends now.
     Stopping,

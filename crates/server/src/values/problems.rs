@@ -1,10 +1,10 @@
-//! What is wrong with a configuration: all of it at once, each with file, line, key and remedy.
+//! Problems of a configuration, all reported at once, each with file, line, key and remedy.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Gathers what is wrong while a configuration is read and checked.
+/// Collects problems while a configuration is read and checked.
 #[derive(Debug)]
 pub(crate) struct Problems {
     file: Option<PathBuf>,
@@ -20,23 +20,23 @@ struct Problem {
 }
 
 impl Problems {
-    /// None so far, in this text of this file.
+    /// Empty, for the configuration `text` of `file`.
     pub(crate) fn of_file(file: &Path, text: &str) -> Self {
         Problems { file: Some(file.to_owned()), text: text.to_owned(), found: Vec::new() }
     }
 
-    /// None so far, of a configuration that comes from the command line and the environment.
+    /// Empty, for a configuration from the command line and the environment.
     pub(crate) fn of_arguments() -> Self {
         Problems { file: None, text: String::new(), found: Vec::new() }
     }
 
-    /// Takes note of one. `span`: the bytes of the value ([`super::At`]), empty if it does not stand in the file. `key`: the dotted
-    /// key as an operator would write it, for instance `site.root`. `what`: what is wrong and what to do.
+    /// Adds a problem. `span`: the bytes of the value in the file ([`super::At`]), empty if the file does not have it. `key`: the dotted
+    /// key, for instance `site.root`. `what`: the problem and the remedy.
     pub(crate) fn add(&mut self, span: &Range<usize>, key: &str, what: impl fmt::Display) {
         self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
     }
 
-    /// A path as the file means it: relative ones begin at its directory.
+    /// Resolves a path: relative ones start at the directory of the configuration file.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
         match self.file.as_ref().and_then(|file| file.parent()) {
             Some(directory) => directory.join(path),
@@ -44,12 +44,10 @@ impl Problems {
         }
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.found.len()
     }
@@ -60,7 +58,7 @@ impl Problems {
 }
 
 impl fmt::Display for Problems {
-    /// A line for each, in the order of the file.
+    /// A line for each problem, in the order of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut found: Vec<_> = self.found.iter().collect();
         found.sort_by_key(|problem| problem.span.start);
@@ -75,7 +73,7 @@ impl fmt::Display for Problems {
                 }
                 f.write_str(" ")?;
             }
-            // Who gave arguments knows no keys.
+            // Keys mean nothing to an operator who set arguments.
             if self.file.is_some() && !problem.key.is_empty() {
                 write!(f, "{}: ", problem.key)?;
             }

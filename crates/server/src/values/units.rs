@@ -1,4 +1,4 @@
-//! Values of the configuration file: times, sizes, and where in the file a value stands.
+//! Values of the configuration file: times, sizes, bounded numbers, and positions in the file.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,12 +9,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde::de::{Error, Visitor};
 
-/// A value with the bytes of the file that it was read from, for messages. Empty: it came from elsewhere.
+/// A value with its position in the file, for messages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct At<T> {
-    /// What was read.
     pub value: T,
-    /// From where.
+    /// Its bytes in the file; empty if it is not from the file.
     pub span: Range<usize>,
 }
 
@@ -65,7 +64,6 @@ impl<T: JsonSchema> JsonSchema for At<T> {
 pub(crate) struct Time(pub Duration);
 
 impl Time {
-    /// In seconds.
     pub(crate) const fn seconds(seconds: u64) -> Self {
         Time(Duration::from_secs(seconds))
     }
@@ -73,7 +71,7 @@ impl Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One number and one unit, as one would write it.
+        // One number and one unit, as an operator would write it.
         let nanoseconds = self.0.as_nanos();
         let exact = |unit: &&(u128, &str)| nanoseconds >= unit.0 && nanoseconds.is_multiple_of(unit.0);
         let (unit, name) = TIME_UNITS.iter().find(exact).unwrap_or(&(1_000_000_000, "s"));
@@ -125,18 +123,17 @@ impl serde::Serialize for Time {
     }
 }
 
-/// A [`Time`] that is longer than nothing.
+/// A [`Time`] longer than zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Timeout(Time);
 
 impl Timeout {
-    /// In seconds, at least one.
+    /// At least one second.
     pub(crate) const fn seconds(seconds: u64) -> Self {
         Timeout(Time::seconds(if seconds == 0 { 1 } else { seconds }))
     }
 
-    /// As the standard library has it.
     pub(crate) const fn duration(self) -> Duration {
         self.0.0
     }
@@ -159,7 +156,7 @@ impl std::str::FromStr for Timeout {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<Time>()? {
-            Time(Duration::ZERO) => Err("must be longer than nothing: write for instance 10s".to_owned()),
+            Time(Duration::ZERO) => Err("must be longer than zero: write for instance 10s".to_owned()),
             time => Ok(Timeout(time)),
         }
     }
@@ -177,24 +174,23 @@ impl<'de> Deserialize<'de> for Timeout {
 pub(crate) struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// `None` if it is not in the range.
+    /// `None` if `number` is out of range.
     pub(crate) const fn new(number: u64) -> Option<Self> {
         if MIN <= number && number <= MAX { Some(Bounded(number)) } else { None }
     }
 
-    /// The number.
     pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number, of which the range says that it fits.
+    /// For ranges that fit.
     pub(crate) const fn usize(self) -> usize {
         self.0 as usize
     }
 
     fn refusal(what: impl fmt::Display) -> String {
         match MAX {
-            u64::MAX => format!("{what} is not a number that will do: write one from {MIN}"),
+            u64::MAX => format!("{what} is not a number of at least {MIN}: write one from {MIN}"),
             _ => format!("{what} is not in {MIN}..={MAX}: write a number from {MIN} to {MAX}"),
         }
     }
@@ -239,7 +235,7 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Bounded<MIN, MAX> {
     }
 }
 
-/// A number of bytes: a number, or one with its unit: `512`, `64KiB`, `1MiB`, `10MB`.
+/// A number of bytes, with or without a unit: `512`, `64KiB`, `1MiB`, `10MB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub u64);
 

@@ -1,4 +1,4 @@
-//! What an authority finds when it validates a name: a certificate by TLS-ALPN-01, a text by HTTP-01.
+//! Answers to the authority's validations: a certificate by TLS-ALPN-01, a text by HTTP-01.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::self_signed;
 pub(crate) struct HttpChallenges(ArcSwap<HashMap<String, String>>);
 
 impl HttpChallenges {
-    /// The answer for this token, if a validation is under way.
+    /// The key authorization for this token, while a validation is pending.
     pub(crate) fn answer(&self, token: &str) -> Option<String> {
         self.0.load().get(token).cloned()
     }
@@ -35,7 +35,7 @@ impl HttpChallenges {
     }
 }
 
-/// Answers that are withdrawn when the validation is over.
+/// Answers of one order, withdrawn when it is over.
 pub(super) struct Answers<'a> {
     alpn: &'a AlpnChallenges,
     http: &'a HttpChallenges,
@@ -52,7 +52,7 @@ impl<'a> Answers<'a> {
         Answers { alpn, http, given: Vec::new() }
     }
 
-    /// A certificate with the digest in it (RFC 8737 §3).
+    /// Answers by a certificate that contains the digest (RFC 8737 §3).
     pub(super) fn over_tls(&mut self, name: &str, digest: &[u8]) -> Result<(), String> {
         let extension = CustomExtension::new_acme_identifier(digest);
         let (certificate, key) = self_signed(&[name.to_owned()], Some(extension))?;

@@ -1,4 +1,4 @@
-//! Pauses after failures, kept on disk, so that whoever starts again and again asks no more often.
+//! Pauses after failed orders, kept on disk, so that a server in a restart loop sends no more orders.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// The first pause after a failure; it doubles with each. SPEC: Let's Encrypt allows five failed validations of a name an hour, and this
-/// makes four.
+/// The first pause after a failure; it doubles with each. SPEC: Let's Encrypt allows five failed validations of a name
+/// per hour, and these pauses make four.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// GUESS: a mistake that was mended is noticed on the same day.
+/// Twice a day: a corrected mistake takes effect on the same day without a restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
 
-/// When nothing is to be asked of the authority, after failures.
+/// Failures of a site's orders, and the pause they impose.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failures {
     count: u32,
-    /// Seconds since 1970.
+    /// Seconds since the Unix epoch.
     pub(super) wait_until: u64,
 }
 
@@ -26,7 +26,7 @@ impl Failures {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Whether it is too soon. A pause far longer than any was begun by a clock that was wrong.
+    /// Whether the pause lasts. A pause longer than [`LONGEST_PAUSE`] stems from a wrong clock and is ignored.
     pub(super) fn forbids(self, now: SystemTime) -> bool {
         seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * LONGEST_PAUSE)
     }

@@ -1,14 +1,14 @@
-//! Certificates from an ACME server (RFC 8555): got, kept, renewed.
+//! Certificates from an ACME server (RFC 8555): ordered, stored, renewed.
 //!
 //! ```text
 //!            ┌─ waits until two thirds of the lifetime, or when the authority says (RFC 9773)
 //!            ▼
-//! due ─► order ─► challenges answered ─► validated ─► key and chain in one file ─► seen by watch.rs
-//!  ▲       └──────────┴──── failed: the certificate before stays; waits 5 min, 10, 20, … up to 12 h
+//! due ─► order ─► challenges answered ─► validated ─► key and chain in one file ─► found by watch.rs
+//!  ▲       └──────────┴──── failed: the previous certificate stays; waits 5 min, 10, 20, … up to 12 h
 //!  └──────────────────────────────────────┘
 //! ```
 //!
-//! Whoever starts again and again still asks no more often: when the next order may be made is kept on disk.
+//! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
 mod failures;
@@ -38,29 +38,29 @@ pub(super) struct Settings {
     directory: String,
     contact: Vec<String>,
     pub(super) challenge: ChallengeKind,
-    /// Beneath the directory that was named, one for each authority.
+    /// A subdirectory of `tls.acme.state` for this authority.
     state: PathBuf,
     root: Option<PathBuf>,
     external_account: Option<(String, Vec<u8>)>,
 }
 
-/// A site whose certificate comes from the authority.
+/// A site whose certificate is ordered from the authority.
 #[derive(Debug, Clone)]
 pub(super) struct AcmeSite {
     names: Vec<String>,
-    /// Key and chain in one file: it is replaced as a whole.
+    /// Key and chain in one file, so that both are replaced atomically.
     file: PathBuf,
 }
 
 impl Settings {
-    /// `None`: no site wants a certificate, or what is wrong is in `problems`.
+    /// `None`: no site has `acme = true`, or the errors are in `problems`.
     pub(super) fn new(config: &AcmeConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
         if !sites.iter().any(|site| site.acme) {
             return None;
         }
         let before = problems.len();
         if !config.agree_to_terms {
-            let what = "read the authority's terms of service and set `agree_to_terms = true`: without it no certificate is asked for";
+            let what = "read the authority's terms of service and set `agree_to_terms = true`: no certificate is ordered before";
             problems.add(&(0..0), "tls.acme.agree_to_terms", what);
         }
         let Some(authority) = config.directory.strip_prefix("https://") else {
@@ -83,7 +83,7 @@ impl Settings {
             let key = fs::read_to_string(&path).map_err(|e| e.to_string()).and_then(|text| base64url(text.trim()));
             key.map_err(|error| {
                 let what = format_args!(
-                    "{}: {error}: the file has to hold the key as the authority gave it, in base64url",
+                    "{}: {error}: the file must hold the key as the authority issued it, in base64url",
                     path.display()
                 );
                 problems.add(&account.hmac_key.span, "tls.acme.external_account.hmac_key", what);
@@ -103,7 +103,7 @@ impl Settings {
         })
     }
 
-    /// The site with the certificate that is kept, or one that stands in until there is one.
+    /// The site with its stored certificate, or with a self-signed placeholder until one is obtained.
     pub(super) fn site(
         &self,
         site: &CertifiedSite<'_>,
@@ -113,9 +113,9 @@ impl Settings {
         let span = site.span.clone();
         let names = site.names.clone();
         let wrong = match names.iter().find(|name| !is_public_name(name)) {
-            _ if names.is_empty() => Some("a certificate is for names, and the site has none: add them".to_owned()),
+            _ if names.is_empty() => Some("the site has no names to order a certificate for: add names".to_owned()),
             Some(name) => Some(format!(
-                "{name}: no certificate can be got for this name; wildcards need DNS-01, which is not known here: give `certificates`, or leave the name to another site"
+                "{name}: ACME cannot validate this name; wildcards need DNS-01, which Sealion does not support: set `certificates`, or move the name to another site"
             )),
             None => None,
         };
@@ -134,11 +134,11 @@ impl Settings {
             };
         }
         notes.push(format!(
-            "{}: a self-signed certificate stands in until {} has given one",
+            "{}: a self-signed certificate is used until {} issues one",
             acme.names[0], self.directory
         ));
-        match stand_in(&acme.names) {
-            Ok(certificate) => Some((acme, Loaded::instead(certificate))),
+        match placeholder(&acme.names) {
+            Ok(certificate) => Some((acme, Loaded::placeholder(certificate))),
             Err(error) => {
                 problems.add(&span, "site.acme", error);
                 None
@@ -146,11 +146,11 @@ impl Settings {
         }
     }
 
-    /// What was made.
+    /// Creates the state directory. Returns the directories created.
     pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
         let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
-            format!("tls.acme.state: {state}: cannot be made: {e}: name a directory that this user can write")
+            format!("tls.acme.state: {state}: cannot be created: {e}: choose a directory that this user can write")
         })
     }
 
@@ -169,8 +169,8 @@ impl Settings {
                 return builder.from_credentials(credentials).await.map_err(explain);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // A new account would take its place.
-            Err(error) => return Err(format!("{}: {error}: let the server's user read it", file.display())),
+            // Creating an account here would overwrite the existing one.
+            Err(error) => return Err(format!("{}: {error}: make it readable for the server's user", file.display())),
         }
         let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
@@ -179,7 +179,7 @@ impl Settings {
             builder.create(&new, self.directory.clone(), external.as_ref()).await.map_err(explain)?;
         let kept = serde_json::to_vec(&credentials).map_err(|e| e.to_string())?;
         private_file::write(&file, &kept).map_err(|e| format!("{}: {e}", file.display()))?;
-        tracing::info!("ACME: a new account at {}, kept in {}", self.directory, file.display());
+        tracing::info!("ACME: account created at {}, stored in {}", self.directory, file.display());
         Ok(account)
     }
 }
@@ -198,13 +198,13 @@ impl AcmeSite {
     }
 }
 
-fn stand_in(names: &[String]) -> Result<Certificate, String> {
+fn placeholder(names: &[String]) -> Result<Certificate, String> {
     let (certificate, key) = self_signed(names, None)?;
-    let made = Path::new("(made here)");
+    let made = Path::new("(placeholder)");
     Certificate::from_pem(made, certificate.as_bytes(), made, key.as_bytes()).map_err(|e| e.to_string())
 }
 
-/// A certificate and its key, PEM.
+/// A self-signed certificate and its key, PEM.
 fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(String, String), String> {
     let failed = |e: rcgen::Error| format!("cannot make a certificate: {e}");
     let mut params = CertificateParams::new(names).map_err(failed)?;
@@ -214,7 +214,7 @@ fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(
     Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
 }
 
-/// A host name of which an authority can know the owner by asking it.
+/// Whether TLS-ALPN-01 or HTTP-01 can validate the name: no wildcard, no IP address.
 fn is_public_name(name: &str) -> bool {
     !name.starts_with("*.") && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
 }
@@ -223,7 +223,7 @@ fn base64url(text: &str) -> Result<Vec<u8>, String> {
     BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("not base64url ({e})"))
 }
 
-/// An error with its causes, which is where the reason is.
+/// An error with its causes, since the outermost message rarely names the reason.
 fn explain(error: instant_acme::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

@@ -7,10 +7,10 @@ use instant_acme::{AuthorizationStatus, CertificateIdentifier, ChallengeType, Id
 use super::{AcmeSite, ChallengeKind, Settings, explain};
 use super::answers::Answers;
 
-/// How long the authority may take for a validation or a certificate. GUESS: Let's Encrypt takes seconds.
+/// Time for the authority to validate or to issue. Let's Encrypt takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Key and chain, PEM.
+/// Orders a certificate. Returns key and chain, PEM.
 pub(super) async fn obtain(
     settings: &Settings,
     site: &AcmeSite,
@@ -23,7 +23,7 @@ pub(super) async fn obtain(
         Some(replaces) => account.new_order(&NewOrder::new(&identifiers).replaces(replaces)).await,
         None => Err(instant_acme::Error::Str("nothing to replace")),
     };
-    // Not every authority knows what is replaced.
+    // Authorities without RFC 9773 refuse `replaces`: retry without it.
     let mut order = match order {
         Ok(order) => order,
         Err(_) => account.new_order(&NewOrder::new(&identifiers)).await.map_err(explain)?,
@@ -34,7 +34,7 @@ pub(super) async fn obtain(
         match authorization.status {
             AuthorizationStatus::Pending => {}
             AuthorizationStatus::Valid => continue,
-            other => return Err(format!("the authority has an authorization that is {other:?}")),
+            other => return Err(format!("the authority reports an authorization as {other:?}")),
         }
         let kind = match settings.challenge {
             ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
@@ -53,7 +53,7 @@ pub(super) async fn obtain(
     let patience = RetryPolicy::new().timeout(PATIENCE);
     match order.poll_ready(&patience).await {
         Ok(OrderStatus::Ready) => {}
-        Ok(status) => return Err(refusal(&mut order).await.unwrap_or_else(|| format!("the order is {status:?}"))),
+        Ok(status) => return Err(refusal(&mut order).await.unwrap_or_else(|| format!("the authority reports the order as {status:?}"))),
         Err(error) => return Err(refusal(&mut order).await.unwrap_or_else(|| explain(error))),
     }
     let key = order.finalize().await.map_err(explain)?;
@@ -61,7 +61,7 @@ pub(super) async fn obtain(
     Ok(key + &chain)
 }
 
-/// Why a validation failed, in the authority's words.
+/// The authority's reason for a failed validation.
 async fn refusal(order: &mut Order) -> Option<String> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {

@@ -1,4 +1,4 @@
-//! When certificates are asked for, and what becomes of them.
+//! When to order certificates, and how to store them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,15 +21,15 @@ use crate::certificates::{Certificates, HttpChallenges, private_file};
 use crate::certificates::pair::date;
 use crate::values::{Phase, draining};
 
-/// Between looks at what is due.
+/// Between checks for due orders.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the authority is asked when to renew, at most, and how long its certificates are kept at least. GUESS: RFC 9773 §4.3.2 lets
-/// it ask for more; an hour is soon enough for one that has to be replaced within a day.
+/// The shortest interval between requests for renewal information, and the shortest use of a certificate. RFC 9773
+/// §4.3.2 lets the authority ask for less; an hour suffices for a certificate that must be replaced within a day.
 const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Gets what is due for as long as the server takes connections: validations come by them. An order that is under way then is left to the
-/// process that takes over, or to the next one.
+/// Orders due certificates for as long as the server accepts connections, which validations need. An order pending at
+/// the end is left to the process that takes over, or to the next start.
 pub(in crate::certificates) async fn run(
     latest: impl Fn() -> Option<Arc<Certificates>>,
     alpn: Arc<AlpnChallenges>,
@@ -60,7 +60,7 @@ async fn attend_all(
     }
 }
 
-/// When the authority wants certificates to be renewed (RFC 9773), and when to ask again.
+/// The authority's renewal time for each certificate file (RFC 9773), and the time to ask again.
 #[derive(Debug, Default)]
 struct Advice(HashMap<PathBuf, (Option<SystemTime>, SystemTime)>);
 
@@ -80,7 +80,7 @@ impl Advice {
         let (renew, pause) = match ask(settings, kept).await {
             Ok(advised) => advised,
             Err(why) => {
-                tracing::debug!("ACME: no advice when to renew {}: {why}", site.file.display());
+                tracing::debug!("ACME: no renewal information for {}: {why}", site.file.display());
                 (None, LEAST_ARI_PAUSE)
             }
         };
@@ -94,9 +94,9 @@ async fn ask(settings: &Settings, kept: &Certificate) -> Result<(Option<SystemTi
     let (info, pause) = settings.account().await?.renewal_info(&id).await.map_err(explain)?;
     let (start, end) = (SystemTime::from(info.suggested_window.start), SystemTime::from(info.suggested_window.end));
     let window = end.duration_since(start).unwrap_or_default();
-    // Whatever it says, a certificate is kept for an hour: else bad advice would be followed at once, again and again.
+    // A certificate is used for an hour at least: else a bad renewal time would cause one order after another.
     let earliest = kept.facts().not_before + LEAST_ARI_PAUSE;
-    Ok((Some((start + window.mul_f64(share(kept.facts()))).max(earliest)), pause))
+    Ok((Some((start + window.mul_f64(jitter(kept.facts()))).max(earliest)), pause))
 }
 
 fn identifier(kept: &Certificate) -> Result<CertificateIdentifier<'static>, String> {
@@ -113,7 +113,7 @@ fn identifier(kept: &Certificate) -> Result<CertificateIdentifier<'static>, Stri
     Ok(CertificateIdentifier { authority_key_identifier: encode(&authority), serial: encode(parsed.raw_serial()) })
 }
 
-/// Gets a certificate for the site if it is time.
+/// Orders a certificate for the site if one is due.
 async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, advice: &mut Advice) {
     let now = SystemTime::now();
     let failures = Failures::read(&site.failures_file());
@@ -129,7 +129,7 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
     }
     let replaces = kept.as_ref().and_then(|kept| identifier(kept).ok());
     let order = obtain(settings, site, replaces, &mut answers);
-    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("it takes too long".to_owned()));
+    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("the order timed out".to_owned()));
     answers.withdraw();
     let got = got.and_then(|pem| keep(site, &pem));
     advice.0.remove(&site.file);
@@ -138,7 +138,7 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
             let _ = fs::remove_file(site.failures_file());
             let (until, next) = (date(facts.not_after), date(renewal(&facts)));
             tracing::info!(
-                "ACME: a certificate for {}, valid until {until}, to be renewed at {next}",
+                "ACME: certificate obtained for {}, valid until {until}, renewal at {next}",
                 site.names.join(", ")
             );
         }
@@ -146,8 +146,8 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
             let failures = Failures::after(failures, now);
             let next = date(SystemTime::UNIX_EPOCH + Duration::from_secs(failures.wait_until));
             let meanwhile = match &kept {
-                Some(kept) => format!("the one before, valid until {}, stays in use", date(kept.facts().not_after)),
-                None => "a self-signed one stands in".to_owned(),
+                Some(kept) => format!("the previous one, valid until {}, stays in use", date(kept.facts().not_after)),
+                None => "a self-signed one is used".to_owned(),
             };
             let text = serde_json::to_vec(&failures).unwrap_or_default();
             let kept = private_file::write(&site.failures_file(), &text);
@@ -158,31 +158,31 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
             );
             if let Err(error) = kept {
                 tracing::error!("{}: {error}", site.failures_file().display());
-                // What cannot be kept is waited for here, so that the authority is spared all the same.
+                // The pause could not be stored: sleep instead, so that the authority gets no more orders.
                 tokio::time::sleep(FIRST_PAUSE).await;
             }
         }
     }
 }
 
-/// When to renew without advice: after two thirds of the lifetime (SPEC: Let's Encrypt's integration guide), and up to a thirtieth later, so
-/// that certificates that were got together are not renewed together.
+/// The renewal time without the authority's advice: after two thirds of the lifetime (SPEC: Let's Encrypt's
+/// integration guide), plus up to a thirtieth, so that certificates obtained together are renewed apart.
 fn renewal(facts: &CertificateFacts) -> SystemTime {
     let lifetime = facts.not_after.duration_since(facts.not_before).unwrap_or_default();
-    facts.not_before + lifetime * 2 / 3 + (lifetime / 30).mul_f64(share(facts))
+    facts.not_before + lifetime * 2 / 3 + (lifetime / 30).mul_f64(jitter(facts))
 }
 
-/// A number from 0 to 1 that is a certificate's own.
-fn share(facts: &CertificateFacts) -> f64 {
+/// A number from 0 to 1, fixed for each certificate.
+fn jitter(facts: &CertificateFacts) -> f64 {
     f64::from(facts.fingerprint.0[0]) / 256.0
 }
 
-/// Checks what came and keeps it.
+/// Checks an issued certificate and stores it.
 fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
     let certificate = Certificate::from_pem(&site.file, pem.as_bytes(), &site.file, pem.as_bytes());
-    let facts = certificate.map_err(|e| format!("what the authority gave cannot be used: {e}"))?.facts().clone();
+    let facts = certificate.map_err(|e| format!("the issued certificate cannot be used: {e}"))?.facts().clone();
     if renewal(&facts) <= SystemTime::now() {
-        return Err(format!("what the authority gave ends at {}: is the clock right?", date(facts.not_after)));
+        return Err(format!("the issued certificate expires at {}: is the clock right?", date(facts.not_after)));
     }
     private_file::write(&site.file, pem.as_bytes()).map_err(|e| format!("{}: {e}", site.file.display()))?;
     Ok(facts)
@@ -191,11 +191,11 @@ fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use super::super::stand_in;
+    use super::super::placeholder;
 
     #[test]
     fn a_certificate_is_renewed_in_its_last_third() {
-        let mut facts = stand_in(&["a.test".to_owned()]).unwrap().facts().clone();
+        let mut facts = placeholder(&["a.test".to_owned()]).unwrap().facts().clone();
         facts.not_before = SystemTime::UNIX_EPOCH;
         facts.not_after = facts.not_before + Duration::from_secs(90 * 24 * 3600);
         let days = |time: SystemTime| time.duration_since(facts.not_before).unwrap().as_secs_f64() / 86400.0;

@@ -1,19 +1,19 @@
-//! Asks the server.
+//! Fetches the server's counters.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::commands::http_client::Request;
 use crate::monitor::Summary;
 
-/// GUESS: a server on this machine answers in a millisecond; one that is overloaded in some hundred.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A local server answers in a millisecond, an overloaded one within some hundred.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer. GUESS: fifty times what a server says.
-const MOST: u64 = 4 << 20;
+/// Fifty times the usual response.
+const MAX_RESPONSE: u64 = 4 << 20;
 
-/// A server.
+/// The metrics listener of a server.
 pub(super) struct Source {
     authority: String,
     token: Option<String>,
@@ -23,7 +23,8 @@ impl Source {
     pub(super) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, String> {
         let authority = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(rest));
         let authority = authority.filter(|authority| authority.contains(':') && authority.is_ascii());
-        let authority = authority.ok_or_else(|| format!("\"{url}\": write for instance http://127.0.0.1:9443"))?;
+        let authority =
+            authority.ok_or_else(|| format!("\"{url}\" is not http://HOST:PORT, for instance http://127.0.0.1:9443"))?;
         let token = match token_file {
             None => None,
             Some(path) => {
@@ -35,29 +36,28 @@ impl Source {
         Ok(Self { authority: authority.to_owned(), token })
     }
 
-    /// The numbers now.
     pub(super) fn fetch(&self) -> Result<Summary, String> {
         let failed = |error: &dyn std::fmt::Display| {
-            format!("http://{}: {error}: is the server started with --metrics, on this address?", self.authority)
+            format!("http://{}: {error}: is the server running with --metrics on this address?", self.authority)
         };
-        let address = self.authority.to_socket_addrs().map_err(|e| failed(&e))?.next().ok_or("no such host")?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|e| failed(&e))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|e| failed(&e))?;
-        let authorization = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
-        let request =
-            format!("GET /top HTTP/1.0\r\nHost: {}\r\n{}\r\n", self.authority, authorization.unwrap_or_default());
-        stream.write_all(request.as_bytes()).map_err(|e| failed(&e))?;
-        let mut answer = Vec::new();
-        stream.take(MOST).read_to_end(&mut answer).map_err(|e| failed(&e))?;
-        let text = String::from_utf8_lossy(&answer);
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| failed(&"the answer is no HTTP"))?;
-        match head.split(' ').nth(1) {
-            Some("200") => serde_json::from_str(body)
-                .map_err(|error| failed(&format!("the answer is not what this version understands ({error})"))),
-            Some("401") => {
-                Err(format!("http://{}: the server asks for a token: name its file with --token-file", self.authority))
-            }
-            _ => Err(failed(&head.lines().next().unwrap_or("no answer"))),
+        let address = self.authority.to_socket_addrs().map_err(|e| failed(&e))?.next();
+        let request = Request {
+            address: address.ok_or_else(|| failed(&"the host has no address"))?,
+            authority: &self.authority,
+            path: "/top",
+            bearer_token: self.token.as_deref(),
+            timeout: TIMEOUT,
+            max_response: MAX_RESPONSE,
+        };
+        let response = request.send().map_err(|e| failed(&e))?;
+        match response.status() {
+            "200" => serde_json::from_str(&response.body)
+                .map_err(|error| failed(&format!("unknown response format ({error})"))),
+            "401" => Err(format!(
+                "http://{}: the server requires a token: name its file with --token-file",
+                self.authority
+            )),
+            _ => Err(failed(&response.status_line())),
         }
     }
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use sealion_http::{ContentRange, FieldSection, Status};
 use sealion_http::date::HttpTime;
 use sealion_http::request::{Conditions, FieldLines, Method, Request, Target};
+use sealion_http::{ContentRange, FieldSection, Status};
 
 use super::Coding;
 use super::config::CompressConfig;
-use super::encoder::{Effort, encode};
 use super::encoder::tests::decode;
+use super::encoder::{Effort, encode};
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::{Content, Found, Root, SiteFile};
 use crate::response::{Body, Response};

@@ -13,18 +13,18 @@ use crate::values::{Problems, overridable};
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLogConfig {
-    /// Where the lines go: `stdout`, `off`, a file to append to (SIGUSR1 opens it anew), `journald`, `syslog` (the socket
+    /// Destination of the lines: `stdout`, `off`, a file to append to (SIGUSR1 reopens it), `journald`, `syslog` (the socket
     /// /dev/log), `syslog:/path/of/a/socket` or `syslog:HOST:PORT` (UDP).
     #[arg(id = "access_log", long = "access-log", value_name = "WHERE", env = "SEALION_ACCESS_LOG", default_value_t = Destination::Stdout)]
     #[schemars(with = "String")]
     pub to: Destination,
 
-    /// How a line is written: `logfmt` (`name=value`), `combined` (as nginx and Apache httpd do) or `json`.
+    /// Format of a line: `logfmt` (`name=value`), `combined` (that of nginx and Apache httpd) or `json`.
     #[arg(id = "access_log_format", long = "access-log-format", value_enum, hide_possible_values = true,
           value_name = "FORMAT", env = "SEALION_ACCESS_LOG_FORMAT", default_value_t = Format::Logfmt)]
     pub format: Format,
 
-    /// The fields of a line in their order, for `logfmt` and `json`; docs/logs.md names them all [default: the usual ones]
+    /// Fields of a line, in this order, for `logfmt` and `json`; docs/logs.md lists all [default: the usual ones]
     #[arg(
         id = "access_log_fields",
         long = "access-log-fields",
@@ -46,18 +46,17 @@ impl Default for AccessLogConfig {
 overridable!(AccessLogConfig { to = "access_log", format = "access_log_format", fields = "access_log_fields" });
 
 impl AccessLogConfig {
-    /// Finds what is wrong with it.
     pub(crate) fn check(&self, problems: &mut Problems) {
         if self.format == Format::Combined && !self.fields.is_empty() {
             problems.add(
                 &(0..0),
                 "access_log.fields",
-                "the combined format has fields of its own: leave them out, or choose logfmt or json",
+                "the fields of the combined format are fixed: remove access_log.fields, or choose logfmt or json",
             );
         }
     }
 
-    /// The destination, with a file's name as the configuration means it, and the layout of lines.
+    /// The destination, with the path of a file resolved, and the layout of lines.
     pub(crate) fn build(&self, problems: &Problems) -> (Destination, Layout) {
         let to = match &self.to {
             Destination::File(path) => Destination::File(problems.resolve(path)),
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the combined"));
+        assert!(build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined"));
         for text in ["fields = ['megabytes']", "to = 'syslog:x'", "format = 'common'"] {
             assert!(toml::from_str::<AccessLogConfig>(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Where lines go.
+//! Destinations of the access log.
 
 use std::{fmt, io};
 use std::path::{Path, PathBuf};
@@ -8,31 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use super::sink::{Datagrams, Sink, Stream};
 
-/// Where lines go.
+/// The destination of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// Nowhere.
     Off,
-    /// Standard output.
     Stdout,
-    /// The end of a file.
+    /// A file, to which lines are appended.
     File(PathBuf),
-    /// A daemon that takes messages as syslog(3) writes them, or, over UDP, those of RFC 5424.
+    /// A syslog daemon. Messages are as syslog(3) writes them, or, over UDP, those of RFC 5424.
     Syslog(Syslog),
-    /// systemd's journal, with each field on its own.
+    /// The journal of systemd, with an entry field for each field of a line.
     Journald,
 }
 
-/// Where a syslog daemon listens.
+/// The address of a syslog daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Syslog {
-    /// On a socket of this machine.
+    /// A Unix datagram socket.
     Unix(PathBuf),
-    /// On a UDP port (RFC 5426).
+    /// `HOST:PORT` over UDP (RFC 5426).
     Udp(String),
 }
 
-/// Where a syslog daemon of this machine listens.
+/// The socket of the syslog daemon on this machine.
 const SYSLOG_SOCKET: &str = "/dev/log";
 
 /// systemd.io, "Journal Native Protocol".
@@ -89,7 +87,7 @@ impl<'de> Deserialize<'de> for Destination {
 }
 
 impl Destination {
-    /// Opens it; `None` for nowhere.
+    /// Opens it; `None` for `off`.
     pub(super) fn open(&self) -> io::Result<Option<Sink>> {
         Ok(Some(match self {
             Self::Off => return Ok(None),

@@ -1,4 +1,4 @@
-//! What a line tells.
+//! The data of a line.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -9,49 +9,45 @@ use sealion_tls::{HandshakeInfo, Path};
 
 use crate::path::policy::PathReason;
 
-/// A response, as the log sees it.
+/// A response and its request.
 pub(crate) struct Entry<'a> {
-    /// The client.
     pub peer: SocketAddr,
-    /// The request; `None`: it could not be read.
+    /// `None`: the request could not be read.
     pub request: Option<Requested<'a>>,
-    /// The user that was authenticated.
+    /// The authenticated user.
     pub user: Option<&'a str>,
-    /// The response's status.
     pub status: u16,
-    /// Body bytes that went out.
+    /// Bytes of the body that were sent.
     pub body: u64,
-    /// The body's Content-Encoding.
     pub encoding: Option<Coding>,
-    /// From the end of the request's head to the response's last byte.
+    /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
-    /// What the handshake agreed on.
+    /// The outcome of the handshake.
     pub tls: &'a HandshakeInfo,
-    /// Who sealed the response.
+    /// Where the response was sealed.
     pub path: Path,
-    /// Why it took its path; `None` when the connection was lost before the path was chosen.
+    /// The reason for the path; `None`: the connection was lost before the path was chosen.
     pub why: Option<PathReason>,
-    /// Bytes of responses that this connection had sent before it moved into the kernel, if it has.
+    /// Bytes of responses that the connection had sent before it moved to kernel TLS, if it did.
     pub moved_at: Option<u64>,
-    /// What moving the connection into the kernel took, if this response did that.
+    /// The time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
-    /// What cut the response short.
+    /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
 }
 
-/// A request, as the log sees it.
+/// A request and the site that answered it.
 #[derive(Clone, Copy)]
 pub(crate) struct Requested<'a> {
-    /// What was asked.
     pub request: &'a Request<'a>,
-    /// The protocol's version, for instance `HTTP/1.1`.
+    /// For instance `HTTP/1.1`.
     pub protocol: &'static str,
-    /// The site that answered; empty where there was none.
+    /// The name of the site; empty if no site answered.
     pub site: &'a str,
 }
 
 impl<'a> Requested<'a> {
-    /// The first value of a field of the request, unless it is empty.
+    /// The first value of a request field, unless it is empty.
     pub(super) fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.request.fields.first(name).filter(|value| !value.is_empty())
     }

@@ -1,8 +1,8 @@
-//! Client's bytes in a line, so that no byte of theirs ends a value, a line, or moves a terminal's cursor.
+//! Escapes the bytes of clients in a line, so that none ends a value or a line, or controls a terminal.
 
 use std::fmt::Write as _;
 
-/// Inside quotes: `\"`, `\\`, controls as `\u{a}`, what is not UTF-8 as `\xff`.
+/// In quotes: `\"`, `\\`, controls as `\u{a}`, bytes that are not UTF-8 as `\xFF`.
 pub(super) fn quoted(line: &mut String, text: &[u8]) {
     line.push('"');
     for chunk in text.utf8_chunks() {
@@ -31,14 +31,14 @@ pub(super) fn plain(line: &mut String, text: &[u8]) {
     }
 }
 
-/// A string of JSON (RFC 8259 §7). What is not UTF-8 has no place there: U+FFFD.
+/// A JSON string (RFC 8259 §7). Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn json(line: &mut String, text: &[u8]) {
     line.push('"');
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
                 '"' | '\\' => line.extend(['\\', c]),
-                // All of them lie in the basic plane.
+                // All harmful characters are in the Basic Multilingual Plane.
                 c if is_harmful(c) => _ = write!(line, "\\u{:04x}", u32::from(c)),
                 c => line.push(c),
             }
@@ -50,7 +50,7 @@ pub(super) fn json(line: &mut String, text: &[u8]) {
     line.push('"');
 }
 
-/// As nginx and Apache httpd write it, without the quotes: visible ASCII and spaces but for `"` and `\`, all else `\x0A`.
+/// As in the combined format, without the quotes: visible ASCII and spaces except `"` and `\`; all other bytes as `\x0A`.
 pub(super) fn combined(line: &mut String, text: &[u8]) {
     for &byte in text {
         match byte {
@@ -61,7 +61,7 @@ pub(super) fn combined(line: &mut String, text: &[u8]) {
     }
 }
 
-/// The same for a value that a space ends.
+/// As [`combined`], for a value that ends at a space.
 pub(super) fn combined_word(line: &mut String, text: &[u8]) {
     for word in text.split_inclusive(|byte| *byte == b' ') {
         match word.strip_suffix(b" ") {
@@ -81,7 +81,7 @@ fn hexadecimal(line: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Controls, what some readers take for the end of a line, and what turns the direction of the text around it.
+/// Controls, characters that some readers treat as line ends, and those that change the direction of text.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! What can be in a line.
+//! Fields of a line.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ labels! {
     #[serde(rename_all = "snake_case")]
     #[value(rename_all = "snake_case")]
     pub(crate) Field {
-        /// When the line was made, UTC, RFC 3339 with milliseconds.
+        /// Time of the line, UTC, RFC 3339 with milliseconds.
         Time = "time",
         /// The client's address and port.
         Peer = "peer",
@@ -19,21 +19,21 @@ labels! {
         Address = "address",
         /// The name of the site that answered.
         Site = "site",
-        /// The host that the request names.
+        /// The host of the request.
         Host = "host",
-        /// The name that the client asked for in the handshake.
+        /// The server name (SNI) of the handshake.
         Sni = "sni",
-        /// The user that was authenticated.
+        /// The authenticated user.
         User = "user",
         /// The method.
         Method = "method",
-        /// The request-target as it came.
+        /// The request-target as received.
         Target = "target",
         /// The protocol's version.
         Protocol = "protocol",
         /// The response's status.
         Status = "status",
-        /// Bytes of the body that went out.
+        /// Bytes of the body that were sent.
         Bytes = "bytes",
         /// The Content-Encoding of the body.
         Encoding = "encoding",
@@ -45,15 +45,15 @@ labels! {
         Suite = "suite",
         /// Whether the handshake resumed an earlier session.
         Resumed = "resumed",
-        /// Who sealed the response: `user` or `kernel`.
+        /// Where the response was sealed: `user` or `kernel`.
         Path = "path",
-        /// Why that path.
+        /// The reason for the path.
         Why = "why",
-        /// Bytes of responses that the connection had sent before it moved into the kernel.
+        /// Bytes of responses that the connection had sent before it moved to kernel TLS.
         MovedAt = "moved_at",
-        /// Microseconds that the move took, in the line of the response that moved.
+        /// Microseconds of the move, in the line of the response that moved.
         SetupUs = "setup_us",
-        /// What cut the response short.
+        /// The error that cut the response short.
         Aborted = "aborted",
         /// The page that the request came from, as the client says.
         Referer = "referer",

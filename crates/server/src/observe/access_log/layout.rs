@@ -1,4 +1,4 @@
-//! How a line is written.
+//! The layout of a line: format, fields, envelope.
 
 use std::fmt::{Display, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use super::entry::{Entry, Requested};
 use super::escape;
 use super::field::Field;
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Format {
@@ -22,31 +22,31 @@ pub(crate) enum Format {
     Logfmt,
     /// The combined format of nginx and Apache httpd.
     Combined,
-    /// An object of JSON.
+    /// A JSON object.
     Json,
 }
 
-/// The format, the fields and what surrounds them.
+/// The format, the fields and the envelope of a line.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     format: Format,
     fields: Vec<Field>,
-    /// Whether the operator chose the fields: then each is in every line, so that columns stay.
+    /// Whether the operator chose the fields. If so, every line has all of them, so that columns are stable.
     chosen: bool,
     envelope: Envelope,
 }
 
-/// What a destination wants around a line.
+/// The framing of a line for its destination.
 #[derive(Debug, Clone)]
 enum Envelope {
-    /// A line feed at its end.
+    /// A line feed at the end.
     Line,
-    /// RFC 5424 §6: HOSTNAME, APP-NAME, PROCID and MSGID, which stay the same.
+    /// RFC 5424 §6, with the constant HOSTNAME, APP-NAME, PROCID and MSGID.
     Syslog(String),
-    /// What syslog(3) writes to a socket of this machine, without the time, which daemons take from their own clock: rsyslog and journald
-    /// read no RFC 5424 there, and take its version for the program's name.
+    /// As syslog(3) writes to /dev/log, but without the time, which daemons add. Not RFC 5424: rsyslog and journald do not parse it there,
+    /// and take its version for the program name.
     Local(String),
-    /// Fields of the journal's native protocol.
+    /// An entry of the journal's native protocol.
     Journal,
 }
 
@@ -54,14 +54,14 @@ enum Envelope {
 const PRIORITY: u8 = 23 * 8 + 6;
 
 impl Layout {
-    /// A format, with these fields or, if there are none, the usual ones. `combined` has fields of its own.
+    /// Without `fields`, the usual ones are used. The fields of `combined` are fixed.
     pub(crate) fn new(format: Format, fields: &[Field]) -> Self {
         let chosen = !fields.is_empty();
         let fields = if chosen { fields.to_vec() } else { Field::USUAL.to_vec() };
         Self { format, fields, chosen, envelope: Envelope::Line }
     }
 
-    /// The same for where its lines go.
+    /// The same layout with the envelope of a destination.
     pub(super) fn for_destination(self, destination: &Destination) -> Self {
         let envelope = match destination {
             Destination::Off | Destination::Stdout | Destination::File(_) => Envelope::Line,
@@ -183,23 +183,23 @@ fn write_combined(line: &mut String, entry: &Entry<'_>, now: SystemTime) {
     line.push('"');
 }
 
-/// What a field says.
+/// The value of a field.
 enum Value<'a> {
     Absent,
-    /// Ours: has no space, quote or control.
+    /// From the server: has no space, quote or control.
     Word(&'static str),
-    /// A word for people, a boolean for programs.
+    /// `yes` or `no`; a boolean in JSON.
     Flag(bool),
     Number(u64),
     Millis(u128),
     Time(humantime::Rfc3339Timestamp),
     Peer(SocketAddr),
     Address(IpAddr),
-    /// A token (RFC 9110 §5.6.2), or nothing that was read.
+    /// A token (RFC 9110 §5.6.2).
     Token(&'a [u8]),
-    /// Anything.
+    /// Any bytes.
     Text(&'a [u8]),
-    /// Anything, once it is printed.
+    /// Any text, once formatted.
     Message(&'a dyn Display),
 }
 
@@ -220,7 +220,7 @@ impl<'a> Value<'a> {
             Field::Method => {
                 requested.map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
             }
-            // Quoted even when nothing was read.
+            // Quoted even if the request could not be read.
             Field::Target => Value::Text(requested.map_or(b"-", |requested| requested.request.raw_target.as_bytes())),
             Field::Protocol => requested.map_or(Value::Absent, |requested| Value::Word(requested.protocol)),
             Field::Status => Value::Number(entry.status.into()),
@@ -247,7 +247,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::Absent)
     }
 
-    /// What is the same in every format. `false`: the value depends on the format.
+    /// Writes a value that is the same in every format. `false`: it depends on the format.
     fn write_common(&self, line: &mut String) -> bool {
         let _ = match self {
             Value::Number(number) => write!(line, "{number}"),

@@ -157,17 +157,13 @@ fn no_byte_forges_a_line() {
     for round in 0..2000 {
         let parts: Vec<Vec<u8>> = (0..5).map(|_| text(1 + round % 12)).collect();
         let [target, host, user] = [0, 1, 4].map(|n| String::from_utf8_lossy(&parts[n]).into_owned());
-        let lines = [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
+        let lines =
+            [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
         let request = Request { authority: Some(&host), ..get(&target, &lines) };
         let requested = Requested { request: &request, protocol: "HTTP/1.1", site: &user };
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
-        let entry = Entry {
-            request: Some(requested),
-            user: Some(&user),
-            tls: &tls,
-            aborted: Some(&user),
-            ..entry(&request)
-        };
+        let entry =
+            Entry { request: Some(requested), user: Some(&user), tls: &tls, aborted: Some(&user), ..entry(&request) };
         let all = Field::ALL.to_vec();
 
         let logfmt = line(Format::Logfmt, &all, &entry);

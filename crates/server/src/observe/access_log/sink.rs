@@ -1,4 +1,4 @@
-//! The end of the log: a stream of lines, or a datagram for each.
+//! Opened destinations: a stream of lines, or a datagram for each line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -6,17 +6,17 @@ use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// Where lines end up.
+/// An opened destination.
 pub(super) enum Sink {
     Stream(Stream),
     Datagrams(Datagrams),
 }
 
-/// Lines that a sink did not take, and the last reason.
+/// The number of lines that a sink did not take, and the last error.
 pub(super) type Lost = Option<(usize, io::Error)>;
 
 impl Sink {
-    /// Writes all it can.
+    /// Writes as many lines as possible.
     pub(super) fn write(&mut self, lines: &[String]) -> Lost {
         match self {
             Sink::Stream(stream) => stream.write(lines),
@@ -24,7 +24,7 @@ impl Sink {
         }
     }
 
-    /// Opens a file anew.
+    /// Reopens a file.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Sink::Stream(Stream { path: Some(path), .. }) => {
@@ -41,7 +41,7 @@ pub(super) struct Stream {
     out: File,
     path: Option<PathBuf>,
     buffer: Vec<u8>,
-    /// The last byte written does not end a line: the next line must not be glued to it.
+    /// The last byte of the file does not end a line, so that the next line needs a line feed before it.
     torn: bool,
 }
 
@@ -90,11 +90,11 @@ impl Stream {
     }
 }
 
-/// What the buffer may keep between batches. GUESS: a batch of ordinary load.
+/// Capacity that the buffer keeps between batches: a batch of ordinary lines.
 const KEPT: usize = 64 << 10;
 
-/// Whether somebody, such as a server that was killed while the disk was full, left half a line. Whoever may only append never
-/// knows.
+/// Whether the file ends with half a line, for instance after a server was killed while the disk was full. `false` if the file may be
+/// appended to but not read.
 fn ends_inside_a_line(path: &Path) -> bool {
     let last = || -> io::Result<u8> {
         let mut file = File::open(path)?;
@@ -106,7 +106,7 @@ fn ends_inside_a_line(path: &Path) -> bool {
     last().is_ok_and(|last| last != b'\n')
 }
 
-/// A socket on which each line is a message of its own. Whoever listens may come and go.
+/// A socket on which each line is a message. The daemon at its other end may restart.
 pub(super) struct Datagrams {
     to: Receiver,
     socket: Option<Socket>,
@@ -131,8 +131,8 @@ impl Datagrams {
         Self { to: Receiver::Udp(address.to_owned()), socket: None }
     }
 
-    /// When a message fails, the others of the batch are tried too: one may only be too long. Connecting is tried twice a
-    /// batch, so that a daemon's new start costs no line.
+    /// A failed message does not stop the batch: it may only be too long. Connects at most twice for each batch, so that a restart of the
+    /// daemon loses no line.
     fn write(&mut self, lines: &[String]) -> Lost {
         let mut lost: Lost = None;
         let mut attempts = 2;
@@ -228,7 +228,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let mut datagrams = Datagrams::unix(&path);
-        assert_eq!(datagrams.write(&lines(&["a", "b"])).expect("nobody listens").0, 2);
+        assert_eq!(datagrams.write(&lines(&["a", "b"])).expect("no listener").0, 2);
         for _ in 0..2 {
             let listener = UnixDatagram::bind(&path).unwrap();
             assert!(datagrams.write(&lines(&["c"])).is_none(), "a new listener is found at once");

@@ -1,4 +1,4 @@
-//! The thread that writes, and what it says of lines that were lost.
+//! The writer thread, and its messages about lost lines.
 
 use std::io;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use std::time::{Duration, Instant};
 use super::State;
 use super::sink::Sink;
 
-/// How long the last lines may take. GUESS: a file or a log collector takes them in milliseconds; a pipe that nobody
-/// reads takes them never, and must not keep the server from ending.
+/// Time for the last lines when the server ends. A file or a log collector takes them in milliseconds; a pipe without a reader never
+/// does, and must not keep the server from ending.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Lines written in one go. GUESS: some ten kilobytes.
+/// Lines in one write: some ten kilobytes, so that the system call costs little for each line.
 const BATCH: usize = 256;
 
-/// Between two messages about lines that were lost. GUESS: often enough to see that it lasts, seldom enough not to fill the
-/// other log.
+/// Time between two messages about lost lines.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The end that outlives the workers.
+/// The receiving end. It outlives the workers.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// Disconnected when the last line is written; `None` without a destination.
+    /// Disconnected after the last line is written; `None` if the log is off.
     ended: Option<Receiver<()>>,
     state: Arc<State>,
 }
@@ -37,17 +36,17 @@ impl Writer {
         Self { ended: None, state }
     }
 
-    /// Waits until every line is written, once all [`AccessLog`](super::AccessLog)s are gone; not for ever.
+    /// Waits until every line is written, at most [`LAST_LINES`]. Call it after all [`AccessLog`](super::AccessLog)s are dropped.
     pub(crate) fn finish(self) {
         if let Some(ended) = self.ended
             && ended.recv_timeout(LAST_LINES) == Err(RecvTimeoutError::Timeout)
         {
-            tracing::warn!("the access log lost its last lines: its destination takes nothing");
+            tracing::warn!("the access log lost its last lines: its destination does not take them");
         }
         let dropped = self.state.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
             tracing::warn!(
-                "the access log lost {dropped} lines in all: its destination is slower than the responses, or failed"
+                "the access log lost {dropped} lines in all: its destination was too slow, or failed"
             );
         }
     }
@@ -60,15 +59,15 @@ pub(super) fn write_lines(lines: &Receiver<String>, mut sink: Sink, state: &Stat
     while let Ok(first) = lines.recv() {
         if state.reopen.swap(false, Ordering::Acquire) {
             match sink.reopen() {
-                Ok(()) => tracing::info!("the access log's file was opened anew"),
+                Ok(()) => tracing::info!("the access log was reopened"),
                 Err(error) => tracing::error!(
-                    "the access log's file cannot be opened anew: {error}. Lines go to the old one; mend its directory and send SIGUSR1 again"
+                    "the access log cannot be reopened: {error}. Lines go to the old file; correct its path or permissions and send SIGUSR1 again"
                 ),
             }
         }
         batch.push(first);
         batch.extend(lines.try_iter().take(BATCH - 1));
-        // An empty one only wakes this thread.
+        // An empty line only wakes this thread.
         batch.retain(|line| !line.is_empty());
         if !batch.is_empty() {
             let lost = sink.write(&batch);
@@ -81,30 +80,30 @@ pub(super) fn write_lines(lines: &Receiver<String>, mut sink: Sink, state: &Stat
     }
 }
 
-/// What was said of lines that were lost.
+/// Lost lines, and the messages about them.
 #[derive(Default)]
 struct Losses {
-    /// Lines lost when something was last said.
-    told: u64,
+    /// Lines lost at the last message.
+    reported: u64,
     last: Option<Instant>,
-    /// It was said that lines cannot be written.
+    /// The last message said that the log cannot be written.
     failing: bool,
 }
 
 impl Losses {
     fn note(&mut self, dropped: u64, error: Option<io::Error>, now: Instant) {
-        let lost = dropped - self.told;
+        let lost = dropped - self.reported;
         let silent = self.last.is_some_and(|last| now.duration_since(last) < SILENCE);
         match error {
-            None if self.failing => tracing::warn!("the access log is written again; {dropped} lines are lost so far"),
+            None if self.failing => tracing::warn!("the access log is written again; {dropped} lines were lost so far"),
             None if lost > 0 && !silent => tracing::warn!(
-                "the access log lost {lost} lines: its destination is slower than the responses, or could not be written for a moment"
+                "the access log lost {lost} lines: its destination is too slow, or failed for a moment"
             ),
             Some(ref error) if !silent => tracing::error!(
-                "the access log cannot be written: {error}. Requests are served on, {dropped} lines are lost so far; it goes on when it can be written again"
+                "the access log cannot be written: {error}. Requests are served, {dropped} lines were lost so far; writing is tried again with every line"
             ),
             _ => return,
         }
-        (self.told, self.last, self.failing) = (dropped, Some(now), error.is_some());
+        (self.reported, self.last, self.failing) = (dropped, Some(now), error.is_some());
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{Problems, overridable};
 
-/// Numbers for Prometheus and `sealion top`, and answers to health checks, on a listener of their own that speaks plain HTTP.
+/// Metrics for Prometheus and `sealion top`, and health checks, on a listener of their own that speaks plain HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsConfig {
@@ -18,7 +18,7 @@ pub(crate) struct MetricsConfig {
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
 
-    /// File whose first line who asks for numbers has to send, as `Authorization: Bearer …`. Health checks need none [default: none]
+    /// File whose first line is the bearer token that scrapers must send (`Authorization: Bearer …`). Health checks need no token [default: none]
     #[arg(
         id = "metrics_token_file",
         long = "metrics-token-file",
@@ -32,7 +32,7 @@ pub(crate) struct MetricsConfig {
 overridable!(MetricsConfig { listen = "metrics", token_file = "metrics_token_file" });
 
 impl MetricsConfig {
-    /// The token, read from its file.
+    /// Reads the token from its file.
     pub(crate) fn token(&self, problems: &mut Problems) -> Option<String> {
         let path = problems.resolve(self.token_file.as_ref()?);
         match std::fs::read_to_string(&path) {
@@ -41,7 +41,7 @@ impl MetricsConfig {
                 _ => problems.add(
                     &(0..0),
                     "metrics.token_file",
-                    format_args!("{} has an empty first line", path.display()),
+                    format_args!("the first line of {} is empty: write the token there", path.display()),
                 ),
             },
             Err(error) => problems.add(

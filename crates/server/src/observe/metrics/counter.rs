@@ -1,45 +1,42 @@
-//! Numbers that one thread changes and any thread reads.
+//! Counters that one thread writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts up. One thread alone adds to it, so that adding is a load and a store and no processor waits for another.
+/// A counter. Only one thread adds to it, so that adding is a load and a store, without contention between processors.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// The count.
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How many there are now. One thread alone changes it.
+/// A number of things that exist now. Only one thread changes it.
 #[derive(Debug, Default)]
 pub(crate) struct Level(Counter);
 
 impl Level {
-    /// One more, until the guard is dropped.
+    /// Counts one more until the guard is dropped.
     #[inline]
     pub(crate) fn enter(&'static self) -> Present {
         self.0.add(1);
         Present(self)
     }
 
-    /// How many.
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
     }
 }
 
-/// Something is there.
+/// Guard of a [`Level`].
 #[derive(Debug)]
 pub(crate) struct Present(&'static Level);
 
@@ -50,7 +47,7 @@ impl Drop for Present {
     }
 }
 
-/// How long things took, by half-octaves from a microsecond to a minute.
+/// Durations in buckets of half an octave, from a microsecond to a minute.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: [Counter; BUCKETS],
@@ -60,7 +57,7 @@ pub(crate) struct Histogram {
 /// Upper bounds: 2^10 ns, 1.5 · 2^10 ns, 2^11 ns … 2^36 ns.
 const BOUNDS: usize = 2 * 26 + 1;
 
-/// One more than bounds: for what took longer.
+/// One more than bounds, for longer durations.
 pub(crate) const BUCKETS: usize = BOUNDS + 1;
 
 impl Default for Histogram {
@@ -70,7 +67,6 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Takes note of one.
     #[inline]
     pub(crate) fn observe(&self, took: Duration) {
         let nanoseconds = took.as_nanos() as u64;
@@ -78,7 +74,7 @@ impl Histogram {
         self.nanoseconds.add(nanoseconds);
     }
 
-    /// How many fell into each bucket, and how long all took together in nanoseconds.
+    /// The counts of the buckets, and the sum of all durations in nanoseconds.
     pub(crate) fn get(&self) -> ([u64; BUCKETS], u64) {
         (std::array::from_fn(|n| self.buckets[n].get()), self.nanoseconds.get())
     }
@@ -102,7 +98,7 @@ pub(crate) fn bound(bucket: usize) -> f64 {
     octave * if bucket.is_multiple_of(2) { 1.0 } else { 1.5 } / 1e9
 }
 
-/// The value below which this share lies, in seconds, straight between the bounds of its bucket. `None`: there is nothing.
+/// The quantile in seconds, linear between the bounds of its bucket; `None` without observations.
 pub(crate) fn quantile(buckets: &[u64], share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().sum();
     let wanted = share * all as f64;

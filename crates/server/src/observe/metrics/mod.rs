@@ -1,4 +1,4 @@
-//! Numbers for whoever watches: counted by each worker for itself, added up when somebody asks.
+//! Metrics: each worker counts for itself, and a scrape adds the workers up.
 //!
 //! ```text
 //! worker ─► WorkerMetrics ─┐
@@ -24,38 +24,38 @@ pub(crate) use worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, Sent, Wor
 
 use process::Process;
 
-/// What is counted, from the start of the process to its end.
+/// All metrics of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Whether anybody can ask: nothing is counted otherwise.
+    /// Whether there is a metrics listener. Without one, nothing is counted.
     on: bool,
     pub(crate) started: Instant,
     /// Seconds since 1970.
     pub(crate) started_at: f64,
     workers: Mutex<Vec<&'static WorkerMetrics>>,
-    /// Seconds since 1970 of the last reload, 0: there was none.
+    /// Seconds since 1970 of the last reload; 0: none.
     pub(crate) reloaded_at: AtomicU64,
     /// Reloads that were refused.
     pub(crate) reloads_refused: AtomicU64,
     pub(crate) last_reload_refused: AtomicU64,
-    /// Workers that cannot take connections for want of descriptors or memory.
+    /// Listeners of workers that cannot accept connections, for lack of descriptors or memory.
     pub(crate) short: AtomicU64,
     pub(crate) process: Process,
 }
 
 thread_local! {
-    /// What this thread counts into, if it is a worker and anybody can ask.
+    /// The counters of this thread, if it is a worker and metrics are on.
     static WORKER: Cell<Option<&'static WorkerMetrics>> = const { Cell::new(None) };
 }
 
-/// What this thread counts into.
+/// The counters of this thread; `None`: metrics are off, or it is no worker.
 #[inline]
 pub(crate) fn worker() -> Option<&'static WorkerMetrics> {
     WORKER.get()
 }
 
 impl Metrics {
-    /// Nothing counted yet. Files that are asked for numbers of the process are opened now, before privileges are dropped.
+    /// Opens the files of /proc now, before privileges are dropped.
     pub(crate) fn new(on: bool) -> Self {
         Metrics {
             on,
@@ -70,7 +70,7 @@ impl Metrics {
         }
     }
 
-    /// Makes this thread a worker that counts. Its counters live as long as the process, as workers do.
+    /// Gives this thread counters of its own, if metrics are on. They are leaked: workers live as long as the process.
     pub(crate) fn enter_worker(&self) {
         if self.on {
             let worker: &'static WorkerMetrics = Box::leak(Box::default());
@@ -79,14 +79,14 @@ impl Metrics {
         }
     }
 
-    /// Takes note of a reload.
-    pub(crate) fn reloaded(&self, taken_over: bool) {
+    /// Counts a reload.
+    pub(crate) fn reloaded(&self, successful: bool) {
         self.reloaded_at.store(seconds_since_1970() as u64, Ordering::Relaxed);
-        self.reloads_refused.fetch_add(u64::from(!taken_over), Ordering::Relaxed);
-        self.last_reload_refused.store(u64::from(!taken_over), Ordering::Relaxed);
+        self.reloads_refused.fetch_add(u64::from(!successful), Ordering::Relaxed);
+        self.last_reload_refused.store(u64::from(!successful), Ordering::Relaxed);
     }
 
-    /// Takes note of a listener that cannot take connections, or can again.
+    /// Counts a listener that cannot accept connections, or no longer counts it.
     pub(crate) fn short_of_descriptors(&self, short: bool) {
         match short {
             true => self.short.fetch_add(1, Ordering::Relaxed),

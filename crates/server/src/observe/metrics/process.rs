@@ -1,5 +1,5 @@
-//! What the kernel says of this process, and of its own TLS layer. The files are opened once, so that a process that has locked itself
-//! in can still read them.
+//! Numbers of the kernel about this process and about kernel TLS, from /proc. The files are opened once, so that a confined process can
+//! still read them.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +31,7 @@ impl Process {
         }
     }
 
-    /// Seconds of processor time, in user space and in the kernel.
+    /// CPU time in user space and in the kernel.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -51,16 +51,16 @@ impl Process {
         directory.rewind();
         let entries = directory.filter_map(Result::ok);
         let all = entries.filter(|entry| !entry.file_name().to_bytes().starts_with(b".")).count();
-        // One is the handle that counts them.
+        // Without the descriptor of the directory itself.
         Some(all.saturating_sub(1) as u64)
     }
 
-    /// File descriptors that may be in use.
+    /// Limit on file descriptors.
     pub(crate) fn most_descriptors(&self) -> Option<u64> {
         getrlimit(Resource::Nofile).current
     }
 
-    /// Counters of the kernel's TLS layer, in this network namespace. `None`: its module is not loaded.
+    /// Counters of kernel TLS in this network namespace. `None`: its module is not loaded.
     pub(crate) fn tls_stat(&self) -> Option<TlsStat> {
         match &self.tls_stat {
             Some(file) => Some(TlsStat::parse(&read(file).ok()?)),
@@ -69,7 +69,7 @@ impl Process {
     }
 }
 
-/// A file of /proc, anew from its beginning.
+/// Reads a file of /proc from its beginning.
 fn read(file: &File) -> io::Result<String> {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
@@ -90,7 +90,7 @@ mod tests {
         let process = Process::open();
         assert!(process.cpu_seconds() > 0.0);
         assert!(process.resident_bytes().is_some_and(|bytes| bytes > 100_000));
-        // More than all other tests of this process have open, who open and close some meanwhile.
+        // More than all other tests of this process have open; they open and close some meanwhile.
         let held: Vec<File> = (0..400).map(|_| File::open("/dev/null").unwrap()).collect();
         let open = process.open_descriptors().expect("they are counted");
         assert!(open >= held.len() as u64 && process.most_descriptors() >= Some(open), "{open}");

@@ -1,13 +1,13 @@
-//! The paths asked for most, in bounded room: Space-Saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams", 2005). A path that makes up more than one request in [`PATHS`] is never missed; what a path took over
-//! from the one it pushed out is told with it.
+//! The most requested paths, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", 2005). A path that makes up more than one request in [`PATHS`] is never missed. A new path
+//! inherits the count of the path that it evicts; that count is reported as its error.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// Paths that are kept. GUESS: several screens of them.
+/// Paths that are kept for each worker: several screens of `sealion top`.
 const PATHS: usize = 128;
 
 /// Bytes of a path that are kept.
@@ -20,24 +20,24 @@ pub(crate) struct TopPaths {
     places: HashMap<u64, usize, BuildHasherDefault<AsIs>>,
 }
 
-/// How often a path was asked for.
+/// A path and its requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopPath {
     /// The path, without query.
     pub path: String,
-    /// Requests: at most so many, and at least so many without `error`.
+    /// Upper bound of its requests; `requests - error` is the lower bound.
     pub requests: u64,
-    /// How many of them may have been for other paths.
+    /// Requests that may have been for other paths.
     pub error: u64,
-    /// Bytes of bodies, counted since the path was last taken up.
+    /// Bytes of bodies since the path was last added to the list.
     pub bytes: u64,
-    /// Of the path.
+    /// The hash of the path.
     #[serde(skip)]
     hash: u64,
 }
 
 impl TopPaths {
-    /// Takes note of a request.
+    /// Counts a request.
     pub(crate) fn note(&mut self, path: &str, bytes: u64) {
         let hash = hash(path.as_bytes());
         if let Some(&place) = self.places.get(&hash) {
@@ -61,7 +61,7 @@ impl TopPaths {
         *least = new;
     }
 
-    /// The paths of all workers, those asked for most first.
+    /// The paths of all workers, most requests first.
     pub(crate) fn merge<'a>(all: impl IntoIterator<Item = &'a TopPaths>) -> Vec<TopPath> {
         let mut merged: HashMap<&str, TopPath> = HashMap::new();
         for path in all.into_iter().flat_map(|paths| &paths.paths) {
@@ -88,7 +88,7 @@ fn shortened(path: &str) -> &str {
     }
 }
 
-/// Eight bytes at a time. Whoever makes two paths collide hides one behind the other on this list, and gains nothing else.
+/// Hashes eight bytes at a time. Not resistant to collisions: a client that makes two paths collide hides one of them on this list.
 fn hash(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -102,7 +102,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> 32
 }
 
-/// What is hashed is a hash already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct AsIs(u64);
 

@@ -1,4 +1,4 @@
-//! What a worker counts. It alone adds, so that counting costs no more than a load and a store; a scrape adds the workers up.
+//! The counters of a worker. Only the worker adds to them, so that counting costs a load and a store.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -11,59 +11,57 @@ use super::top_paths::TopPaths;
 use crate::path::policy::PathReason;
 use crate::values::labels;
 
-/// The counters of one worker, on cache lines of their own.
+/// All counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerMetrics {
-    /// Responses by [`PathReason`]; those without one were lost before their path was chosen.
+    /// Responses by [`PathReason`]; the last counter is for those lost before their path was chosen.
     pub responses: [Counter; PathReason::ALL.len() + 1],
     /// Bytes of these responses, heads and bodies.
     pub response_bytes: [Counter; PathReason::ALL.len() + 1],
-    /// Bytes of responses so far.
+    /// Bytes of responses so far, finished or not.
     pub progress: Progress,
     /// Responses by status less 100.
     pub statuses: Statuses,
-    /// From the end of a request's head to the response's last byte.
+    /// From the end of a request's head to the last byte of the response.
     pub request_time: Histogram,
-    /// Requests that are read or answered.
+    /// Connections that read a request or send a response.
     pub active: Level,
     /// Files found in the cache.
     pub cache_hits: Counter,
-    /// Files looked for elsewhere.
+    /// Files not found in the cache.
     pub cache_misses: Counter,
-    /// Connections that are open, whatever they do.
+    /// Open connections in any state.
     pub open: Level,
     /// Connections in their handshake.
     pub handshaking: Level,
-    /// Connections whose end is waited for.
+    /// Connections that wait for the client to close.
     pub lingering: Level,
-    /// Connections taken from the listening sockets.
+    /// Accepted connections.
     pub accepted: Counter,
-    /// Failures to take one.
+    /// Failures to accept a connection.
     pub accept_errors: Counter,
-    /// Handshakes by suite, whole ones and resumed ones.
+    /// Handshakes by suite: full, resumed.
     pub handshakes: [[Counter; 2]; SUITES.len() + 1],
-    /// Handshakes that failed.
     pub handshake_failures: [Counter; HandshakeFailure::ALL.len()],
-    /// From accepting to the end of the handshake.
+    /// From accept to the end of the handshake.
     pub handshake_time: Histogram,
-    /// What moving a connection into the kernel took.
+    /// Time to move a connection to kernel TLS.
     pub set_up_time: Histogram,
-    /// What ended connections other than in order.
+    /// Errors that ended established connections.
     pub errors: [Counter; ErrorKind::ALL.len()],
-    /// Deadlines that passed.
+    /// Expired deadlines.
     pub timeouts: [Counter; Deadline::ALL.len()],
-    /// KeyUpdates sent, and received.
+    /// KeyUpdates: sent, received.
     pub key_updates: [Counter; 2],
     /// Alerts sent, by number.
     pub alerts_sent: Alerts,
     /// Alerts received, by number.
     pub alerts_received: Alerts,
-    /// Files in the cache; changed from other threads too when a configuration ends.
+    /// Files in the cache. Other threads change it too, when a configuration is dropped.
     pub cache_entries: AtomicU64,
     /// Bytes of files in the cache, likewise.
     pub cache_bytes: AtomicU64,
-    /// Paths asked for most.
     pub top: Mutex<TopPaths>,
 }
 
@@ -88,7 +86,6 @@ impl Default for Alerts {
 }
 
 impl Statuses {
-    /// The counter of a status.
     #[inline]
     pub(crate) fn of(&self, code: u16) -> &Counter {
         &self.0[usize::from(code).saturating_sub(100).min(499)]
@@ -96,29 +93,26 @@ impl Statuses {
 }
 
 impl Alerts {
-    /// The counter of an alert.
     pub(crate) fn of(&self, alert: u8) -> &Counter {
         &self.0[usize::from(alert)]
     }
 }
 
-/// What a response was, once it is sent.
+/// A response that was sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
-    /// The status.
     pub status: u16,
-    /// Why it took its path.
+    /// The reason for its path.
     pub why: Option<PathReason>,
-    /// Bytes that went out.
+    /// Head and body.
     pub bytes: u64,
     /// From the end of the request's head to the last byte.
     pub took: Duration,
-    /// What the move took that was made for it.
+    /// Time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
 }
 
 impl WorkerMetrics {
-    /// Counts a response.
     #[inline]
     pub(crate) fn sent(&self, sent: Sent) {
         let why = sent.why.map_or(PathReason::ALL.len(), |why| why as usize);
@@ -131,7 +125,7 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts a request for a path. A worker does not wait for a reader of the list.
+    /// Counts a request for a path, unless a scrape holds the list: a worker does not wait.
     #[inline]
     pub(crate) fn asked_for(&self, path: &str, bytes: u64) {
         if let Ok(mut top) = self.top.try_lock() {
@@ -139,19 +133,18 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts a handshake.
+    /// Counts a successful handshake.
     pub(crate) fn shook_hands(&self, info: &HandshakeInfo, took: Duration) {
         let suite = SUITES.iter().position(|(_, name)| *name == info.suite).unwrap_or(SUITES.len());
         self.handshakes[suite][usize::from(info.resumed)].add(1);
         self.handshake_time.observe(took);
     }
 
-    /// Counts a handshake that failed.
     pub(crate) fn handshake_failed(&self, failure: HandshakeFailure) {
         self.handshake_failures[failure as usize].add(1);
     }
 
-    /// Counts what ended a connection.
+    /// Counts the error that ended a connection.
     pub(crate) fn ended_by(&self, kind: ErrorKind) {
         self.errors[kind as usize].add(1);
         if kind == ErrorKind::Stalled {
@@ -159,7 +152,7 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts what a connection saw that is over.
+    /// Counts the KeyUpdates and alerts of a closed connection.
     pub(crate) fn ended(&self, counts: &Counts) {
         self.key_updates[0].add(counts.key_updates_sent.into());
         self.key_updates[1].add(counts.key_updates_received.into());
@@ -171,13 +164,13 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts a deadline that passed.
+    /// Counts an expired deadline.
     pub(crate) fn timed_out(&self, deadline: Deadline) {
         self.timeouts[deadline as usize].add(1);
     }
 }
 
-/// The suites that can be agreed on, and their version. Another one counts as `other`.
+/// The suites that can be negotiated, with their versions. Any other counts as `other`.
 pub(crate) const SUITES: [(Version, &str); 9] = [
     (Version::Tls13, "TLS_AES_128_GCM_SHA256"),
     (Version::Tls13, "TLS_AES_256_GCM_SHA384"),
@@ -193,13 +186,13 @@ pub(crate) const SUITES: [(Version, &str); 9] = [
 labels! {
     /// Why a handshake failed.
     pub(crate) HandshakeFailure {
-        /// It took too long.
+        /// It exceeded its deadline.
         Timeout = "timeout",
-        /// The client has as many connections as it may.
+        /// The client is at its connection limit.
         Refused = "refused",
         /// The client closed before it sent anything.
         Closed = "closed",
-        /// The client closed in the middle.
+        /// The client closed during the handshake.
         Truncated = "truncated",
         /// The connection was lost.
         Io = "io",
@@ -207,13 +200,13 @@ labels! {
         PlainHttp = "plain-http",
         /// The client sent an alert.
         PeerAlert = "peer-alert",
-        /// Nothing could be agreed on, or the client broke the protocol.
+        /// No common parameters, or the client broke the protocol.
         Tls = "tls",
     }
 }
 
 labels! {
-    /// What ended an established connection other than in order.
+    /// The error that ended an established connection.
     pub(crate) ErrorKind {
         /// The peer reset it.
         Reset = "reset",
@@ -223,7 +216,7 @@ labels! {
         Kernel = "kernel",
         /// The peer sent an alert.
         PeerAlert = "peer-alert",
-        /// The peer sent a record that does not open.
+        /// The peer sent a record that could not be decrypted.
         Record = "record",
         /// The peer broke the protocol.
         Protocol = "protocol",
@@ -233,13 +226,13 @@ labels! {
         FileShrank = "file-shrank",
         /// A file could not be read.
         File = "file",
-        /// The source of a response's body failed, or gave another length than it had announced.
+        /// The source of a response body failed, or gave another length than announced.
         Source = "source",
-        /// The key was worn out.
+        /// The key reached its limit of records.
         KeyExhausted = "key-exhausted",
-        /// The peer took nothing.
+        /// The peer read nothing within the stall timeout.
         Stalled = "stalled",
-        /// A response was not sent to its end.
+        /// A response was not finished.
         Unfinished = "unfinished",
     }
 }
@@ -247,19 +240,18 @@ labels! {
 labels! {
     /// A deadline.
     pub(crate) Deadline {
-        /// Of the handshake.
         Handshake = "handshake",
-        /// Of a request.
+        /// Receiving a request.
         Request = "request",
-        /// Of the wait for the next request.
+        /// Waiting for the next request.
         Idle = "idle",
-        /// Of a client that takes nothing.
+        /// A client that reads nothing.
         Stall = "stall",
     }
 }
 
 impl HandshakeFailure {
-    /// What an error counts as.
+    /// The failure that an error counts as.
     pub(crate) fn of(error: &HandshakeError) -> Self {
         match error {
             HandshakeError::Io(_) => Self::Io,

@@ -12,23 +12,23 @@ use super::curve::{Curve, Point};
 use super::machine::Machine;
 use crate::path::offer::combinations;
 
-/// The layout of the file; another number is not read.
+/// Version of the file's layout; others are refused.
 const FORMAT: u32 = 1;
 
-/// What was measured on a machine.
+/// The costs measured on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     format: u32,
-    /// What it is valid for.
+    /// The machine it is valid for.
     pub machine: Machine,
-    /// When it was made (RFC 3339).
+    /// Time of the measurement (RFC 3339).
     pub made: String,
-    /// What each version and AEAD costs that the kernel seals.
+    /// Costs of each version and AEAD that the kernel supports.
     pub suites: Vec<SuiteCosts>,
 }
 
-/// What a version and AEAD costs.
+/// Costs of a version and AEAD.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuiteCosts {
@@ -42,28 +42,28 @@ pub struct SuiteCosts {
     pub set_up: SetUpSpread,
 }
 
-/// What moves into the kernel took, in nanoseconds.
+/// Durations of moves into the kernel, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetUpSpread {
-    /// One in ten took less.
+    /// 10th percentile.
     pub low_ns: u64,
-    /// Half took less.
+    /// Median.
     pub median_ns: u64,
-    /// One in ten took more.
+    /// 90th percentile.
     pub high_ns: u64,
-    /// How many there were.
+    /// Number of moves.
     pub moves: usize,
 }
 
-/// Why a file is of no use.
+/// Why a file was not used.
 #[derive(Debug)]
 pub enum LoadError {
-    /// There is none.
+    /// It does not exist.
     Missing(PathBuf),
-    /// It cannot be read, or says nonsense.
+    /// It cannot be read or parsed, or its costs are implausible.
     Unusable(PathBuf, String),
-    /// It is of another kernel, processor or version.
+    /// It was made with another kernel, processor or version.
     Elsewhere(PathBuf, String),
 }
 
@@ -72,7 +72,7 @@ impl std::fmt::Display for LoadError {
         match self {
             Self::Missing(path) => write!(f, "there is no {}", path.display()),
             Self::Unusable(path, why) => write!(f, "{} cannot be used: {why}", path.display()),
-            Self::Elsewhere(path, why) => write!(f, "{} is not of this machine as it is: {why}", path.display()),
+            Self::Elsewhere(path, why) => write!(f, "{} does not fit this machine: {why}", path.display()),
         }
     }
 }
@@ -80,7 +80,7 @@ impl std::fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Calibration {
-    /// What was measured now on this machine.
+    /// A calibration of this machine.
     pub fn of_this_machine(made: String, suites: Vec<SuiteCosts>) -> Self {
         Self { format: FORMAT, machine: Machine::this(), made, suites }
     }
@@ -88,7 +88,7 @@ impl Calibration {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`LoadError`]; a file of another machine counts as one.
+    /// See [`LoadError`].
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let unusable = |why: String| LoadError::Unusable(path.to_owned(), why);
         let text = fs::read_to_string(path).map_err(|error| match error.kind() {
@@ -103,11 +103,11 @@ impl Calibration {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        // The number first: what another layout says is no mistake in this one.
+        // The format first: another layout is not a malformed file.
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}
-            Some(format) => return Err(format!("it has format {format}, and this program reads {FORMAT}")),
+            Some(format) => return Err(format!("it has format {format}, but this version reads {FORMAT}")),
             None => return Err("it has no `format`".to_owned()),
         }
         let calibration: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
@@ -121,10 +121,10 @@ impl Calibration {
         Ok(calibration)
     }
 
-    /// Writes beside the file and renames, so that a server never reads half of it.
+    /// Writes a temporary file beside the target and renames it, so that a server never reads a partial file.
     ///
     /// # Errors
-    /// When the directory cannot be made or written.
+    /// The directory cannot be created or written.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             fs::create_dir_all(directory)?;
@@ -137,13 +137,13 @@ impl Calibration {
             fs::rename(&beside, path)
         });
         if written.is_err() {
-            // Nothing more can be done about it.
+            // Best effort; the first error is the one to report.
             let _ = fs::remove_file(&beside);
         }
         written
     }
 
-    /// The costs of a version and AEAD, if they were measured.
+    /// Costs of a version and AEAD, if measured.
     pub fn suite(&self, version: Version, aead: Aead) -> Option<&SuiteCosts> {
         self.suites.iter().find(|suite| suite.is_of(version, aead))
     }
@@ -155,7 +155,7 @@ impl SuiteCosts {
     }
 }
 
-/// Where a calibration is kept unless told otherwise: for the machine when root makes it, else for the user.
+/// Default file of `sealion calibrate`: machine-wide for root, else the user's own.
 pub fn default_path() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from(OF_THE_MACHINE));
@@ -165,7 +165,7 @@ pub fn default_path() -> Option<PathBuf> {
     Some(state.join("sealion/calibration.json"))
 }
 
-/// Where a server looks: a user's own first, then the machine's.
+/// Files that a server tries, in order: the user's own, then the machine-wide one.
 pub(crate) fn paths() -> Vec<PathBuf> {
     let machine = PathBuf::from(OF_THE_MACHINE);
     default_path().filter(|path| *path != machine).into_iter().chain([machine.clone()]).collect()

@@ -1,8 +1,8 @@
-//! What a response saves in the kernel, by its bytes. Pure.
+//! Savings of the kernel path by response length. Pure.
 
 use serde::{Deserialize, Serialize};
 
-/// What a response of so many bytes costs on either path, in nanoseconds of the sending thread's CPU.
+/// Cost of a response of one length on either path, in nanoseconds of the sending thread's CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -14,12 +14,11 @@ pub struct Point {
     pub kernel_ns: u64,
 }
 
-/// Savings between the measured lengths: linear, and behind the last as between the last two. Below the first they are
-/// the first's.
+/// Savings by response length. Linear between points; last slope beyond the last, constant before the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     points: Vec<Point>,
-    /// By ascending `from`; the first is from 0.
+    /// Ascending by `from`; the first starts at 0.
     segments: Vec<Segment>,
     ever_saves: bool,
 }
@@ -34,10 +33,10 @@ struct Segment {
 }
 
 impl Curve {
-    /// A curve through the points.
+    /// Interpolates the points.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The reason why the points make no curve.
     pub fn new(points: Vec<Point>) -> Result<Self, &'static str> {
         if points.len() < 2 {
             return Err("fewer than two points");
@@ -60,18 +59,18 @@ impl Curve {
         Ok(curve)
     }
 
-    /// The points it goes through.
+    /// The interpolated points.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Nanoseconds that the kernel saves on a response; negative where user space is cheaper.
+    /// Nanoseconds that the kernel path saves on a response; negative where user space is cheaper.
     pub fn saving(&self, bytes: u64) -> i64 {
         let segment = self.segments.iter().rev().find(|segment| segment.from <= bytes).expect("the first is from 0");
         (segment.saving + segment.slope * (bytes - segment.from) as f64) as i64
     }
 
-    /// The shortest response that saves so many nanoseconds; `None` where none of up to a tebibyte does.
+    /// The shortest response that saves `nanoseconds`; `None` if no response of up to a tebibyte does.
     pub fn shortest_saving(&self, nanoseconds: u64) -> Option<u64> {
         let wanted = nanoseconds as f64;
         let ends = self.segments[1..].iter().map(|next| next.from).chain([LONGEST]);
@@ -84,21 +83,21 @@ impl Curve {
         })
     }
 
-    /// Whether a response of any length is cheaper in the kernel.
+    /// Whether the kernel path is cheaper at any length.
     pub fn ever_saves(&self) -> bool {
         self.ever_saves
     }
 }
 
-/// A cost that was measured: more than nothing, and less than some minutes.
+/// Plausible costs: above zero, and below a quarter of an hour.
 const COSTS: std::ops::Range<u64> = 1..1_000_000_000_000;
 
-/// Longer responses are nobody's measure.
+/// Lengths beyond this are not searched.
 const LONGEST: u64 = 1 << 40;
 
-/// A gain below this part of the cost in user space counts as none, so that chance in a measurement moves nothing.
+/// Gains below this fraction of the user-space cost count as zero, so that noise in a measurement moves no connection.
 ///
-/// GUESS: medians of some dozens of interleaved samples repeat within a percent on a quiet machine.
+/// Medians of some dozens of interleaved samples repeat within a percent on a quiet machine; this leaves a margin.
 const NOISE: f64 = 0.03;
 
 fn saving_at(point: &Point) -> f64 {

@@ -1,8 +1,8 @@
-//! What a measurement is valid for.
+//! The machine that a measurement is valid for.
 
 use serde::{Deserialize, Serialize};
 
-/// Kernel, processor and program: another of any of them costs differently.
+/// Kernel, processor and program version: a change of any of them changes the costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// What of `other` is not as here, in words.
+    /// The first difference to `other`, in words.
     pub fn differs_from(&self, other: &Self) -> Option<String> {
         let pairs = [
             ("Linux", &self.kernel, &other.kernel),
@@ -35,11 +35,11 @@ impl Machine {
         pairs
             .into_iter()
             .find(|(_, here, there)| here != there)
-            .map(|(what, here, there)| format!("it was made with {what} {there}, and this is {here}"))
+            .map(|(what, here, there)| format!("it was made with {what} {there}, but this machine has {here}"))
     }
 }
 
-/// x86 has a name; arm64 numbers, of which implementer and part tell models apart.
+/// x86 reports a model name; arm64 reports numbers, of which implementer and part identify the model.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |name: &str| {
         cpuinfo.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What the two paths cost here: measured on this machine, or shipped.
+//! Costs of the two paths: calibrated on this machine, or the shipped defaults.
 
 pub mod calibration;
 pub mod curve;
@@ -16,16 +16,15 @@ use set_up::SetUpCost;
 
 use crate::path::offer::combinations;
 
-/// The costs of every version and AEAD.
+/// Costs of every version and AEAD.
 #[derive(Debug)]
 pub struct Costs {
     /// In the order of [`combinations`].
     suites: Vec<Cost>,
-    /// Where they come from.
     pub origin: Origin,
 }
 
-/// The costs of one version and AEAD.
+/// Costs of one version and AEAD.
 #[derive(Debug)]
 pub struct Cost {
     /// Of responses.
@@ -34,28 +33,28 @@ pub struct Cost {
     pub set_up: SetUpCost,
 }
 
-/// Where costs come from.
+/// Source of the costs.
 #[derive(Debug)]
 pub enum Origin {
     /// Measured on this machine.
     Calibrated {
         /// The file.
         path: PathBuf,
-        /// When it was made.
+        /// Time of the measurement.
         made: String,
     },
-    /// Shipped with the program.
+    /// The defaults of the program.
     Shipped {
-        /// Why nothing better is there.
+        /// Why no calibration is used.
         why: String,
     },
 }
 
 impl Costs {
-    /// From the file that was named, or from where calibrations are kept. Without one that fits, what is shipped.
+    /// Loads the named file, or else the first usable one of the default places. Falls back to the shipped defaults.
     ///
     /// # Errors
-    /// When a named file cannot be used at all. One of another kernel, processor or version is no error, so that a server starts
+    /// A named file cannot be read. A file for another kernel, processor or version is no error, so that the server starts
     /// after an update.
     pub fn load(named: Option<&Path>) -> Result<Self, LoadError> {
         let loaded = match named {
@@ -70,18 +69,18 @@ impl Costs {
         }
     }
 
-    /// What is shipped, and why.
+    /// The shipped defaults, with the reason for using them.
     pub fn shipped(why: String) -> Self {
         let suites = combinations().map(|(_, aead)| Cost::shipped(aead)).collect();
         Self { suites, origin: Origin::Shipped { why } }
     }
 
-    /// What was measured; where a version and AEAD was not, what is shipped.
+    /// Calibrated costs; the shipped defaults for each suite without a measurement.
     fn calibrated(path: PathBuf, calibration: &Calibration) -> Self {
         let suites = combinations()
             .map(|(version, aead)| match calibration.suite(version, aead) {
                 Some(suite) => Cost {
-                    curve: Curve::new(suite.points.clone()).expect("it was looked at when it was read"),
+                    curve: Curve::new(suite.points.clone()).expect("checked when the file was read"),
                     set_up: SetUpCost::new(suite.set_up.median_ns),
                 },
                 None => Cost::shipped(aead),
@@ -90,7 +89,7 @@ impl Costs {
         Self { suites, origin: Origin::Calibrated { path, made: calibration.made.clone() } }
     }
 
-    /// The costs of a version and AEAD.
+    /// Costs of a version and AEAD.
     pub fn of(&self, version: Version, aead: Aead) -> &Cost {
         // Both enumerations are in the order of their ALL.
         &self.suites[version as usize * Aead::ALL.len() + aead as usize]
@@ -102,7 +101,7 @@ fn load_kept() -> Result<(PathBuf, Calibration), LoadError> {
     for path in calibration::paths() {
         match Calibration::load(&path) {
             Ok(calibration) => return Ok((path, calibration)),
-            // A file that is there and wrong says more than one that is not there.
+            // An unusable file is a better explanation than a missing one.
             Err(error) => match &first_error {
                 None | Some(LoadError::Missing(_)) if !matches!(error, LoadError::Missing(_)) => {
                     first_error = Some(error);
@@ -123,7 +122,7 @@ impl Cost {
         }
     }
 
-    /// The shortest response for which a fresh connection moves; `None` where none does.
+    /// The shortest response that moves a fresh connection; `None` if none does.
     pub fn crossover(&self) -> Option<u64> {
         self.curve.shortest_saving(self.set_up.nanoseconds())
     }
@@ -140,7 +139,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A length as start-up and reports show it, rounded up.
+/// A length for messages and reports, rounded up.
 pub fn display_bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

@@ -1,43 +1,43 @@
-//! What a move into the kernel costs on this machine: a running estimate.
+//! A running estimate of the cost of a move into the kernel.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The estimate, in nanoseconds. Shared by all workers without a lock: of two moves at the same instant one may be
-/// forgotten, which an average survives.
+/// The estimate, in nanoseconds. Shared by all workers without a lock: of two simultaneous moves one sample may be
+/// lost, which does not bias the average.
 #[derive(Debug)]
 pub struct SetUpCost(AtomicU64);
 
 impl SetUpCost {
-    /// Begins with what was measured or shipped.
+    /// Starts from a calibrated or shipped cost.
     pub fn new(nanoseconds: u64) -> Self {
         Self(AtomicU64::new(nanoseconds))
     }
 
-    /// Nanoseconds that the next move is expected to take.
+    /// Expected nanoseconds of the next move.
     pub fn nanoseconds(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes note of what a move took.
+    /// Adds the duration of a move.
     pub fn observe(&self, took: Duration) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.store(next(self.nanoseconds(), took), Ordering::Relaxed);
     }
 }
 
-/// An eighth of the way from the estimate to the sample. A sample counts as at most four times, and at least a quarter of,
-/// the estimate: a thread that was preempted shifts it by three eighths, while a network card that really takes
-/// milliseconds instead of 37 µs has raised it eightyfold after 20 moves.
+/// Moves the estimate an eighth of the way to the sample. The sample is clamped to between a quarter of the estimate
+/// and four times it: a preempted thread shifts the estimate by three eighths, while a network card that takes
+/// milliseconds instead of 37 µs raises it eightyfold within 20 moves.
 ///
-/// GUESS: the weights are those of TCP's round-trip estimate (RFC 6298), which has the same task.
+/// The weights are those of TCP's round-trip estimate (RFC 6298), which solves the same problem.
 fn next(estimate: u64, sample: u64) -> u64 {
     let estimate = estimate.clamp(LEAST, MOST);
     let sample = sample.clamp(estimate / 4, estimate * 4);
     (estimate - estimate / 8 + sample / 8).clamp(LEAST, MOST)
 }
 
-/// Two system calls take longer than this; below it eighths would be lost to rounding.
+/// Two system calls take longer; below this, eighths would be lost to rounding.
 const LEAST: u64 = 100;
 
 /// Ten seconds.
