@@ -1,4 +1,4 @@
-//! `sealion check`: what is wrong with a configuration, without starting anything.
+//! `sealion check`: checks a configuration without starting a server.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,10 @@ use crate::config::ServeArgs;
 use crate::path::offer::KernelOffer;
 use crate::process::build;
 
-/// Checks what `serve` would be told, and prints what it would serve.
+/// Checks the configuration, and prints the sites and certificates that `serve` would use.
 ///
 /// # Errors
-/// A line for each thing that is wrong.
+/// A line per error.
 pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
     let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let kernel = KernelOffer::new(probe::probe());
@@ -35,7 +35,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
         print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
     }
     for note in &generation.certificates.notes {
-        print(&format!("worth a look: {note}\n"))?;
+        print(&format!("warning: {note}\n"))?;
     }
-    print("nothing is wrong\n").map(|()| ExitCode::SUCCESS)
+    print("the configuration is valid\n").map(|()| ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `sealion compress`: makes the files that `site.precompressed` sends.
+//! `sealion compress`: makes the compressed files that sites with `precompressed` serve.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -20,22 +20,22 @@ use crate::files::coding::config::{TYPES, Types};
 use crate::files::coding::encoder::{Effort, Encoder};
 use crate::values::{Bounded, Size};
 
-/// What `sealion compress` can be told.
+/// Arguments of `sealion compress`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct CompressArgs {
-    /// The directory: each file beneath it that is worth it gets compressed ones beside it. Symbolic links are not followed, and
-    /// names that begin with a dot are left out
+    /// Directory to compress. Compressed files are written beside the originals; symbolic links and names that begin with a
+    /// dot are skipped
     pub root: PathBuf,
 
-    /// Codings to make
+    /// Content codings to write
     #[arg(long, value_parser = coding(), value_name = "CODING", value_delimiter = ',', default_values_t = Coding::ALL)]
     pub codings: Vec<Coding>,
 
-    /// The smallest file to compress
+    /// Least size of files to compress
     #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 10))]
     pub min: Size,
 
-    /// Media types to compress: `application/json`, or `text/*` for all of a kind
+    /// Media types to compress, for instance `application/json` or `text/*`
     #[arg(long, value_name = "TYPE", value_delimiter = ',', default_values = TYPES)]
     pub types: Vec<String>,
 
@@ -44,17 +44,17 @@ pub(super) struct CompressArgs {
     pub jobs: Option<Bounded<1, 1024>>,
 }
 
-/// Reads a coding by its name in Content-Encoding.
+/// Parses a coding by its Content-Encoding name.
 fn coding() -> impl TypedValueParser<Value = Coding> {
     let tokens = PossibleValuesParser::new(Coding::ALL.map(Coding::token));
     tokens.try_map(|token| Coding::from_token(&token).ok_or("not a coding"))
 }
 
-/// Compresses what has no compressed file beside it, or one that is older.
+/// Compresses the files whose compressed files are missing or outdated.
 ///
 /// # Errors
-/// A line that says what is wrong with the arguments or the directory. Files that failed are told one by one, and the exit code
-/// tells of them.
+/// An argument is invalid, or the directory cannot be read. Files that fail are reported one by one, and make the exit
+/// code 1.
 pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     let types = Types::new(&args.types).map_err(|wrong| format!("--types: {wrong}"))?;
     let mut files = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
         Some(jobs) => jobs.usize(),
         None => thread::available_parallelism().map_or(1, usize::from),
     };
-    // Large files first, so that no thread begins one when the others are done.
+    // Large files first, so that no thread starts one while the others run out of work.
     files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
     let tasks = Mutex::new(files.iter().flat_map(|(path, _)| codings.iter().map(move |coding| (path, *coding))));
     let next = || tasks.lock().ok()?.next();
@@ -78,7 +78,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
             while let Some((path, coding)) = next() {
                 let outcome = compress(path, coding);
                 if let Err(error) = &outcome {
-                    eprintln!("sealion: {} is not compressed with {coding}: {error}", path.display());
+                    eprintln!("sealion: cannot compress {} with {coding}: {error}", path.display());
                 }
                 outcomes.push((coding, outcome));
             }
@@ -87,7 +87,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().map(|thread| thread.join()).collect::<Result<_, _>>()
     })
-    .map_err(|_| "a thread panicked; the message above says where".to_owned())?;
+    .map_err(|_| "a thread panicked; see the message above".to_owned())?;
     let outcomes: Vec<(Coding, io::Result<Outcome>)> = outcomes.into_iter().flatten().collect();
     for coding in codings {
         let of_coding =
@@ -108,22 +108,22 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What became of a file.
+/// Outcome for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Written {
         /// Bytes of the original.
         from: u64,
-        /// Bytes of what is beside it now.
+        /// Bytes of the compressed file.
         to: u64,
     },
     UpToDate,
     NotSmaller,
 }
 
-/// Files worth compressing, with their lengths.
+/// Collects the files to compress, with their lengths.
 fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64)>) -> Result<(), String> {
-    let fail = |error| format!("cannot read {}: {error}: name a directory that you may read", directory.display());
+    let fail = |error| format!("cannot read {}: {error}: choose a readable directory", directory.display());
     for entry in fs::read_dir(directory).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let name = entry.file_name();
@@ -134,7 +134,7 @@ fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64
         if kind.is_dir() {
             find(&entry.path(), types, min, files)?;
         } else if kind.is_file() && types.contain(ContentType::of_name(name.as_bytes()).essence()) {
-            // One that is gone by now is no error.
+            // A file deleted meanwhile is no error.
             let len = entry.metadata().map_or(0, |metadata| metadata.len());
             if len >= min && len > 0 {
                 files.push((entry.path(), len));
@@ -144,7 +144,7 @@ fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64
     Ok(())
 }
 
-/// Writes the compressed file beside `path`, with its time, mode and owner: whole, or not at all.
+/// Writes the compressed file beside `path` atomically, with the original's time, mode and owner.
 fn compress(path: &Path, coding: Coding) -> io::Result<Outcome> {
     let sibling = sibling(path, coding);
     let source = File::open(path)?;
@@ -153,25 +153,25 @@ fn compress(path: &Path, coding: Coding) -> io::Result<Outcome> {
         return Ok(Outcome::UpToDate);
     }
     let directory = path.parent().unwrap_or(Path::new("."));
-    // A name that is not served.
+    // The server hides names that begin with a dot.
     let written = tempfile::Builder::new().prefix(".sealion-").tempfile_in(directory)?;
     let mut encoder = Encoder::new(coding, Effort::Beforehand, before.len(), BufWriter::new(written.as_file()))?;
     let read = io::copy(&mut source.take(before.len()), &mut encoder)?;
     encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     let after = fs::metadata(path)?;
     if read != before.len() || (after.len(), after.ino(), time(&after)) != (before.len(), before.ino(), time(&before)) {
-        return Err(io::Error::other("it changed meanwhile: do it again when nobody writes to it"));
+        return Err(io::Error::other("the file changed during compression: run the command again"));
     }
     let to = written.as_file().metadata()?.len();
     if to >= before.len() {
         return Ok(Outcome::NotSmaller);
     }
     let file = written.as_file();
-    // Who is not root can only keep its own files.
+    // Only root can change the owner.
     let _ = fchown(file, Some(before.uid()), Some(before.gid()));
     file.set_permissions(before.permissions())?;
     file.set_modified(before.modified()?)?;
-    // A crash must not leave a name without its bytes: nobody could tell it from a whole file.
+    // A crash must not leave the name with partial contents, which would be served.
     file.sync_all()?;
     written.persist(&sibling).map_err(|error| error.error)?;
     Ok(Outcome::Written { from: before.len(), to })

@@ -1,4 +1,4 @@
-//! `sealion import-nginx`: an nginx configuration, converted.
+//! `sealion import-nginx`: converts an nginx configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +9,14 @@ use sealion_import_nginx::{convert, markdown};
 use super::print;
 use crate::site::is_ours;
 
-/// What `sealion import-nginx` can be told.
+/// Arguments of `sealion import-nginx`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ImportArgs {
-    /// The configuration that nginx is started with; files that it includes are read too
+    /// Main configuration file of nginx; included files are read too
     #[arg(default_value = "/etc/nginx/nginx.conf")]
     file: PathBuf,
 
-    /// Where to write the configuration [default: standard output]
+    /// File to write the configuration to [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -25,13 +25,13 @@ pub(super) struct ImportArgs {
     table: bool,
 }
 
-/// The exit code when something was not converted.
+/// The exit code when a directive was not converted.
 const SOME_LEFT: u8 = 3;
 
-/// Converts, prints the result, and names on standard error what could not be converted: exit code 3 if there is any.
+/// Converts, prints the result, and lists unconverted directives on standard error: exit code 3 if there are any.
 ///
 /// # Errors
-/// The configuration cannot be read, or the result not be written.
+/// The configuration cannot be read, or the result cannot be written.
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     if args.table {
         return print(&markdown()).map(|()| ExitCode::SUCCESS);

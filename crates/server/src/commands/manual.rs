@@ -1,4 +1,4 @@
-//! Manual pages and completions, made of the command line and the configuration's schema.
+//! Manual pages and shell completions, generated from the command line and the configuration's schema.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::config::reference::{self, Table};
 
-/// Writes sealion(1), a page for each of its commands and sealion.toml(5) into `directory`, which is made.
+/// Creates `directory` and writes sealion(1), a page per command and sealion.toml(5) into it.
 ///
 /// # Errors
-/// The directory cannot be made, or a page not be written.
+/// The directory or a page cannot be written.
 pub(super) fn write_pages(command: clap::Command, directory: &Path) -> Result<(), String> {
     let written = fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(command, directory))
@@ -31,15 +31,15 @@ fn configuration_page(tables: &[Table]) -> String {
     page.control("SH", ["NAME"]);
     page.text([roman("sealion.toml - configuration of the sealion server")]);
     page.control("SH", ["DESCRIPTION"]);
-    page.text([roman("What "), bold("sealion serve --config"), roman(" FILE reads. The format is TOML.")]);
+    page.text([roman("The file that "), bold("sealion serve --config"), roman(" FILE reads. The format is TOML.")]);
     page.control("PP", []);
     page.text([
         bold("sealion check --config"),
-        roman(" FILE says what is wrong with a file, with line and key, and starts nothing. A file with an error is refused as a whole."),
+        roman(" FILE reports the errors of a file with line and key, and starts no server. A file with an error is refused as a whole."),
     ]);
     page.control("PP", []);
     page.text([roman(
-        "Times have a unit (500ms, 10s, 2h), and so have sizes (512B, 64KiB, 10MB). Relative paths begin at the directory of the file. \
+        "Times have a unit (500ms, 10s, 2h), and so have sizes (512B, 64KiB, 10MB). Relative paths start at the directory of the file. \
          SIGHUP makes the server read the file again.",
     )]);
     for table in tables {
@@ -54,7 +54,7 @@ fn configuration_page(tables: &[Table]) -> String {
         }
     }
     page.control("SH", ["FILES"]);
-    page.text([roman("/etc/sealion/sealion.toml: what the service reads.")]);
+    page.text([roman("/etc/sealion/sealion.toml: configuration of the service.")]);
     page.control("SH", ["SEE ALSO"]);
     page.text([
         bold("sealion"),

@@ -1,4 +1,4 @@
-//! The command line: a file a command, and where errors end.
+//! The command line: one file per command. Errors are printed here.
 
 mod calibrate;
 mod check;
@@ -21,14 +21,14 @@ use crate::config::{ServeArgs, reference};
 use crate::process;
 use crate::values::Given;
 
-/// Names a debug build, so that nobody measures one by mistake.
+/// Marks debug builds, so that nobody measures one by mistake.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
 } else {
     env!("CARGO_PKG_VERSION")
 };
 
-/// Serves files over HTTPS, and lets the kernel seal the records when that is cheaper.
+/// Serves files over HTTPS, and lets the kernel seal TLS records where that is cheaper.
 #[derive(Debug, Parser)]
 #[command(name = "sealion", version = VERSION, max_term_width = 100)]
 struct Cli {
@@ -40,26 +40,26 @@ struct Cli {
 enum Command {
     /// Serve a directory over HTTPS
     Serve(Box<ServeArgs>),
-    /// Say what is wrong with a configuration, without starting anything; takes what `serve` takes
+    /// Check a configuration without starting a server; takes the arguments of `serve`
     Check(Box<ServeArgs>),
-    /// Tell whether kernel TLS will be used here, and what would change it; exit code 0 only if it will
+    /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
     Doctor(doctor::DoctorArgs),
-    /// Show what a running server does, in the terminal
+    /// Show a running server's activity in the terminal
     Top(top::TopArgs),
-    /// Measure what both paths cost on this machine, for `serve` to decide by; exit code 0 only if both could be measured
+    /// Measure the costs of both paths on this machine, for `serve` to decide by; exit code 0 only if both were measured
     Calibrate(calibrate::CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`
     Compress(compress::CompressArgs),
-    /// Make a key for session tickets that a fleet shares
+    /// Make a session ticket key for a fleet to share
     TicketKey(ticket_key::TicketKeyArgs),
-    /// Print the reference of all keys of the configuration file
+    /// Print the configuration reference
     #[command(hide = true)]
     Reference,
-    /// Convert an nginx configuration, and name what has no counterpart; exit code 3 if there is any
+    /// Convert an nginx configuration, and list directives without a counterpart; exit code 3 if there are any
     ImportNginx(import_nginx::ImportArgs),
-    /// Ask a running server's metrics listener whether it is well; exit code 0 only if it is
+    /// Check the health of a running server through its metrics listener; exit code 0 only if it is healthy
     Health(health_check::HealthArgs),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -67,12 +67,12 @@ enum Command {
     /// Write the manual pages, for packages
     #[command(hide = true)]
     Man {
-        /// Where to; made if it is not there
+        /// Directory to write to; created if missing
         directory: PathBuf,
     },
 }
 
-/// Runs the command that the arguments ask for.
+/// Runs the command of the arguments.
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -100,10 +100,10 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Prints text. A reader that has seen enough, as `head` has, is no error.
+/// Prints text. A closed pipe, as from `head`, is no error.
 ///
 /// # Errors
-/// A line that says why it cannot be printed.
+/// Standard output cannot be written.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -269,7 +269,7 @@ impl Files {
         }
         Err(Unresolved {
             status: Status::SERVICE_UNAVAILABLE,
-            cause: Some(io::Error::other("file dropped from the kernel's cache between opening and use, several times in a row")),
+            cause: Some(io::Error::other(format!("gave up after {MOST_BLOCKING_TASKS} blocking tasks for one file"))),
         })
     }
 

@@ -22,10 +22,10 @@ impl MediaTypes {
                 problems.add(
                     &media_type.span,
                     &key,
-                    "is not an extension: write the part after the last dot, for example wasm",
+                    "is not an extension: write the part after the last dot, for instance wasm",
                 );
             } else if !is_media_type(media_type) {
-                let remedy = format!("{:?} is not a media type: write for example text/plain; charset=utf-8", media_type.value);
+                let remedy = format!("{:?} is not a media type: write for instance text/plain; charset=utf-8", media_type.value);
                 problems.add(&media_type.span, &key, remedy);
             } else {
                 types.insert(plain.to_lowercase(), ContentType::Custom(media_type.as_str().into()));

@@ -1,12 +1,11 @@
-//! The page of an application that knows its own paths: what is sent where no file is found.
+//! The fallback page of a single-page application, sent where no file is found.
 
 use sealion_http::accept::{names_html, takes_html};
 
-/// Whether a request for a path without a file gets the fallback. `name`: decoded.
+/// Whether a request for a path without a file gets the fallback. `name`: the decoded path.
 ///
-/// Going to a page does, whatever the path looks like: browsers then name HTML in Accept. So does a client that takes anything, as long
-/// as the last segment has no dot: a script or picture that is missing must stay missing, or the browser would run a page for a script,
-/// and caches would keep it.
+/// Navigation gets it for any path: browsers then name HTML in Accept. Other clients that accept HTML get it unless the last
+/// segment contains a dot. A missing script or image must stay a 404, or browsers and caches would take the page for it.
 pub(super) fn applies(name: &[u8], accept: Option<&[u8]>) -> bool {
     let last = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
     names_html(accept) || (takes_html(accept) && !last.contains(&b'.'))
@@ -17,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_expect() {
+    fn navigation_gets_the_fallback_and_assets_do_not() {
         const BROWSER: Option<&str> = Some("text/html,application/xhtml+xml,*/*;q=0.8");
         for (name, accept, expected) in [
             ("users/42", BROWSER, true),

@@ -1,4 +1,4 @@
-//! What a site has besides files. A site without any is answered by the same code with nothing in it.
+//! The optional features of a site.
 
 use super::SiteConfig;
 use super::access::Access;
@@ -14,37 +14,33 @@ use crate::files::cache::Files;
 use crate::files::resolve::Root;
 use crate::values::Problems;
 
-/// What a site has besides files.
+/// The optional features of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Features {
-    /// Whether Server is left out.
+    /// Whether to omit Server.
     pub anonymous: bool,
-    /// Who may ask.
+    /// Access by client network.
     pub access: Option<Access>,
-    /// What other sites' scripts may read.
+    /// Cross-origin access.
     pub cors: Option<Cors>,
-    /// Where clients are sent.
     pub redirects: Option<Redirects>,
-    /// Who needs a password.
+    /// Password protection.
     pub basic_auth: Option<BasicAuth>,
-    /// Paths that stand for others.
     pub rewrites: Option<Rewrites>,
-    /// Other directories.
     pub mounts: Option<Mounts>,
-    /// Names beside the first that stand for a directory.
+    /// Index file names after the first.
     pub more_indexes: Vec<String>,
-    /// Directories that are shown.
+    /// Directory listings.
     pub listing: Option<Listing>,
-    /// The page of paths without a file.
+    /// The page for paths without a file.
     pub fallback: Option<Page>,
-    /// The pages of errors.
     pub error_pages: Option<ErrorPages>,
-    /// Fields of responses.
+    /// Header fields to add to responses.
     pub headers: Option<Headers>,
 }
 
 impl SiteConfig {
-    /// Builds what the keys of a site say.
+    /// Validates and builds the features configured for the site.
     pub(super) fn features(
         &self,
         root: &Root,
@@ -54,11 +50,11 @@ impl SiteConfig {
     ) -> Features {
         for index in &self.index {
             if index.is_empty() || index.contains('/') || matches!(index.as_str(), "." | "..") {
-                problems.add(&index.span, "site.index", format!("{:?} is no name of a file", index.value));
+                problems.add(&index.span, "site.index", format!("{:?} is not a file name: write for instance index.html", index.value));
             }
         }
         if self.index.is_empty() {
-            problems.add(&(0..0), "site.index", "is empty: leave it out, or name a file, for instance index.html");
+            problems.add(&(0..0), "site.index", "is empty: remove the key, or name a file, for instance index.html");
         }
         let fields = HeadersConfig {
             rules: &self.headers,
@@ -86,8 +82,8 @@ impl SiteConfig {
 }
 
 impl Features {
-    /// Whether anything looks at the name of the file that is sent.
-    pub(super) fn look_at_names(&self) -> bool {
+    /// Whether any feature depends on the name of the file that is sent.
+    pub(super) fn depend_on_names(&self) -> bool {
         self.access.is_some() || self.basic_auth.is_some() || self.headers.is_some() || self.cors.is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! Fields that an operator adds to responses: by path, from a preset, HSTS and Cache-Control.
+//! Header fields that the configuration adds to responses: rules by path, a preset, HSTS and Cache-Control.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
 use crate::values::{At, Problems};
 
-/// Fields for the responses to some paths.
+/// Header fields for responses, by path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HeadersRule {
-    /// The files it is for: `*.css` by name, `/assets/**` from the root; the path of the request where no file is sent.
+    /// Files to apply the rule to: `*.css` by name, `/assets/**` from the root. Responses without a file match by request path.
     pub path: At<String>,
-    /// Fields to send, by name. They replace those of earlier rules and of the preset.
+    /// Fields to send. They replace fields of earlier rules and of the preset.
     pub set: BTreeMap<String, At<String>>,
-    /// Fields of earlier rules and of the preset not to send.
+    /// Fields of earlier rules and of the preset to remove.
     pub unset: Vec<At<String>>,
 }
 
@@ -30,17 +30,17 @@ impl Default for HeadersRule {
     }
 }
 
-/// Cache-Control for the responses to some paths.
+/// Cache-Control for responses with a file, by path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CacheControlRule {
-    /// The files it is for: `*.css` by name, `/assets/**` from the root.
+    /// Files to apply the rule to: `*.css` by name, `/assets/**` from the root.
     pub path: At<String>,
-    /// What to say, for instance `public, max-age=31536000, immutable` or `no-cache`.
+    /// Directives, for instance `public, max-age=31536000, immutable` or `no-cache`.
     pub value: At<String>,
 }
 
-/// What the keys of a site say of fields.
+/// The keys of a site that concern header fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeadersConfig<'a> {
     /// `headers`.
@@ -51,16 +51,16 @@ pub(super) struct HeadersConfig<'a> {
     pub security: SecurityHeaders,
     /// `hsts`.
     pub hsts: &'a HstsConfig,
-    /// Whether the site is reached over plain HTTP only.
+    /// Whether the site is reachable only over plain HTTP.
     pub plain: bool,
 }
 
-/// The fields of a site's responses.
+/// The header fields that a site adds to its responses.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    /// Of every response, where no rule looks at paths.
+    /// The fields of every response, if no rule depends on the path.
     all: Option<ExtraFields>,
-    /// The preset, HSTS, then the rules.
+    /// The preset and HSTS, then the rules.
     steps: Vec<Step>,
     cache_control: Vec<(PathPattern, String)>,
 }
@@ -73,7 +73,7 @@ struct Step {
 }
 
 impl HeadersConfig<'_> {
-    /// Checks every name, value and pattern. `None`: there is nothing to add to any response.
+    /// Validates names, values and patterns. `None`: no field is configured.
     pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
         let mut steps = Vec::new();
         let mut preset: Vec<_> =
@@ -123,20 +123,20 @@ impl HeadersRule {
         for (name, value) in &self.set {
             let key = format!("{key}.set.{name}");
             if !is_name(name) {
-                problems.add(&value.span, &key, "is no name of a field: letters, digits and hyphens");
+                problems.add(&value.span, &key, "is not a field name: use letters, digits and hyphens");
             } else if let Some((_, remedy)) = OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(name)) {
-                problems.add(&value.span, &key, format!("is not set here: {remedy}"));
+                problems.add(&value.span, &key, format!("cannot be set here: {remedy}"));
             }
             if !is_value(value) {
-                problems.add(&value.span, &key, "write visible ASCII, without blanks at the ends");
+                problems.add(&value.span, &key, "write visible ASCII, without spaces at the ends");
             }
         }
         for name in &self.unset {
             let key = format!("{key}.unset");
             if name.eq_ignore_ascii_case("server") {
-                problems.add(&name.span, &key, "use server_header = false of the site");
+                problems.add(&name.span, &key, "set server_header = false for the site instead");
             } else if !is_name(name) {
-                problems.add(&name.span, &key, "is no name of a field: letters, digits and hyphens");
+                problems.add(&name.span, &key, "is not a field name: use letters, digits and hyphens");
             }
         }
         (problems.len() == before).then_some(())?;
@@ -146,8 +146,8 @@ impl HeadersRule {
 }
 
 impl Headers {
-    /// Adds the site's fields to those of a response. `name`: the file that is sent, or what the request named, decoded and
-    /// without a slash at its beginning. What a response says already, it goes on saying.
+    /// Adds the site's fields to a response. Existing fields win. `name`: the path of the file that is sent, or else of the request;
+    /// decoded, without leading slash.
     pub(crate) fn add(&self, name: &[u8], fields: &mut Fields) {
         match &self.all {
             Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
@@ -158,7 +158,7 @@ impl Headers {
             }
             None => apply(&self.steps, name, &mut fields.extra),
         }
-        // A response with a file, or what stands for it, has its tag: an error must not be kept for a year, nor a listing.
+        // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
             && let Some((_, value)) = self.cache_control.iter().rev().find(|(path, _)| path.matches(name))
             && !fields.extra.has("cache-control")
@@ -168,14 +168,14 @@ impl Headers {
     }
 }
 
-/// The last rule that speaks of a field wins.
+/// Applies the rules; the last one that sets or unsets a field wins.
 fn apply(steps: &[Step], name: &[u8], fields: &mut ExtraFields) {
     let mut chosen: Vec<(&str, &str)> = Vec::new();
     for step in steps.iter().filter(|step| step.path.matches(name)) {
-        let speaks_of = |field: &str| {
+        let concerns = |field: &str| {
             step.unset.iter().chain(step.set.iter().map(|(field, _)| field)).any(|own| own.eq_ignore_ascii_case(field))
         };
-        chosen.retain(|(field, _)| !speaks_of(field));
+        chosen.retain(|(field, _)| !concerns(field));
         chosen.extend(step.set.iter().map(|(field, value)| (&**field, &**value)));
     }
     for (field, value) in chosen {
@@ -183,7 +183,7 @@ fn apply(steps: &[Step], name: &[u8], fields: &mut ExtraFields) {
     }
 }
 
-/// What a response says already counts, but for Vary, of which each says one more thing to look at.
+/// Existing fields win; Vary values are merged.
 fn add_to(fields: &mut ExtraFields, field: &str, value: &str) {
     if field.eq_ignore_ascii_case("vary") || !fields.has(field) {
         fields.add(field, value);
@@ -194,34 +194,34 @@ fn dotted(key: &str, name: &str) -> String {
     if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
 }
 
-/// Whether rules cannot set a field, because the server makes it itself or another key does.
+/// Whether rules cannot set the field, because the server or another key sets it.
 pub(crate) fn is_ours(name: &str) -> bool {
     OURS.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
 }
 
-/// Fields that the server makes itself, or another key, and what to do instead.
+/// Fields that the server or another key sets, with the reason or remedy.
 const OURS: &[(&str, &str)] = &[
-    ("Accept-Ranges", "the server says it where it is so"),
+    ("Accept-Ranges", "the server sends it where it applies"),
     ("Access-Control-Allow-Credentials", "use cors"),
     ("Access-Control-Allow-Headers", "use cors"),
     ("Access-Control-Allow-Methods", "use cors"),
     ("Access-Control-Allow-Origin", "use cors"),
     ("Access-Control-Expose-Headers", "use cors"),
     ("Access-Control-Max-Age", "use cors"),
-    ("Allow", "the server says it"),
+    ("Allow", "the server sends it"),
     ("Cache-Control", "use cache_control"),
     ("Connection", "it belongs to the connection"),
     ("Content-Encoding", "it follows from the file that is sent"),
     ("Content-Length", "it follows from the file that is sent"),
     ("Content-Range", "it follows from the request"),
     ("Content-Type", "use media_types"),
-    ("Date", "the server says it"),
+    ("Date", "the server sends it"),
     ("ETag", "it follows from the file that is sent"),
     ("Keep-Alive", "it belongs to the connection"),
     ("Last-Modified", "it follows from the file that is sent"),
     ("Location", "use redirects"),
-    ("Retry-After", "the server says it"),
-    ("Server", "the server says it; server_header = false leaves it out"),
+    ("Retry-After", "the server sends it"),
+    ("Server", "the server sends it; server_header = false removes it"),
     ("Strict-Transport-Security", "use hsts"),
     ("Trailer", "it belongs to the connection"),
     ("Transfer-Encoding", "it belongs to the connection"),

@@ -33,7 +33,7 @@ fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
 }
 
 #[test]
-fn later_rules_replace_and_remove_what_earlier_ones_and_the_preset_say() {
+fn later_rules_override_earlier_ones_and_the_preset() {
     let (headers, problems) = build(
         "security_headers = 'basic'\n\
          headers = [{ set = { X-One = '1', 'x-frame-options' = 'DENY' } }, { path = '*.js', set = { X-One = '2' } },\n\
@@ -65,7 +65,7 @@ fn without_patterns_the_fields_are_made_once() {
 }
 
 #[test]
-fn cache_control_is_for_what_is_sent_or_unchanged() {
+fn cache_control_is_for_responses_with_an_entity_tag() {
     let (headers, _) = build(
         "cache_control = [{ path = '**', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=9, immutable' }]",
     );
@@ -80,7 +80,7 @@ fn cache_control_is_for_what_is_sent_or_unchanged() {
 }
 
 #[test]
-fn what_a_response_varies_by_is_said_beside_what_the_operator_says() {
+fn vary_values_are_merged() {
     for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
         let mut already = Fields::default();
         already.extra.add("Vary", "Accept");
@@ -90,25 +90,25 @@ fn what_a_response_varies_by_is_said_beside_what_the_operator_says() {
 }
 
 #[test]
-fn nothing_costs_nothing() {
+fn nothing_is_built_without_rules() {
     assert!(build("").0.is_none());
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn configuration_errors_name_the_key() {
     for (text, expected) in [
         (
             "headers = [{ set = { 'Content-Type' = 'a' } }]",
-            "f:1: site.headers.set.Content-Type: is not set here: use media_types",
+            "f:1: site.headers.set.Content-Type: cannot be set here: use media_types",
         ),
-        ("headers = [{ set = { etag = 'a' } }]", "f:1: site.headers.set.etag: is not set here: it follows"),
-        ("headers = [{ set = { 'a b' = 'a' } }]", "f:1: site.headers.set.a b: is no name"),
+        ("headers = [{ set = { etag = 'a' } }]", "f:1: site.headers.set.etag: cannot be set here: it follows"),
+        ("headers = [{ set = { 'a b' = 'a' } }]", "f:1: site.headers.set.a b: is not a field name"),
         ("headers = [{ set = { A = \"a\\r\\nB: c\" } }]", "f:1: site.headers.set.A: write visible ASCII"),
-        ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: use server_header = false"),
+        ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: set server_header = false"),
         ("headers = [{ path = 'a/b', unset = ['A'] }]", "f:1: site.headers.path: begin it with a slash"),
         ("headers = [\n{ path = '*' }]", "f:2: site.headers: does nothing"),
         ("cache_control = [{ path = '*', value = '' }]", "f:1: site.cache_control.value: write directives"),
-        ("cache_control = [{ path = '/[', value = 'a' }]", "f:1: site.cache_control.path: is no pattern"),
+        ("cache_control = [{ path = '/[', value = 'a' }]", "f:1: site.cache_control.path: is not a pattern"),
     ] {
         let (_, problems) = build(text);
         assert!(problems.to_string().starts_with(expected), "{text}: {problems}");

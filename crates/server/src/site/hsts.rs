@@ -1,25 +1,25 @@
-//! Strict-Transport-Security (RFC 6797): browsers that have seen it come back over HTTPS alone.
+//! Strict-Transport-Security (RFC 6797).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::{At, Problems, Time};
 
-/// Tells browsers to come back over HTTPS alone.
+/// Strict-Transport-Security: browsers use only HTTPS for this host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HstsConfig {
-    /// How long browsers keep to it. There is no way back sooner: begin with `5m`, and end with a year, `365d`.
+    /// How long browsers remember the policy. It cannot be revoked sooner: start with `5m`, and raise it to a year, `365d`.
     pub max_age: Option<At<Time>>,
-    /// Whether it holds for all names beneath this one too.
+    /// Whether the policy covers all subdomains too.
     pub include_subdomains: bool,
-    /// Whether browsers may ship it; they ask for a year at least, and for `include_subdomains`.
+    /// Whether browsers may preload the policy. That needs at least a year and `include_subdomains`.
     pub preload: At<bool>,
 }
 
 impl HstsConfig {
-    /// The value of the field; `None` without `max_age`. `plain`: whether this site is only reached over plain HTTP, where the field must not
-    /// be sent (RFC 6797 §7.2).
+    /// The field value; `None` without `max_age`. `plain`: whether the site is reachable only over plain HTTP, where the field must
+    /// not be sent (RFC 6797 §7.2).
     pub(crate) fn build(&self, key: &str, plain: bool, problems: &mut Problems) -> Option<String> {
         let Some(max_age) = &self.max_age else {
             if *self != HstsConfig::default() {
@@ -37,7 +37,7 @@ impl HstsConfig {
             problems.add(
                 &self.preload.span,
                 &key,
-                "browsers take it with max_age = \"365d\" or more and include_subdomains = true only",
+                "browsers require max_age of at least \"365d\" and include_subdomains = true",
             );
         }
         let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
@@ -46,7 +46,7 @@ impl HstsConfig {
     }
 }
 
-/// In seconds: a year, which the list that browsers ship asks for.
+/// One year in seconds, the minimum of the browsers' preload list.
 const PRELOAD_AT_LEAST: u64 = 365 * 24 * 60 * 60;
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_refusals() {
+    fn values_and_configuration_errors() {
         for (text, plain, value, problem) in [
             ("", false, None, ""),
             ("max_age = '1h'", false, Some("max-age=3600"), ""),

@@ -1,4 +1,4 @@
-//! Sites: what is served under which names.
+//! Sites: their configuration, and answering requests for them.
 
 mod access;
 mod answer;
@@ -55,66 +55,65 @@ use redirect::RedirectConfig;
 use rewrite::RewriteConfig;
 use security_headers::SecurityHeaders;
 
-/// What is served under some names.
+/// A site: a directory served under one or more host names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SiteConfig {
-    /// Host names: exact (`example.org`), or with a wildcard for one label or more (`*.example.org`).
+    /// Host names: exact (`example.org`), or with a wildcard for one or more labels (`*.example.org`).
     pub names: Vec<At<String>>,
-    /// Whether requests for names of no site, or without a name, come here. The only site of a file is the default
-    /// without being told.
+    /// Whether this site answers requests with an unknown host name, or with none. A single site is always the default.
     pub default: bool,
-    /// The directory to serve; nothing outside it is reachable.
+    /// Directory to serve. Nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
-    /// Whether responses of this site are in the access log.
+    /// Whether responses of this site are written to the access log.
     pub access_log: bool,
-    /// Bounds on what clients can take of this site.
+    /// Limits on the use of this site by clients.
     pub limits: SiteLimitsConfig,
-    /// Codings of files that lie compressed beside their originals (`style.css.br`, `.zst`, `.gz`), to be sent to those who accept them:
-    /// some of `br`, `zstd`, `gzip`. Make them with `sealion compress`. One that is older than its original is not sent.
+    /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
+    /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
     pub precompressed: At<Vec<Coding>>,
-    /// Compression of small text that lies nowhere compressed.
+    /// Compression of small text files without a precompressed sibling.
     pub compress: Option<CompressConfig>,
-    /// Certificates with their keys, for instance one with an ECDSA and one with an RSA key: a client gets one that it can check.
-    /// A site without any shows those of the default site.
+    /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
+    /// certificates uses those of the default site.
     pub certificates: Vec<CertificateConfig>,
-    /// Whether a certificate is got and renewed by itself: `[tls.acme]` says where.
+    /// Whether a certificate is obtained and renewed automatically, as configured in `[tls.acme]`.
     pub acme: bool,
-    /// Certificates of clients. Requests that come over a connection made for another site are refused (421).
+    /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
     pub client_auth: Option<ClientAuthConfig>,
-    /// Files that stand for their directory; the first that is there is sent.
+    /// Index files of a directory; the first that exists is sent.
     pub index: Vec<At<String>>,
-    /// Whether names that begin with a dot are served. Without it only `.well-known` is.
+    /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
     pub show_dotfiles: bool,
-    /// Other directories, each beneath a path of its own.
+    /// Further directories, each served beneath a path of its own.
     pub mounts: Vec<MountConfig>,
-    /// Content types by extension, for instance `md = "text/plain; charset=utf-8"`.
+    /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`.
     pub media_types: BTreeMap<String, At<String>>,
-    /// Whether responses say `Server: sealion`.
+    /// Whether responses carry `Server: sealion`.
     pub server_header: bool,
-    /// Fields to add to responses.
+    /// Header fields to add to responses.
     pub headers: Vec<HeadersRule>,
-    /// Cache-Control by path, for responses with a file; the last rule that matches counts.
+    /// Cache-Control by path, for responses with a file; the last matching rule wins.
     pub cache_control: Vec<CacheControlRule>,
-    /// Fields that keep browsers from guessing, and other sites from using this one.
+    /// Preset of security header fields.
     pub security_headers: SecurityHeaders,
     /// Strict-Transport-Security.
     pub hsts: HstsConfig,
-    /// Other sites whose scripts may read this one.
+    /// Cross-origin access: other origins whose scripts may read this site.
     pub cors: CorsConfig,
-    /// Pages for errors: a path beneath the root by status, for instance `404 = "/404.html"`. The status stays.
+    /// Error pages by status: a path beneath the root, for instance `404 = "/404.html"`. The status of the response stays.
     pub error_pages: BTreeMap<String, At<String>>,
-    /// The page of an application that knows its own paths: sent for paths without a file, with status 200.
+    /// Page of a single-page application: a path beneath the root, sent with status 200 for paths without a file.
     pub fallback: Option<At<String>>,
-    /// Pages that show what is in directories.
+    /// Directory listings.
     pub listing: ListingConfig,
-    /// Where clients are sent; the first rule that matches counts.
+    /// Redirects; the first matching rule wins.
     pub redirects: Vec<RedirectConfig>,
-    /// Paths that stand for others; the first rule that matches counts.
+    /// Internal rewrites of paths; the first matching rule wins.
     pub rewrites: Vec<RewriteConfig>,
-    /// Parts that ask for a name and a password; the innermost that covers a path asks.
+    /// Password protection (HTTP Basic); the innermost matching path applies.
     pub basic_auth: Vec<BasicAuthConfig>,
-    /// Networks that may or may not ask; every rule that covers a path must let a request pass.
+    /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
 }
 
@@ -152,29 +151,28 @@ impl Default for SiteConfig {
     }
 }
 
-/// A site as requests see it.
+/// A site, ready to answer requests.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// Its first name, or `default`: for logs and metrics.
+    /// The first name, or `default`; for logs and metrics.
     pub name: String,
-    /// Whether its responses are in the access log.
+    /// Whether responses are written to the access log.
     pub access_log: bool,
-    /// The files beneath its root.
+    /// The files beneath the root.
     pub files: Files,
-    /// How files are sent.
     pub options: FileOptions,
-    /// Bounds on what clients can take.
+    /// Limits on the use by clients.
     pub limits: Option<SiteLimits>,
-    /// What it has besides files.
+    /// Everything configured besides the files.
     pub(crate) features: Features,
-    /// What clients are asked for before anything is answered.
+    /// Client authentication that a connection must satisfy.
     pub client_auth: Option<ClientAuth>,
 }
 
-/// How the files of a site are sent.
+/// Options for serving the files of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileOptions {
-    /// Ranges in one request; a request with more gets the whole file.
+    /// Most ranges in one request; a request with more gets the whole file.
     pub max_ranges: usize,
     /// Whether names that begin with a dot are served.
     pub show_dotfiles: bool,
@@ -194,12 +192,12 @@ impl SiteConfig {
         }
     }
 
-    /// What messages call it.
+    /// The name of the site in messages.
     pub(crate) fn label(&self) -> String {
         self.names.first().map_or_else(|| "default".to_owned(), |name| name.value.clone())
     }
 
-    /// Opens what the site serves. `plain`: whether it is reached without TLS only. `None`: what is wrong is in `problems`.
+    /// Opens the root and builds the site. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
@@ -211,7 +209,7 @@ impl SiteConfig {
             problems.add(
                 &(0..0),
                 "site.root",
-                format_args!("the site {} has none: name the directory to serve", self.label()),
+                format_args!("is missing for site {}: name the directory to serve", self.label()),
             );
             return None;
         };

@@ -1,4 +1,4 @@
-//! Directories that a site has beside its root, each beneath a path of its own.
+//! Mounts: further directories of a site, each served beneath a path of its own.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use crate::files::cache::Files;
 use crate::files::resolve::Root;
 use crate::values::{At, Problems};
 
-/// A directory whose files are served beneath a path.
+/// A directory served beneath a path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MountConfig {
-    /// The path, for instance `/docs/`. It hides what the root has there.
+    /// Path, for instance `/docs/`. It hides files of the root beneath the same path.
     pub path: At<String>,
-    /// The directory; what its files are called follows the path.
+    /// Directory whose files appear beneath the path.
     pub root: At<PathBuf>,
 }
 
-/// The mounts of a site, the longest path first.
+/// The mounts of a site, longest path first.
 #[derive(Debug)]
 pub(crate) struct Mounts(Vec<(Prefix, Files)>);
 
 impl Mounts {
-    /// Opens every directory. `None`: there are none. `files`: the files beneath a root.
+    /// Opens the directories. `None`: there are none. `files`: makes the files of a root.
     pub(crate) fn build(
         configs: &[MountConfig],
         key: &str,
@@ -45,7 +45,7 @@ impl Mounts {
             };
             let Some(path) = path else { continue };
             if path.as_bytes().is_empty() {
-                problems.add(&config.path.span, &path_key, "is the whole site: set its root instead");
+                problems.add(&config.path.span, &path_key, "covers the whole site: set its root instead");
             } else if mounts.iter().any(|(other, _)| *other == path) {
                 problems.add(&config.path.span, &path_key, "is mounted twice: remove one");
             } else {
@@ -56,7 +56,7 @@ impl Mounts {
         (!mounts.is_empty()).then_some(Mounts(mounts))
     }
 
-    /// The files that a path (decoded, without slashes at its ends) lies in, and the octets of the mount's own path.
+    /// The mount of a decoded path without leading and trailing slashes, and the length of the mount's own path in octets.
     pub(crate) fn find(&self, name: &[u8]) -> Option<(&Files, usize)> {
         let (path, files) = self.0.iter().find(|(path, _)| path.covers(name))?;
         Some((files, path.as_bytes().len()))

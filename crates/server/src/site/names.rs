@@ -1,4 +1,4 @@
-//! Which site a request is for, by its host name.
+//! Selection of the site for a request by host name.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// From sites with their configuration.
+    /// Builds the table from sites and their configurations.
     pub(crate) fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
         let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
         let only = sites.len() == 1;
@@ -62,13 +62,13 @@ impl Sites {
             return;
         }
         if table.insert(plain.trim_end_matches('.').to_ascii_lowercase().into(), number).is_some() {
-            problems.add(&name.span, "site.names", format_args!("{} is named twice: leave it to one site", name.value));
+            problems.add(&name.span, "site.names", format_args!("{} is listed twice: keep it in one site only", name.value));
         }
     }
 
     /// The site for an authority (`host[:port]`, RFC 9110 §7.2); `None` if no site has that name and there is no default.
     ///
-    /// An exact name goes before a wildcard, a longer wildcard before a shorter one, all before the default.
+    /// An exact name takes precedence over a wildcard, a longer wildcard over a shorter one, and any of them over the default.
     pub(crate) fn find(&self, authority: Option<&str>) -> Option<&Site> {
         let number = match authority {
             Some(authority) if !self.exact.is_empty() || !self.wildcard.is_empty() => {
@@ -79,13 +79,13 @@ impl Sites {
         number.map(|number| &self.sites[number])
     }
 
-    /// Whether Server is left out where no site is known: as the default site has it, or the first.
+    /// Whether to omit Server where no site is known: the setting of the default site, or else of the first.
     pub(crate) fn are_anonymous(&self) -> bool {
         let site = self.sites.get(self.default.unwrap_or(0));
         site.is_some_and(|site| site.features.anonymous)
     }
 
-    /// A response of this status, where no site is known.
+    /// A plain response with this status, where no site is known.
     pub(crate) fn plain(&self, status: Status) -> Response {
         let mut response = Response::plain(status);
         response.fields.anonymous = self.are_anonymous();
@@ -93,7 +93,7 @@ impl Sites {
     }
 
     fn by_name(&self, host: &str) -> Option<usize> {
-        // A name has 253 octets at most (RFC 1035 §2.3.4).
+        // A name has at most 253 octets (RFC 1035 §2.3.4).
         let mut lower = [0; 256];
         let lower = lower.get_mut(..host.len())?;
         lower.copy_from_slice(host.as_bytes());
@@ -114,7 +114,7 @@ impl Sites {
     }
 }
 
-/// The host of an authority, without its port.
+/// The host of an authority, without the port.
 pub(crate) fn host(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn several_sites_have_no_default_unless_told() {
+    fn several_sites_have_no_implicit_default() {
         let text = "[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\nnames = ['b']\nroot = '/'\n";
         let (sites, problems) = sites(text);
         assert!(problems.is_empty(), "{problems}");
@@ -202,15 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn names_that_cannot_be() {
+    fn configuration_errors() {
         for (text, word) in [
             ("[[site]]\nnames = ['a:443']\nroot = '/'", "not a host name"),
             ("[[site]]\nnames = ['a.*.b']\nroot = '/'", "not a host name"),
             ("[[site]]\nnames = ['https://a']\nroot = '/'", "not a host name"),
-            ("[[site]]\nnames = ['a', 'A']\nroot = '/'", "named twice"),
+            ("[[site]]\nnames = ['a', 'A']\nroot = '/'", "listed twice"),
             ("[[site]]\nroot = '/'\n[[site]]\nnames = ['a']\nroot = '/'", "no request can reach it"),
             ("[[site]]\nnames=['a']\ndefault = true\nroot = '/'\n[[site]]\ndefault = true\nroot = '/'", "choose one"),
-            ("[[site]]\nnames = ['a']", "has none"),
+            ("[[site]]\nnames = ['a']", "site.root: is missing for site a"),
             ("[[site]]\nnames = ['a']\nroot = '/no/such'", "/x.toml:3: site.root: cannot serve /no/such"),
         ] {
             let (_, problems) = sites(text);

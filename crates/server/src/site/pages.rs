@@ -1,4 +1,4 @@
-//! Pages that are sent instead of what was asked for: for errors, and for an application's own paths.
+//! Error pages and the fallback page.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use sealion_http::path::SitePath;
 use crate::files::resolve::{Found, NotOpened, Root, Wait};
 use crate::values::{At, Problems};
 
-/// A file beneath the root, by its path as in a URL.
+/// A file beneath the root, named by its URL path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page(String);
 
-/// Pages by status.
+/// Error pages by status.
 #[derive(Debug)]
 pub(crate) struct ErrorPages(Vec<(u16, Page)>);
 
 impl Page {
-    /// Checks that the file is there.
+    /// Checks that the file exists.
     pub(crate) fn build(path: &At<String>, root: &Root, key: &str, problems: &mut Problems) -> Option<Self> {
         let page = Page(path.value.clone());
         let what = match page.path() {
@@ -28,23 +28,23 @@ impl Page {
                 Ok(Found::Directory) => "names a directory: name the file".to_owned(),
                 Err(NotOpened::Unresolved(unresolved)) => {
                     let cause = unresolved.cause.map_or_else(|| "no such file".to_owned(), |cause| cause.to_string());
-                    format!("{cause}: it is looked for beneath the root of the site")
+                    format!("{cause}: the path is relative to the root of the site")
                 }
-                Err(NotOpened::Waits) => "cannot be looked for now".to_owned(),
+                Err(NotOpened::Waits) => "cannot be opened without blocking".to_owned(),
             },
         };
         problems.add(&path.span, key, what);
         None
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub(crate) fn path(&self) -> Option<SitePath<'_>> {
         SitePath::parse(&self.0, true).ok()
     }
 }
 
 impl ErrorPages {
-    /// Checks statuses and files. `None`: there are none.
+    /// Validates statuses and files. `None`: there are none.
     pub(crate) fn build(
         config: &BTreeMap<String, At<String>>,
         root: &Root,
@@ -60,7 +60,7 @@ impl ErrorPages {
                 }
                 _ => {
                     let known: Vec<_> = STATUSES.iter().map(|status| status.code().to_string()).collect();
-                    let what = format!("no page is sent with this status: there are {}", known.join(", "));
+                    let what = format!("this status has no error page: choose one of {}", known.join(", "));
                     problems.add(&path.span, &key, what);
                 }
             }
@@ -68,13 +68,12 @@ impl ErrorPages {
         (!pages.is_empty()).then_some(ErrorPages(pages))
     }
 
-    /// The page for a status.
     pub(crate) fn get(&self, status: Status) -> Option<&Page> {
         self.0.iter().find(|(code, _)| *code == status.code()).map(|(_, page)| page)
     }
 }
 
-/// Those that are known before a site is have no page of it (RFC 9112 §3: a head that could not be read).
+/// The statuses that can have an error page. Statuses decided before the site is known (RFC 9112 §3) are not among them.
 const STATUSES: [Status; 10] = [
     Status::BAD_REQUEST,
     Status::UNAUTHORIZED,
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_must_be_there() {
+    fn pages_must_exist() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("404.html"), "").unwrap();
         std::fs::create_dir(directory.path().join("d")).unwrap();
@@ -105,8 +104,8 @@ mod tests {
             ("404 = '/../x'", "f:1: error_pages.404: write a path"),
             ("404 = '/d'", "f:1: error_pages.404: names a directory"),
             ("404 = '/d/'", "f:1: error_pages.404: names a directory"),
-            ("200 = '/404.html'", "f:1: error_pages.200: no page is sent with this status"),
-            ("4xx = '/404.html'", "f:1: error_pages.4xx: no page is sent with this status"),
+            ("200 = '/404.html'", "f:1: error_pages.200: this status has no error page"),
+            ("4xx = '/404.html'", "f:1: error_pages.4xx: this status has no error page"),
         ] {
             let mut problems = Problems::of_file("f".as_ref(), text);
             let pages = ErrorPages::build(&toml::from_str(text).unwrap(), &root, "error_pages", &mut problems);

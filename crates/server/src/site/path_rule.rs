@@ -1,4 +1,4 @@
-//! Rules that match a path and name another: the base of redirects and rewrites.
+//! Rules that map a path to a target: the base of redirects and rewrites.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct Rule {
 
 #[derive(Debug)]
 enum From {
-    /// Decoded, with its slashes.
+    /// Decoded, with slashes.
     Path(Vec<u8>),
     Prefix(Prefix),
     Regex(Regex),
@@ -56,7 +56,7 @@ impl Rule {
                 Ok(regex) => From::Regex(regex),
                 Err(error) => {
                     let error = error.to_string().lines().last().unwrap_or_default().to_owned();
-                    problems.add(&value.span, &from_key, format!("is no expression: {error}"));
+                    problems.add(&value.span, &from_key, format!("is not a regular expression: {error}"));
                     return None;
                 }
             },
@@ -66,7 +66,7 @@ impl Rule {
         (problems.len() == before).then(|| Rule { from, to: to.value.clone() })
     }
 
-    /// Where `full` leads, percent-encoded.
+    /// The target for the path `full`, percent-encoded. `None`: the rule does not match.
     pub(super) fn apply(&self, full: &[u8]) -> Option<String> {
         let to = match &self.from {
             From::Path(path) => (full == path).then(|| self.to.clone())?,
@@ -81,12 +81,12 @@ impl Rule {
             }
             From::Regex(regex) => expand(&self.to, &regex.captures(full)?),
         };
-        // `//host` would name another host, and a group can begin with a slash.
+        // `//host` would name another host, and a captured group can begin with a slash.
         Some(if to.starts_with('/') { format!("/{}", to.trim_start_matches('/')) } else { to })
     }
 }
 
-/// Replaces `$1`, `${1}`, `${name}` and `$$`; what groups matched is percent-encoded.
+/// Expands `$1`, `${1}`, `${name}` and `$$`. Captured text is percent-encoded.
 fn expand(template: &str, captures: &Captures<'_>) -> String {
     let mut encoded = String::new();
     let mut rest = template;
@@ -109,7 +109,7 @@ fn expand(template: &str, captures: &Captures<'_>) -> String {
 fn check_target(to: &str, span: &Range<usize>, target: Target, is_template: bool, key: &str, problems: &mut Problems) {
     let uri = to.strip_prefix("https://").or_else(|| to.strip_prefix("http://"));
     let remedy = if !to.bytes().all(|octet| octet.is_ascii_graphic()) || to.contains(['\\', '"', '<', '>']) {
-        "percent-encode what is not visible ASCII, and \\ \" < >"
+        "percent-encode everything but visible ASCII, and \\ \" < >"
     } else if to.starts_with("//") {
         "begins with two slashes, which names another host: write one, or https://"
     } else if to.starts_with('/') {
@@ -121,9 +121,9 @@ fn check_target(to: &str, span: &Range<usize>, target: Target, is_template: bool
     } else if let (Some(uri), Target::PathOrUri) = (uri, target) {
         let (host, path) = uri.split_at(uri.find(['/', '?', '#']).unwrap_or(uri.len()));
         if host.is_empty() || host.contains(['$', '@']) {
-            "the host must be written out: what a client sends cannot choose it"
+            "the host must be literal: a request must not choose it"
         } else if path.contains('$') && !path.starts_with('/') {
-            "write a slash after the host: else what a client sends becomes part of it"
+            "write a slash after the host: otherwise captured text becomes part of it"
         } else {
             return;
         }
@@ -133,7 +133,7 @@ fn check_target(to: &str, span: &Range<usize>, target: Target, is_template: bool
     problems.add(span, key, remedy);
 }
 
-/// GUESS: bytes of a compiled expression; what operators write has a few thousand.
+/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
 const REGEX_SIZE: usize = 1 << 20;
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ const RULES: &str = r#"[
 ]"#;
 
 #[test]
-fn where_redirects_lead() {
+fn redirect_targets() {
     let (_, _, problems) = build(&format!("redirects = {RULES}"));
     assert!(problems.to_string().contains("site.redirects.to: write a path"), "{problems}");
     let (redirects, _, problems) = build(&format!("redirects = {}", RULES.replace("\"$1\"", "\"/$1\"")));
@@ -52,13 +52,13 @@ fn where_redirects_lead() {
         ("/shop/x%22", Some("q"), Some((307, "https://shop.example.org/x%22?q"))),
         ("/u/12/Ada", None, Some((303, "/users/Ada-12"))),
         ("/u/12/%0d%0aX:%20y", None, Some((303, "/users/%0D%0AX:%20y-12"))),
-        // Neither slashes, backslashes nor another scheme lead away.
+        // Slashes, backslashes and schemes in the path do not lead to another host.
         ("/go/evil.example", None, Some((308, "/evil.example"))),
         ("/go//evil.example", None, Some((308, "/evil.example"))),
         ("/go/%5cevil.example", None, Some((308, "/%5Cevil.example"))),
         ("/out/.evil.example", None, Some((308, "https://other.example/.evil.example"))),
         ("/out/@evil.example", None, Some((308, "https://other.example/@evil.example"))),
-        // A query goes before a fragment, and so does the rest of a path.
+        // The query and the rest of the path come before a fragment.
         ("/part", Some("q"), Some((308, "/whole?q#part"))),
         ("/parts/x", Some("q"), Some((308, "/whole/x?a#part"))),
         ("/", None, None),
@@ -71,7 +71,7 @@ fn where_redirects_lead() {
 }
 
 #[test]
-fn a_redirect_to_where_the_client_is_does_not_count() {
+fn a_redirect_to_the_request_itself_is_skipped() {
     let (redirects, ..) =
         build("redirects = [{ prefix = '/', to = 'https://example.org/' }, { regex = '^/(.*)$', to = '/$1' }]");
     let redirects = redirects.unwrap();
@@ -116,7 +116,7 @@ fn rewrites() {
 }
 
 #[test]
-fn what_is_wrong() {
+fn configuration_errors() {
     for (text, expected) in [
         ("redirects = [{ to = '/a' }]", "f:1: site.redirects: write one of"),
         ("redirects = [{ path = '/a', prefix = '/b', to = '/c' }]", "f:1: site.redirects: write one of"),
@@ -128,17 +128,17 @@ fn what_is_wrong() {
         ("redirects = [{ path = '/a', to = '/ä' }]", "f:1: site.redirects.to: percent-encode"),
         ("redirects = [{ regex = '(.*)', to = 'https://$1/' }]", "f:1: site.redirects.to: the host must"),
         ("redirects = [{ regex = '(.*)', to = 'https://a$1' }]", "f:1: site.redirects.to: the host must"),
-        ("redirects = [{ regex = '(', to = '/' }]", "f:1: site.redirects.regex: is no expression"),
+        ("redirects = [{ regex = '(', to = '/' }]", "f:1: site.redirects.regex: is not a regular expression"),
         ("redirects = [{ path = '/a', to = '/b', status = 200 }]", "f:1: site.redirects.status: write 301"),
         (
             "redirects = [\n{ path = '/a', to = '/b' },\n{ path = '/b', to = '/a' }]",
-            "f:2: site.redirects.to: leads in a circle",
+            "f:2: site.redirects.to: is a redirect loop",
         ),
         (
             "redirects = [\n{ path = '/a', to = '/b?x' },\n{ path = '/b', to = '/a#y' }]",
-            "f:2: site.redirects.to: leads in a circle",
+            "f:2: site.redirects.to: is a redirect loop",
         ),
-        ("redirects = [{ prefix = '/a', to = '/a/b' }]", "f:1: site.redirects.to: leads in a circle"),
+        ("redirects = [{ prefix = '/a', to = '/a/b' }]", "f:1: site.redirects.to: is a redirect loop"),
         ("rewrites = [{ path = '/a', to = 'https://b/' }]", "f:1: site.rewrites.to: write a path"),
         ("rewrites = [{ path = '/a', to = '/b?c' }]", "f:1: site.rewrites.to: is a path"),
     ] {

@@ -1,4 +1,4 @@
-//! Patterns of paths, as operators write them.
+//! Path patterns and path prefixes in the configuration.
 
 use std::ops::Range;
 
@@ -7,17 +7,17 @@ use sealion_http::Coding;
 
 use crate::values::Problems;
 
-/// A pattern of the paths of files: `*.css` by name, wherever it lies; with a slash, `/assets/**`, from the root.
+/// A pattern for file paths: `*.css` matches by name in any directory; `/assets/**`, with a slash, matches from the root.
 ///
 /// `*` and `?` match within a segment, `**` any number of segments; `[ab]` and `{a,b}` are alternatives.
 #[derive(Debug, Clone)]
 pub(super) struct PathPattern {
-    /// `None`: every path.
+    /// `None`: matches every path.
     glob: Option<GlobMatcher>,
 }
 
 impl PathPattern {
-    /// Reads a pattern; what is wrong with it is added to `problems`.
+    /// Parses a pattern, and adds errors to `problems`.
     pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
         if text.is_empty() {
             problems.add(span, key, "is empty: write for instance *.css, /assets/** or ** for every path");
@@ -37,37 +37,37 @@ impl PathPattern {
         match GlobBuilder::new(&glob).literal_separator(true).build() {
             Ok(glob) => Some(PathPattern { glob: Some(glob.compile_matcher()) }),
             Err(error) => {
-                problems.add(span, key, format!("is no pattern: {}: write for instance /assets/**", error.kind()));
+                problems.add(span, key, format!("is not a pattern: {}: write for instance /assets/**", error.kind()));
                 None
             }
         }
     }
 
-    /// The one that every path matches.
+    /// The pattern that matches every path.
     pub(super) fn every() -> Self {
         PathPattern { glob: None }
     }
 
-    /// Whether it is one that every path matches.
+    /// Whether the pattern matches every path.
     pub(super) fn is_every(&self) -> bool {
         self.glob.is_none()
     }
 
-    /// Whether the decoded path, without a slash at its beginning, matches.
+    /// Whether the pattern matches the decoded path `name`, which has no leading slash.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.glob.as_ref().is_none_or(|glob| glob.is_match_candidate(&Candidate::from_bytes(name)))
     }
 }
 
-/// A path and all beneath it: `/admin/` covers `/admin`, `/admin/` and `/admin/x`, but not `/administrator`.
+/// A path and everything beneath it: `/admin/` covers `/admin`, `/admin/` and `/admin/x`, but not `/administrator`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Prefix {
-    /// Without slashes at its ends; empty for every path.
+    /// Without leading and trailing slashes; empty: covers every path.
     name: Box<[u8]>,
 }
 
 impl Prefix {
-    /// Reads a prefix; what is wrong with it is added to `problems`.
+    /// Parses a prefix, and adds errors to `problems`.
     pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
         let segments = || text[1..].trim_end_matches('/').split('/');
         let remedy = if !text.starts_with('/') {
@@ -83,19 +83,19 @@ impl Prefix {
         None
     }
 
-    /// Whether the decoded path, without slashes at its ends, lies at or beneath it.
+    /// Whether the decoded path `name`, without leading and trailing slashes, lies at or beneath the prefix.
     pub(super) fn covers(&self, name: &[u8]) -> bool {
         self.rest(name).is_some()
     }
 
-    /// Whether what keeps others out of the prefix keeps them out of the path too: it lies there, or is named as what is compressed of something
-    /// that does. `/a.html.br` says as much as `/a.html`.
+    /// Whether access rules for the prefix apply to the path `name`: the prefix covers it, or covers the original of which it would
+    /// be a precompressed sibling. `/a.html.br` discloses as much as `/a.html`.
     pub(super) fn guards(&self, name: &[u8]) -> bool {
         let compressed_of = |coding: Coding| name.strip_suffix(coding.suffix().as_bytes());
         self.covers(name) || Coding::ALL.into_iter().filter_map(compressed_of).any(|original| self.covers(original))
     }
 
-    /// What of the path comes after the prefix and its slash; `None` if it does not lie there.
+    /// The part of the path after the prefix and its slash. `None`: the prefix does not cover the path.
     pub(super) fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         if self.name.is_empty() {
             return Some(name);
@@ -107,7 +107,7 @@ impl Prefix {
         }
     }
 
-    /// Decoded, without slashes at its ends.
+    /// The decoded prefix, without leading and trailing slashes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.name
     }
@@ -134,7 +134,7 @@ mod tests {
             yes.iter().for_each(|name| assert!(built.matches(name.as_bytes()), "{pattern} {name}"));
             no.iter().for_each(|name| assert!(!built.matches(name.as_bytes()), "{pattern} {name}"));
         }
-        for (pattern, why) in [("", "empty"), ("a/b", "begin it with a slash: /a/b"), ("/a[", "is no pattern")] {
+        for (pattern, why) in [("", "empty"), ("a/b", "begin it with a slash: /a/b"), ("/a[", "is not a pattern")] {
             let mut problems = Problems::of_arguments();
             assert!(PathPattern::build(pattern, &(0..0), "path", &mut problems).is_none());
             assert!(problems.to_string().contains(why), "{problems}");

@@ -1,4 +1,4 @@
-//! What is answered over plain HTTP: the redirect to HTTPS, and challenges of certificate authorities.
+//! Responses over plain HTTP: the redirect to HTTPS, and ACME HTTP-01 challenges.
 
 use std::borrow::Cow;
 
@@ -6,27 +6,25 @@ use sealion_http::{ContentType, Fields, Request, Status, Target};
 
 use super::names::host;
 
-/// A response over plain HTTP, which is never more than a few bytes.
+/// A response over plain HTTP, always of a few bytes.
 #[derive(Debug)]
 pub(crate) struct PlainResponse {
-    /// The status.
     pub(crate) status: Status,
-    /// The fields but for those of the connection, Date and Server.
+    /// All fields but those of the connection, Date and Server.
     pub(crate) fields: Fields,
-    /// The content.
     pub(crate) content: Cow<'static, [u8]>,
 }
 
 impl PlainResponse {
-    /// A response that names its status.
+    /// A response whose content is the status as text.
     pub(crate) fn of(status: Status) -> Self {
         let fields = Fields { content_type: Some(ContentType::Text("text/plain")), ..Fields::default() };
         PlainResponse { status, fields, content: status.page() }
     }
 }
 
-/// Answers a request on a listener without TLS. `https_port`: where HTTPS is. `is_ours`: whether a site has the host. `challenge`: what a
-/// certificate authority is to find for a token (RFC 8555 §8.3).
+/// Answers a request on a listener without TLS. `https_port`: the port of HTTPS. `is_ours`: whether a site has the host name.
+/// `challenge`: the key authorization for an ACME token (RFC 8555 §8.3).
 ///
 /// Strict-Transport-Security is not sent: browsers ignore it here (RFC 6797 §7.2).
 pub(crate) fn answer(
@@ -49,7 +47,7 @@ pub(crate) fn answer(
             None => PlainResponse::of(Status::NOT_FOUND),
         };
     }
-    // An HTTP/1.0 request without Host does not say where it was going.
+    // An HTTP/1.0 request without Host has no redirect target.
     let Some(authority) = request.authority else { return PlainResponse::of(Status::BAD_REQUEST) };
     if !is_ours {
         return PlainResponse::of(Status::MISDIRECTED_REQUEST);
@@ -85,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_https() {
+    fn redirects_to_https_and_challenges() {
         for (target, authority, port, status, location) in [
             ("/", Some("example.org"), 443, 308, Some("https://example.org/")),
             ("/a%20b?c=d", Some("example.org:80"), 443, 308, Some("https://example.org/a%20b?c=d")),

@@ -1,4 +1,4 @@
-//! Redirects: where clients are sent.
+//! Redirects.
 
 use percent_encoding::percent_encode;
 use schemars::JsonSchema;
@@ -10,28 +10,28 @@ use super::path_rule::{Rule, Target};
 use crate::response::Response;
 use crate::values::{At, Problems};
 
-/// Sends clients elsewhere. One of `path`, `prefix` and `regex` says which.
+/// A redirect. Exactly one of `path`, `prefix` and `regex` selects the requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RedirectConfig {
-    /// This path alone, decoded: `/old.html`.
+    /// Exact path, decoded: `/old.html`.
     pub path: Option<At<String>>,
-    /// This path and all beneath it, whose rest is appended to `to`.
+    /// Path with everything beneath it; the rest of the path is appended to `to`.
     pub prefix: Option<At<String>>,
-    /// Decoded paths that this expression matches anywhere; write `^` and `$` for the whole.
+    /// Regular expression for decoded paths. It matches anywhere; anchor it with `^` and `$`.
     pub regex: Option<At<String>>,
-    /// Where to: a path, or `https://…`. For a regex, `$1` or `${name}` stand for what its groups matched.
+    /// Target: a path, or `https://…`. For a regex, `$1` or `${name}` insert the text of a group.
     pub to: At<String>,
-    /// 301 or 308 for good, 302 or 307 for now, 303 to be fetched with GET. Without it 308.
+    /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET). Default: 308.
     pub status: Option<At<u16>>,
 }
 
-/// The redirects of a site; the first that matches counts.
+/// The redirects of a site; the first match wins.
 #[derive(Debug)]
 pub(crate) struct Redirects(Vec<(Rule, Status)>);
 
 impl Redirects {
-    /// Checks every rule, alone and for circles. `None`: there are none.
+    /// Validates the rules, and checks them for loops. `None`: there are none.
     pub(crate) fn build(configs: &[RedirectConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut rules = Vec::new();
         for config in configs {
@@ -45,7 +45,7 @@ impl Redirects {
                     308 => Status::PERMANENT_REDIRECT,
                     _ => {
                         let remedy =
-                            "write 301 or 308 (for good), 302 or 307 (for now), or 303 (to be fetched with GET)";
+                            "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
                         problems.add(&status.span, &format!("{key}.status"), remedy);
                         continue;
                     }
@@ -57,13 +57,13 @@ impl Redirects {
         let all = Redirects(rules);
         if problems.is_empty() {
             for config in configs {
-                all.check_for_circle(&config.to, key, problems);
+                all.check_for_loop(&config.to, key, problems);
             }
         }
         (!all.0.is_empty()).then_some(all)
     }
 
-    /// The answer, if a rule matches. `origin`: the authority of the request.
+    /// The redirect for a request, if a rule matches. `origin`: the authority of the request.
     pub(crate) fn answer(&self, path: &SitePath<'_>, query: Option<&str>, origin: Option<&str>) -> Option<Response> {
         let full = path.full();
         let (location, status) = self.find(&full)?;
@@ -72,7 +72,7 @@ impl Redirects {
         let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let query = query.map_or_else(String::new, |query| format!("?{query}"));
         let absolute = || origin.is_some_and(|host| target.strip_prefix("https://") == Some(&*format!("{host}{here}")));
-        // It would come back at once.
+        // The client would request the same URL again.
         if (target == here || absolute()) && (own_query.is_empty() || own_query == query) {
             return None;
         }
@@ -86,7 +86,7 @@ impl Redirects {
         self.0.iter().find_map(|(rule, status)| Some((rule.apply(full)?, *status)))
     }
 
-    fn check_for_circle(&self, to: &At<String>, key: &str, problems: &mut Problems) {
+    fn check_for_loop(&self, to: &At<String>, key: &str, problems: &mut Problems) {
         let path = |target: &str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
         let mut at = path(to);
         if at.contains('$') {
@@ -102,6 +102,6 @@ impl Redirects {
                 Some(next) => at = next,
             }
         }
-        problems.add(&to.span, &format!("{key}.to"), "leads in a circle: another redirect, or this one, takes it on");
+        problems.add(&to.span, &format!("{key}.to"), "is a redirect loop: this rule or another one redirects the target again");
     }
 }

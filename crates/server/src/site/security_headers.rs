@@ -1,25 +1,24 @@
-//! Presets of fields that keep browsers from guessing and from being used against the site.
+//! Presets of security header fields.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A preset of security headers.
+/// A preset of security header fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SecurityHeaders {
-    /// None.
+    /// No fields.
     #[default]
     Off,
-    /// What breaks next to no site: content types are not guessed, other sites cannot frame this one, and they learn no more of an
-    /// address than its origin.
+    /// Safe for almost any site: no content type sniffing, no framing by other sites, and only the origin as referrer to them.
     Basic,
-    /// For sites whose every script, style and frame is their own: a Content-Security-Policy, no frames, no referrer, its own
-    /// process, and neither camera nor microphone, position or payment.
+    /// For sites that load scripts, styles and frames only from themselves: a Content-Security-Policy, no framing, no referrer,
+    /// cross-origin isolation of windows and resources, and no camera, microphone, geolocation, payment or USB.
     Strict,
 }
 
 impl SecurityHeaders {
-    /// Names and values.
+    /// The names and values of the fields.
     pub(crate) fn fields(self) -> &'static [(&'static str, &'static str)] {
         match self {
             SecurityHeaders::Off => &[],

@@ -1,29 +1,29 @@
-//! One processor for the sender, the others for everything else.
+//! CPU affinity: one processor for the sender, the others for all other threads.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processors of this process.
+/// The processors that this process may use.
 #[derive(Clone)]
 pub(super) struct Cpus {
-    /// Without the sender's; `None` where that is the only one.
+    /// All but the sender's; `None` if that is the only one.
     others: Option<CpuSet>,
 }
 
 impl Cpus {
-    /// Keeps the calling thread on the processor on which it is.
+    /// Pins the calling thread to its current processor.
     pub(super) fn pin_sender() -> Self {
         let here = sched_getcpu();
         let Ok(mut others) = sched_getaffinity(None) else { return Self { others: None } };
         let mut only = CpuSet::new();
         only.set(here);
-        // Not being allowed to makes a measurement noisier, not wrong.
+        // Without permission to pin, the measurement is noisier but still valid.
         let _ = sched_setaffinity(None, &only);
         others.unset(here);
         Self { others: (others.count() > 0).then_some(others) }
     }
 
-    /// Moves the calling thread to where it does not disturb the sender, if there is such a place.
+    /// Moves the calling thread off the sender's processor, if there is another.
     pub(super) fn leave_to_sender(&self) {
         if let Some(others) = &self.others {
             let _ = sched_setaffinity(None, others);
@@ -31,7 +31,7 @@ impl Cpus {
     }
 }
 
-/// Nanoseconds for which the calling thread has had a processor, in user space and in the kernel.
+/// CPU time of the calling thread in nanoseconds, user and system.
 pub(super) fn thread_nanoseconds() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! What responses and moves of one version and AEAD cost, by sending and moving.
+//! Measures the costs of responses and moves for one version and AEAD.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -13,33 +13,33 @@ use crate::files::cache::KEPT_IN_MEMORY;
 use crate::path::costs::calibration::{SetUpSpread, SuiteCosts};
 use crate::path::costs::curve::{Curve, Point};
 
-/// Bytes of responses, head included. The last two make the slope behind them, and are far enough apart for that.
+/// Bytes of responses, head included. The last two are far enough apart to extrapolate from.
 const SIZES: [u64; 10] =
     [1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, LONGEST];
 
-/// Fits the page cache anywhere.
+/// Small enough for any page cache.
 const LONGEST: u64 = 4 << 20;
 
-/// Bytes of a response before its file. GUESS: those of a usual head.
+/// A response head of typical length.
 const HEAD: [u8; 256] = [b'h'; 256];
 
-/// Bytes that a sample sends if its responses are short, so that the clock's resolution does not matter.
+/// Least bytes per sample: short responses are repeated until the clock's resolution does not matter.
 const SAMPLE: u64 = 128 << 10;
 
-/// Of as many samples the median is taken at least, even when time is up, and at most.
+/// Least and most samples per median; the least are taken even when time is up.
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=61;
 
-/// Connections that are moved.
+/// Most connections to move.
 const MOVES: usize = 48;
 
-/// What responses are made of, in memory or in a file as the server has it.
+/// Content of responses, in memory and in a file, as the server holds it.
 pub(super) struct Content {
     memory: Vec<u8>,
     file: File,
 }
 
 impl Content {
-    /// Writes the file, which is in the page cache then.
+    /// Writes the file, which leaves it in the page cache.
     pub(super) fn new(path: &std::path::Path) -> Result<Self, String> {
         let memory: Vec<u8> = (0..LONGEST).map(|n| (n * 131 + (n >> 8)) as u8).collect();
         let file = std::fs::write(path, &memory)
@@ -57,7 +57,7 @@ impl Content {
     }
 }
 
-/// What was measured.
+/// Measured costs of one version and AEAD.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) version: String,
@@ -76,7 +76,7 @@ pub(super) struct MeasuredPoint {
 }
 
 impl Measured {
-    /// What is stored: only what is known of both paths.
+    /// The costs to store; `None` unless both paths were measured.
     pub(super) fn costs(&self) -> Option<SuiteCosts> {
         let point = |p: &MeasuredPoint| Some(Point { bytes: p.bytes, user_ns: p.user_ns, kernel_ns: p.kernel_ns? });
         Some(SuiteCosts {
@@ -87,13 +87,13 @@ impl Measured {
         })
     }
 
-    /// The curve through the points.
+    /// The savings of the kernel path.
     pub(super) fn curve(&self) -> Option<Curve> {
         Curve::new(self.costs()?.points).ok()
     }
 }
 
-/// Measures one version and AEAD on the user path and, if `kernel`, on that.
+/// Measures one version and AEAD on the user-space path and, if `kernel`, on the kernel path.
 pub(super) async fn suite(
     host: &Host,
     content: &Content,
@@ -108,7 +108,7 @@ pub(super) async fn suite(
         paths.push(Sender::new(host.connect(version, aead, Path::Kernel).await?.0));
     }
     for sender in &mut paths {
-        // Page cache, buffers and congestion window are warm then.
+        // Warms the page cache, the buffers and the congestion window.
         sender.sample(content, LONGEST).await?;
     }
     for round in 0..*ROUNDS.end() {
@@ -135,7 +135,7 @@ pub(super) async fn suite(
     Ok(Measured { version: version.to_string(), aead: aead.cipher().to_string(), points: points.collect(), set_up })
 }
 
-/// Moves fresh connections.
+/// Measures moves of fresh connections.
 async fn moves(host: &Host, version: Version, aead: Aead, time: Duration) -> Result<SetUpSpread, String> {
     let began = Instant::now();
     let mut took = Vec::with_capacity(MOVES);
@@ -147,7 +147,7 @@ async fn moves(host: &Host, version: Version, aead: Aead, time: Duration) -> Res
     Ok(SetUpSpread { low_ns: at(0.1), median_ns: at(0.5).max(1), high_ns: at(0.9), moves: took.len() })
 }
 
-/// One end of a connection, and what its responses took.
+/// A connection on one path, with its samples by response length.
 struct Sender {
     pair: Pair,
     samples: [Vec<u64>; SIZES.len()],
@@ -158,8 +158,8 @@ impl Sender {
         Self { pair, samples: Default::default() }
     }
 
-    /// Nanoseconds of this thread for a response. All of it is read before this returns, so that it does not burden the
-    /// next sample.
+    /// Nanoseconds of this thread's CPU time per response. Returns once the reader has read everything, so that nothing
+    /// spills into the next sample.
     async fn sample(&mut self, content: &Content, bytes: u64) -> Result<u64, String> {
         let repeats = (SAMPLE / bytes).max(1);
         let parts = [Part::Bytes(&HEAD), content.part(bytes - HEAD.len() as u64)];
@@ -174,7 +174,7 @@ impl Sender {
     }
 }
 
-/// The sample below which that part of them lies.
+/// The quantile of the samples at `part`, from 0 to 1.
 fn quantile(samples: &mut [u64], part: f64) -> u64 {
     samples.sort_unstable();
     samples[((samples.len() - 1) as f64 * part).round() as usize]

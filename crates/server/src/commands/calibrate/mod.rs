@@ -1,4 +1,4 @@
-//! `sealion calibrate`: what do both paths cost on this machine, and from where on does the kernel win?
+//! `sealion calibrate`: measures the costs of both paths on this machine, and the length from which the kernel wins.
 
 mod cpus;
 mod measure;
@@ -24,15 +24,15 @@ use crate::path::costs::display_bytes;
 use crate::path::costs::machine::Machine;
 use crate::path::offer::combinations;
 
-/// What `sealion calibrate` can be told.
+/// Arguments of `sealion calibrate`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct CalibrateArgs {
-    /// Seconds to measure for, about; the rest of the machine should be quiet meanwhile
+    /// Approximate duration in seconds; keep the machine otherwise idle meanwhile
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,
 
-    /// Where the result is kept [default: /var/lib/sealion/calibration.json for root, else
-    /// $XDG_STATE_HOME/sealion/calibration.json; `serve` looks there]
+    /// File to write the result to [default: /var/lib/sealion/calibration.json for root, else
+    /// $XDG_STATE_HOME/sealion/calibration.json, where `serve` finds it]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -41,33 +41,33 @@ pub(super) struct CalibrateArgs {
     pub json: bool,
 }
 
-/// Runs the command. The exit code is 0 only if both paths were measured and the result stored.
+/// The exit code is 0 only if both paths were measured and the result was stored.
 ///
 /// # Errors
-/// A line that says what could not be done.
+/// A measurement fails, or the result cannot be written.
 pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
     let output = args
         .output
         .clone()
         .or_else(default_path)
-        .ok_or("no place to keep the result: set HOME or XDG_STATE_HOME, or give --output")?;
+        .ok_or("no file to write the result to: set HOME or XDG_STATE_HOME, or give --output")?;
     let probe = probe::probe();
     let suites: Vec<_> =
         combinations().map(|(version, aead)| ((version, aead), probe.tx(version, aead.cipher()).is_ok())).collect();
-    // Blocking calls, pinning and a clock of its own: not on the main thread, whose processor others inherit.
+    // A thread of its own: pinning the main thread would be inherited by threads started later.
     let seconds = args.seconds;
     let measured = std::thread::spawn(move || measure_all(&suites, seconds))
         .join()
-        .map_err(|_| "measuring ended with a panic; the message above says where")??;
+        .map_err(|_| "the measurement panicked; see the message above")??;
 
     let suites: Vec<_> = measured.iter().filter_map(Measured::costs).collect();
     let made = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let absent = suites.is_empty().then(|| probe.explain().unwrap_or_else(|| probe.to_string()).replace('\n', " "));
     let mut report = Report { machine: Machine::this(), made, suites: measured, no_kernel_path: absent, stored: None };
-    // Without kernel path there is nothing to store: it may be there tomorrow, on the same kernel, by loading a module.
+    // Without a kernel path, store nothing: loading a module may provide one later on the same kernel.
     if report.no_kernel_path.is_none() {
         Calibration::of_this_machine(report.made.clone(), suites).store(&output).map_err(|error| {
-            format!("cannot write {}: {error}: name a file that can be written with --output", output.display())
+            format!("cannot write {}: {error}: choose another file with --output", output.display())
         })?;
         report.stored = Some(output);
     }
@@ -98,15 +98,15 @@ fn measure_all(suites: &[((Version, Aead), bool)], seconds: u32) -> Result<Vec<M
     Ok(measured)
 }
 
-/// Everything that was found out.
+/// The result of a calibration.
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
     made: String,
     suites: Vec<Measured>,
-    /// Why there is no kernel path.
+    /// Reason for the lack of a kernel path.
     no_kernel_path: Option<String>,
-    /// The file that the server reads.
+    /// The file written.
     stored: Option<PathBuf>,
 }
 
@@ -121,10 +121,10 @@ impl std::fmt::Display for Report {
             write_suite(f, suite)?;
         }
         match (&self.stored, &self.no_kernel_path) {
-            (Some(path), _) => writeln!(f, "\nStored in {}: a server that starts now uses it.", path.display()),
+            (Some(path), _) => writeln!(f, "\nStored in {}; servers use it from their next start.", path.display()),
             (None, why) => writeln!(
                 f,
-                "\nThere is no kernel path to compare with, and nothing was stored. {}",
+                "\nThere is no kernel path to compare with; nothing was stored. {}",
                 why.as_deref().unwrap_or_default()
             ),
         }

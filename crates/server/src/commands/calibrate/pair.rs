@@ -1,4 +1,4 @@
-//! A connection of this process with itself: one end as the server has it, the other reads and does not decrypt.
+//! A loopback connection within this process: one end sends as the server does, the other reads without decrypting.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream as StdStream};
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::cpus::Cpus;
 use crate::certificates::development::DevCertificate;
 use crate::listen::{Address, Inherited, Listen, ListenConfig, Listeners, ListeningSocket};
 
-/// How long loopback may take. GUESS: a thousand times what it takes.
+/// A thousand times what loopback takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Accepts connections from this process.
@@ -33,13 +33,13 @@ pub(super) struct Host {
 
 /// A connection.
 pub(super) struct Pair {
-    /// The end whose cost is measured.
+    /// The sending end, whose cost is measured.
     pub(super) stream: TlsStream,
     read: Arc<AtomicU64>,
 }
 
 impl Host {
-    /// Listens with the options of the server's own sockets. The certificate is made in `directory`. Call it inside a runtime.
+    /// Listens with the socket options of the server, and makes a certificate in `directory`. Call it inside a runtime.
     pub(super) fn new(directory: &Path, cpus: Cpus) -> Result<Self, String> {
         let pair = DevCertificate::load_or_make_in(directory)
             .map_err(|error| format!("cannot make a certificate in {}: {error}", directory.display()))?;
@@ -63,7 +63,7 @@ impl Host {
         })
     }
 
-    /// Shakes hands with this version and AEAD, and moves the sending side to where it is wanted. Returns what a move took.
+    /// Connects with this version and AEAD, and moves the sending side to `path`. Returns the duration of the move.
     pub(super) async fn connect(
         &self,
         version: Version,
@@ -77,7 +77,7 @@ impl Host {
             .name("reader".to_owned())
             .spawn(move || {
                 cpus.leave_to_sender();
-                // Failures show at the other end.
+                // Failures surface at the sending end.
                 let _ = read_to_end(address, client, &counter);
             })
             .map_err(|e| format!("cannot start a thread: {e}"))?;
@@ -88,7 +88,7 @@ impl Host {
         let mut stream = tokio::time::timeout(PATIENCE, shake).await.map_err(|_| "no handshake over loopback")??;
         let took = match path {
             SendPath::User => None,
-            SendPath::Kernel => Some(stream.move_to_kernel(0).await.map_err(|e| format!("the kernel refuses: {e}"))?),
+            SendPath::Kernel => Some(stream.move_to_kernel(0).await.map_err(|e| format!("the kernel refuses the move: {e}"))?),
         };
         Ok((Pair { stream, read }, took))
     }
@@ -118,17 +118,17 @@ impl Host {
 }
 
 impl Pair {
-    /// Bytes that the other end has read, sealed as they are.
+    /// Bytes that the other end has read, as sealed.
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Waits until the other end has read that many.
+    /// Waits until the other end has read `bytes` in total.
     pub(super) fn wait_until_read(&self, bytes: u64) -> Result<(), String> {
         let began = Instant::now();
         while self.read() < bytes {
             if began.elapsed() > PATIENCE {
-                return Err("loopback does not deliver".to_owned());
+                return Err("loopback delivers no data".to_owned());
             }
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -136,7 +136,8 @@ impl Pair {
     }
 }
 
-/// Shakes hands, then counts what comes. With MSG_TRUNC TCP drops it uncopied, so that the reader is never what is measured.
+/// Completes the handshake, then counts received bytes. With MSG_TRUNC, TCP discards them uncopied, so that the reader is
+/// never the bottleneck.
 fn read_to_end(address: SocketAddr, mut client: ClientConnection, read: &AtomicU64) -> std::io::Result<()> {
     let mut socket = StdStream::connect(address)?;
     socket.set_nodelay(true)?;

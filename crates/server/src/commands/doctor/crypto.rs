@@ -1,18 +1,18 @@
-//! Which implementation of each AEAD the kernel uses: /proc/crypto.
+//! The kernel's implementation of each AEAD, from /proc/crypto.
 
 use std::fs;
 
 use super::{Finding, State};
 
-/// Templates as the kernel's TLS layer asks for them (net/tls/tls_main.c), with our names.
+/// Algorithm names that the kernel's TLS layer requests (net/tls/tls_main.c), with display names.
 const AEADS: [(&str, &str); 3] =
     [("gcm(aes)", "AES-GCM"), ("rfc7539(chacha20,poly1305)", "CHACHA20-POLY1305"), ("ccm(aes)", "AES-CCM")];
 
-/// Parts of driver names that stand for instructions of the processor; the `lib` ones of Linux 6.16 and later choose
-/// them by themselves.
+/// Parts of driver names that indicate accelerated code; the `lib` drivers of Linux 6.16 and later select it at run
+/// time.
 const FAST: [&str; 8] = ["aesni", "vaes", "avx", "simd", "neon", "-ce", "lib", "p8"];
 
-/// A finding for each AEAD that is instantiated; the probes just before made the kernel do that.
+/// A finding per instantiated AEAD; the preceding probes made the kernel instantiate them.
 pub(super) fn drivers() -> Vec<Finding> {
     let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
     AEADS
@@ -36,7 +36,7 @@ struct Driver {
     priority: u32,
 }
 
-/// The one with the highest priority, which is what the kernel takes (Documentation/crypto/architecture.rst).
+/// The driver with the highest priority, which the kernel uses (Documentation/crypto/architecture.rst).
 fn best(text: &str, template: &str) -> Option<Driver> {
     text.split("\n\n")
         .filter_map(|block| {
@@ -46,7 +46,7 @@ fn best(text: &str, template: &str) -> Option<Driver> {
                     (key.trim() == name).then_some(value.trim())
                 })
             };
-            // Internal ones serve as parts of others and are never chosen by themselves.
+            // Internal drivers are parts of others and are never chosen on their own.
             (field("name") == Some(template) && field("internal") != Some("yes")).then_some(())?;
             Some(Driver { name: field("driver")?.to_owned(), priority: field("priority")?.parse().ok()? })
         })

@@ -4,16 +4,16 @@ use sealion_ktls::probe::Probe;
 
 use super::{Finding, State};
 
-/// A fault in kernel TLS that was mended, and from which release of a series on.
+/// A fixed fault in kernel TLS, and the releases that carry the fix.
 struct Fix {
     what: &'static str,
-    /// `(series, patch)`: mended from this patch release of the series on.
+    /// `(series, patch)`: the first fixed patch release of a series.
     since: &'static [((u32, u32), u32)],
-    /// Whether this server never comes where the fault is.
+    /// Whether this server never reaches the faulty code.
     spares_us: bool,
 }
 
-/// No release of the series has it.
+/// No release of the series carries the fix.
 const NEVER: u32 = u32::MAX;
 
 /// Read from the changelogs of Debian's kernels 6.1.176, 6.12.107 and 7.2.13; the signal on 6.1 was observed (docs/kernel.md).
@@ -40,14 +40,14 @@ const FIXES: [Fix; 4] = [
     },
 ];
 
-/// Series for which the lists above speak.
+/// Series covered by the lists above.
 const KNOWN_SERIES: [(u32, u32); 3] = [(6, 1), (6, 12), (7, 2)];
 
-/// The running kernel, and whether it carries the known fixes.
+/// The version of the running kernel, and the known fixes it lacks.
 pub(super) fn release() -> Finding {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
-    // Debian's release names the ABI (6.1.0-51); the version proper stands in its version string.
+    // Debian's release string names the ABI (6.1.0-51); its version string holds the actual version.
     let version = uname.version().to_string_lossy();
     judge(&release, version_of(&release, &version))
 }
@@ -58,7 +58,7 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
             "kernel",
             State::Note,
             format!("Linux {release}"),
-            "its version is not one this tool can read",
+            "its version string has an unknown form",
         );
     };
     let shown = format!("Linux {major}.{minor}.{patch} ({release})");
@@ -67,7 +67,7 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
             "kernel",
             State::Note,
             shown,
-            "no list of kernel TLS fixes for this series; the canary below tells whether it seals rightly",
+            "the kernel TLS fixes of this series are unknown; the canary below tests whether it seals correctly",
         );
     }
     let missing: Vec<&Fix> = FIXES
@@ -76,9 +76,9 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
         .collect();
     let names = missing.iter().map(|fix| fix.what).collect::<Vec<_>>().join("; ");
     if missing.is_empty() {
-        Finding::new("kernel", State::Good, shown, "it carries the known fixes to kernel TLS")
+        Finding::new("kernel", State::Good, shown, "it has the known fixes to kernel TLS")
     } else if missing.iter().all(|fix| fix.spares_us) {
-        let means = format!("it lacks {names}; this server neither receives by the kernel nor blocks, others may");
+        let means = format!("it lacks {names}; this server is not affected, as it neither receives through the kernel nor blocks");
         Finding::new("kernel", State::Note, shown, means)
     } else {
         Finding::new("kernel", State::Warning, shown, format!("it lacks {names}"))
@@ -86,7 +86,7 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
     }
 }
 
-/// `6.12.107+deb13-cloud-amd64` says it; `6.1.0-51-cloud-amd64` says `Debian 6.1.176-1` elsewhere.
+/// From `6.12.107+deb13-cloud-amd64`, or for `6.1.0-51-cloud-amd64` from `Debian 6.1.176-1` in the version string.
 fn version_of(release: &str, version: &str) -> Option<(u32, u32, u32)> {
     let debian = version.split_once("Debian ").map(|(_, rest)| rest);
     numbers(debian.unwrap_or(release))
@@ -102,7 +102,7 @@ fn numbers(text: &str) -> Option<(u32, u32, u32)> {
     Some((major, minor, patch.parse().unwrap_or(0)))
 }
 
-/// Whether the TLS layer is there, and if not, why.
+/// Availability of the kernel's TLS layer.
 pub(super) fn layer(probe: &Probe) -> Option<Finding> {
     Some(match (probe.ulp(), probe.explain()) {
         (Ok(()), _) => {

@@ -1,6 +1,6 @@
-//! `sealion doctor`: will kernel TLS be used here, and what would change it?
+//! `sealion doctor`: reports whether kernel TLS will be used, and what would change that.
 //!
-//! Everything is found out by asking this kernel or by trying; each finding says what it means and how to mend it.
+//! Each finding stems from a query to this kernel or from a trial, and states its meaning and its remedy.
 
 mod crypto;
 mod kernel;
@@ -20,26 +20,26 @@ use serde::Serialize;
 use crate::commands::print;
 use crate::path::costs::Costs;
 
-/// What `sealion doctor` can be told.
+/// Arguments of `sealion doctor`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Tell which sockets of this process, ours or another server's, use kernel TLS; exit code 0 only if one does
+    /// Show which sockets of a process, Sealion or any other server, use kernel TLS; exit code 0 only if one does
     #[arg(long, value_name = "PID", conflicts_with = "port")]
     pub pid: Option<u32>,
 
-    /// The same for the server on this port
+    /// Show which sockets on a port use kernel TLS; exit code 0 only if one does
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
 }
 
-/// Runs the command. The exit code is 0 only if kernel TLS will be used, or with `--pid` or `--port`, is used.
+/// The exit code is 0 only if kernel TLS will be used or, with `--pid` or `--port`, is used.
 ///
 /// # Errors
-/// A line that says what could not be found out.
+/// The kernel refuses a query.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
     let (text, json, yes) = if args.pid.is_some() || args.port.is_some() {
         let table = sockets::Table::read(args.pid, args.port)?;
@@ -56,25 +56,25 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
     Ok(if yes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Everything that was found out.
+/// All findings, and the verdict.
 #[derive(Debug, Clone, Serialize)]
 struct Report {
     ktls_will_be_used: bool,
-    /// It may work, and not be used because user space is cheaper.
+    /// Kernel TLS may work but not be used, because user space is cheaper.
     ktls_works: bool,
     findings: Vec<Finding>,
 }
 
-/// One thing that was found out.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     topic: &'static str,
     state: State,
-    /// What is the case.
+    /// The observation.
     found: String,
-    /// What that means for the reader.
+    /// Its consequence.
     means: String,
-    /// The command, or act, that mends it.
+    /// A command or action.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -83,11 +83,11 @@ struct Finding {
 #[serde(rename_all = "lowercase")]
 enum State {
     Good,
-    /// Neither good nor bad: for the record.
+    /// For information.
     Note,
-    /// Works, but something is lost.
+    /// Works, at a loss.
     Warning,
-    /// Kernel TLS does not work, or must not be used.
+    /// Kernel TLS does not work or must not be used.
     Bad,
 }
 
@@ -141,7 +141,7 @@ impl std::fmt::Display for Report {
         f.write_str(if self.ktls_will_be_used {
             "\nKernel TLS will be used here.\n"
         } else if self.ktls_works {
-            "\nKernel TLS will not be used here: it works, but user space is cheaper, and seals everything.\n"
+            "\nKernel TLS will not be used here: it works, but user space is cheaper and seals everything.\n"
         } else {
             "\nKernel TLS will not be used here: user space seals everything, which always works.\n"
         })
@@ -160,7 +160,7 @@ mod tests {
         let text = report.to_string();
         assert!(text.ends_with("user space seals everything, which always works.\n"), "{text}");
         let dearer = Report { ktls_works: true, ..report.clone() }.to_string();
-        assert!(dearer.ends_with("user space is cheaper, and seals everything.\n"), "{dearer}");
+        assert!(dearer.ends_with("user space is cheaper and seals everything.\n"), "{dearer}");
         assert!(text.contains("ok    kernel       Linux 7.2.13\n"), "{text}");
         assert!(text.contains("BAD   module       not loaded\n"), "{text}");
         assert!(text.contains("-> modprobe tls\n"), "{text}");

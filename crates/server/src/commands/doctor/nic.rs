@@ -1,15 +1,15 @@
-//! Network cards that seal records themselves.
+//! Network cards with TLS offload.
 
 use sealion_ktls::nic::{self, Feature, Nic};
 
 use super::{Finding, State};
 
-/// A finding for each card that could, or one for none.
+/// A finding per card with offload features, or one finding if there is none.
 pub(super) fn all() -> Vec<Finding> {
     match nic::nics() {
         Ok(nics) => judge(&nics),
         Err(error) => {
-            vec![Finding::new("nic", State::Note, "not found out", error.to_string()).remedy("ethtool -k INTERFACE")]
+            vec![Finding::new("nic", State::Note, "cannot query network cards", error.to_string()).remedy("ethtool -k INTERFACE")]
         }
     }
 }
@@ -19,13 +19,13 @@ fn judge(nics: &[Nic]) -> Vec<Finding> {
     if !found.is_empty() {
         return found;
     }
-    let means = "the processor seals, as on nearly every machine; kernel TLS does not need such a card";
+    let means = "the CPU seals, as on nearly every machine; kernel TLS needs no such card";
     vec![Finding::new("nic", State::Note, "no network card here offloads TLS", means)]
 }
 
 fn card(nic: &Nic) -> Option<Finding> {
     let features = [("tls-hw-tx-offload", nic.tx), ("tls-hw-rx-offload", nic.rx), ("tls-hw-record", nic.record)];
-    let told: Vec<String> = features
+    let shown: Vec<String> = features
         .into_iter()
         .filter_map(|(name, state)| match state {
             Feature::Absent => None,
@@ -33,26 +33,26 @@ fn card(nic: &Nic) -> Option<Finding> {
             Feature::On => Some(format!("{name} on")),
         })
         .collect();
-    if told.is_empty() {
+    if shown.is_empty() {
         return None;
     }
-    let found = format!("{}: {}", nic.name, told.join(", "));
-    // The server hands over the sending half only.
+    let found = format!("{}: {}", nic.name, shown.join(", "));
+    // The server gives the kernel the keys of the sending half only.
     Some(match (nic.tx, nic.record) {
         (Feature::On, _) | (_, Feature::On) => Finding::new(
             "nic",
             State::Note,
             found,
-            "connections over this card are sealed by it where it knows the cipher: see TlsCurrTxDevice in /proc/net/tls_stat",
+            "the card seals connections with ciphers it supports: see TlsCurrTxDevice in /proc/net/tls_stat",
         ),
         (Feature::Off, _) => Finding::new(
             "nic",
             State::Note,
             found,
-            "this card could seal in the processor's place; measure before you keep it on",
+            "the card can seal instead of the CPU; measure before you keep this on",
         )
         .remedy(format!("ethtool -K {} tls-hw-tx-offload on", nic.name)),
-        (Feature::Absent, _) => Finding::new("nic", State::Note, found, "this card does not seal what is sent"),
+        (Feature::Absent, _) => Finding::new("nic", State::Note, found, "the card has no offload for sending"),
     })
 }
 

@@ -1,10 +1,10 @@
-//! OpenSSL on this machine, for those who compare with a server that uses it. Sealion itself does not.
+//! OpenSSL on this machine, for comparisons with servers that use it. Sealion does not.
 
 use std::process::Command;
 
 use super::{Finding, State};
 
-/// Whether the `openssl` command is there and its library can use kernel TLS.
+/// Whether the `openssl` command exists and its library supports kernel TLS.
 pub(super) fn on_this_machine() -> Finding {
     let output = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).output().ok()?;
@@ -16,22 +16,21 @@ pub(super) fn on_this_machine() -> Finding {
             "openssl",
             State::Note,
             "no openssl command",
-            "not needed here, only for comparing with others",
+            "needed only for comparisons with other servers",
         ),
     }
 }
 
-/// A library that was built without kernel TLS leaves these options out of its tools: `-ktls` came with OpenSSL 3.2,
-/// `-sendfile` with 3.0.
+/// Builds without kernel TLS omit these options from the tools: `-ktls` since OpenSSL 3.2, `-sendfile` since 3.0.
 fn judge(version: &str, s_server_help: &str) -> Finding {
     let option =
         |line: &str| line.split_ascii_whitespace().next().is_some_and(|word| word == "-ktls" || word == "-sendfile");
     let has = s_server_help.lines().any(option);
     let found = format!("{version}, {} kernel TLS", if has { "with" } else { "without" });
     let means = if has {
-        "servers on it, nginx too, can use kernel TLS if they are told to"
+        "servers that use it, such as nginx, can enable kernel TLS"
     } else {
-        "servers on it, nginx too, cannot use kernel TLS; this server can"
+        "servers that use it, such as nginx, cannot use kernel TLS; Sealion can"
     };
     Finding::new("openssl", State::Note, found, means)
 }

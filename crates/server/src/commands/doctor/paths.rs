@@ -1,4 +1,4 @@
-//! Each version and AEAD, really tried: the kernel seals, user space opens and compares.
+//! A trial of each version and AEAD: the kernel seals, user space opens and compares.
 
 use sealion_ktls::Kind;
 use sealion_ktls::probe::Probe;
@@ -8,7 +8,7 @@ use super::{Finding, State};
 use crate::path::costs::{Costs, Origin, display_bytes};
 use crate::path::offer::combinations;
 
-/// A finding for each version and AEAD that the server can agree on, and whether one of them can be used.
+/// A finding per version and AEAD that the server negotiates, and whether any is usable.
 pub(super) fn each_suite(probe: &Probe) -> (Vec<Finding>, bool) {
     if probe.ulp().is_err() {
         return (Vec::new(), false);
@@ -31,7 +31,7 @@ pub(super) fn each_suite(probe: &Probe) -> (Vec<Finding>, bool) {
                     "seals",
                     State::Bad,
                     format!("{name}: {error}"),
-                    "this kernel corrupts data; the server keeps such connections in user space",
+                    "this kernel corrupts data; the server keeps connections with this suite in user space",
                 )
                 .remedy("install the distribution's current kernel and reboot"),
                 Err(error) => Finding::new(
@@ -46,7 +46,7 @@ pub(super) fn each_suite(probe: &Probe) -> (Vec<Finding>, bool) {
     (findings, usable)
 }
 
-/// From where on the kernel wins, for each version and AEAD that it seals, and whether it does for one of them.
+/// The length from which the kernel wins, per version and AEAD that it supports, and whether it wins for any.
 pub(super) fn costs(probe: &Probe, costs: &Costs) -> (Vec<Finding>, bool) {
     let sealed: Vec<_> = combinations().filter(|(v, aead)| probe.tx(*v, aead.cipher()).is_ok()).collect();
     if sealed.is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn costs(probe: &Probe, costs: &Costs) -> (Vec<Finding>, bool) {
         Origin::Calibrated { .. } => origin,
         Origin::Shipped { .. } => Finding {
             state: State::Note,
-            means: "connections may move later, or earlier, than is best on this machine".to_owned(),
+            means: "connections may move later or earlier than is best on this machine".to_owned(),
             remedy: Some("sealion calibrate".to_owned()),
             ..origin
         },
@@ -74,7 +74,7 @@ pub(super) fn costs(probe: &Probe, costs: &Costs) -> (Vec<Finding>, bool) {
         ever = true;
         let first = match cost.crossover() {
             Some(bytes) => format!("{} or more at once", display_bytes(bytes)),
-            None => "what adds up to it".to_owned(),
+            None => "responses that add up to it".to_owned(),
         };
         let set_up = cost.set_up.nanoseconds() as f64 / 1000.0;
         findings.push(finding(State::Good, format!("a move takes {set_up:.1} µs and pays with {first}")));
@@ -82,7 +82,7 @@ pub(super) fn costs(probe: &Probe, costs: &Costs) -> (Vec<Finding>, bool) {
     (findings, ever)
 }
 
-/// Whether keys can be changed while the kernel seals.
+/// Support for key updates while the kernel seals.
 pub(super) fn rekey(probe: &Probe) -> Option<Finding> {
     if probe.ulp().is_err() {
         return None;
@@ -95,10 +95,10 @@ pub(super) fn rekey(probe: &Probe) -> Option<Finding> {
             "key update",
             State::Note,
             "this kernel cannot change the keys of a live connection (Linux 6.14 can)",
-            "a connection whose client asks for new keys, or whose key is worn out, is closed after the response",
+            "a connection is closed after the response if its client requests new keys or its key reaches the record limit",
         ),
         Err(error) => {
-            Finding::new("key update", State::Warning, error.to_string(), "treated as if it were not possible")
+            Finding::new("key update", State::Warning, error.to_string(), "treated as unsupported")
         }
     })
 }

@@ -1,4 +1,4 @@
-//! What keeps a server from more than it needs: what this kernel has of it, and what a running process uses.
+//! Confinement: the features of this kernel, and those that a running process uses.
 
 use std::{fmt, fs};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Finding, State};
 use crate::process::privileges::LandlockSupport;
 
-/// A finding for each thing that `[privileges]` asks of the kernel.
+/// A finding per kernel feature that `[privileges]` needs.
 pub(super) fn of_this_kernel() -> Vec<Finding> {
     let landlock = match LandlockSupport::of_this_kernel() {
         LandlockSupport::Full => {
@@ -16,37 +16,37 @@ pub(super) fn of_this_kernel() -> Vec<Finding> {
         LandlockSupport::Partial => Finding::new(
             "privileges",
             State::Note,
-            "Landlock restricts files, but not all that Linux 6.7 can restrict",
-            "privileges.landlock leaves TCP ports, or the truncation of files, unrestricted",
+            "Landlock restricts files, but lacks features of Linux 6.7",
+            "privileges.landlock leaves TCP ports or the truncation of files unrestricted",
         ),
         LandlockSupport::None => Finding::new(
             "privileges",
             State::Note,
             "this kernel has no Landlock",
-            "privileges.landlock cannot restrict files; their permissions alone do",
+            "privileges.landlock cannot restrict files; only file permissions apply",
         )
-        .remedy("a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK and `landlock` in its lsm= list"),
+        .remedy("use a kernel 5.13 or later with CONFIG_SECURITY_LANDLOCK and `landlock` in its lsm= list"),
     };
     let seccomp = match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(_) => Finding::new("privileges", State::Good, "system calls can be filtered (privileges.seccomp)", ""),
         Err(_) => Finding::new(
             "privileges",
             State::Note,
-            "this kernel does not tell of filters of system calls",
+            "this kernel does not report support for system call filters",
             "privileges.seccomp may not work",
         )
-        .remedy("a kernel with CONFIG_SECCOMP_FILTER, and /proc"),
+        .remedy("use a kernel with CONFIG_SECCOMP_FILTER, and mount /proc"),
     };
     vec![landlock, seccomp]
 }
 
-/// What a process is confined by, as far as the kernel tells: Landlock does not show from outside.
+/// Confinement of a process, as far as the kernel reports it: Landlock is not visible from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Process {
-    /// The effective user's number.
+    /// Effective user ID.
     uid: u32,
     no_new_privileges: bool,
-    /// Filters of system calls that are in force; `None`: there are none, or the kernel does not count them (before Linux 5.9).
+    /// Number of seccomp filters; `None`: no filter, or a kernel before Linux 5.9, which does not count them.
     seccomp_filters: Option<u32>,
     seccomp: bool,
 }
@@ -74,7 +74,7 @@ impl fmt::Display for Process {
         let user = if self.uid == 0 { "runs as root".to_owned() } else { format!("runs as user {}", self.uid) };
         let gain = if self.no_new_privileges { "cannot gain privileges" } else { "may gain privileges" };
         let calls = if self.seccomp { "its system calls are filtered" } else { "may make any system call" };
-        write!(f, "{user}, {gain}, {calls}; whether Landlock restricts it, the kernel does not tell others")
+        write!(f, "{user}, {gain}, {calls}; Landlock restrictions are not visible to other processes")
     }
 }
 

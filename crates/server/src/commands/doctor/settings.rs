@@ -1,4 +1,4 @@
-//! Settings of this machine that hurt.
+//! System settings that degrade the server.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, State};
 
-/// A full TLS record on the wire: with less room than this TCP_NOTSENT_LOWAT stalls sendfile (docs/kernel.md).
+/// Bytes of a full TLS record on the wire; a lower TCP_NOTSENT_LOWAT stalls sendfile (docs/kernel.md).
 const RECORD_ON_THE_WIRE: u64 = 16_406;
 
-/// A finding for each setting that was looked at.
+/// A finding per setting.
 pub(super) fn all() -> Vec<Finding> {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/{name}")).ok();
     let mut findings = Vec::new();
@@ -25,7 +25,7 @@ fn notsent_lowat(text: &str) -> Option<Finding> {
         return Some(Finding::new("settings", State::Good, "tcp_notsent_lowat leaves room for records", ""));
     }
     let found = format!("net.ipv4.tcp_notsent_lowat is {bytes} bytes");
-    let means = "less than a few TLS records: with kernel TLS sendfile waits after each, or for ever on Linux 6.1. Sealion lifts it on its own sockets; other servers suffer";
+    let means = "less than a few TLS records: with kernel TLS, sendfile waits after each record, on Linux 6.1 forever. Sealion raises it on its own sockets; other servers are affected";
     Some(Finding::new("settings", State::Warning, found, means).remedy("sysctl -w net.ipv4.tcp_notsent_lowat=131072"))
 }
 
@@ -33,10 +33,10 @@ fn wmem(text: &str) -> Option<Finding> {
     let most: u64 = text.split_ascii_whitespace().nth(2)?.parse().ok()?;
     // The default since Linux 2.6 is 4 MiB.
     if most >= 1 << 20 {
-        return Some(Finding::new("settings", State::Good, "tcp_wmem lets a connection fill long fat networks", ""));
+        return Some(Finding::new("settings", State::Good, "tcp_wmem is large enough for long fat networks", ""));
     }
-    let found = format!("net.ipv4.tcp_wmem allows a connection at most {most} bytes under way");
-    let means = "distant clients get at most that much in a round trip";
+    let found = format!("net.ipv4.tcp_wmem limits a connection to {most} bytes in flight");
+    let means = "a distant client receives at most that much per round trip";
     Some(
         Finding::new("settings", State::Warning, found, means)
             .remedy("sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'"),
@@ -47,7 +47,7 @@ fn open_files() -> Option<Finding> {
     let allowed = getrlimit(Resource::Nofile).maximum?;
     (allowed < 20_128).then(|| {
         let found = format!("at most {allowed} open files");
-        let means = "room for fewer than the 10,000 connections of the default";
+        let means = "too few for the default limit of 10,000 connections";
         Finding::new("settings", State::Warning, found, means)
             .remedy("LimitNOFILE=65536 in the unit, or ulimit -n 65536")
     })

@@ -1,4 +1,4 @@
-//! Is a running server using kernel TLS? Asked of the kernel, socket by socket, so it holds for any program.
+//! Sockets of a running server that use kernel TLS. Queries the kernel socket by socket, so it works for any program.
 
 use std::{fmt, fs, io};
 use std::collections::HashSet;
@@ -14,7 +14,6 @@ use super::privileges::Process;
 pub(super) struct Table {
     of: String,
     sockets: Vec<Row>,
-    /// What the process is confined by.
     #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<Process>,
 }
@@ -32,7 +31,7 @@ struct Row {
 impl Table {
     pub(super) fn read(pid: Option<u32>, port: Option<u16>) -> Result<Self, String> {
         if !diag::permitted() {
-            return Err("only a process with CAP_NET_ADMIN may see the TLS state of sockets: run it as root".to_owned());
+            return Err("reading the TLS state of sockets requires CAP_NET_ADMIN: run it as root".to_owned());
         }
         let sockets = diag::sockets().map_err(|e| e.to_string())?;
         let (of, chosen): (String, Vec<Socket>) = match (pid, port) {
@@ -79,8 +78,8 @@ fn by(by: By) -> &'static str {
     }
 }
 
-/// The sockets of a process and of its descendants: the pid file of a server with workers names the master, which holds
-/// no connection.
+/// Socket inodes of a process and its descendants: the pid file of a server with worker processes names the master,
+/// which holds no connections.
 fn inodes_of_tree(pid: u32) -> Result<HashSet<u32>, String> {
     let mut inodes = inodes_of(pid)
         .map_err(|e| if is_gone(&e) { format!("there is no process {pid}") } else { format!("/proc/{pid}/fd: {e}") })?;
@@ -91,12 +90,12 @@ fn inodes_of_tree(pid: u32) -> Result<HashSet<u32>, String> {
         family.extend(parents.iter().filter(|&&(_, of)| of == parent).map(|&(child, _)| child));
         at += 1;
     }
-    // A child that has ended meanwhile has no sockets.
+    // A child that ended meanwhile has no sockets.
     inodes.extend(family[1..].iter().filter_map(|&child| inodes_of(child).ok()).flatten());
     Ok(inodes)
 }
 
-/// ENOENT, or ESRCH of a process that ends just then.
+/// ENOENT, or ESRCH if the process ends during the call.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
@@ -122,7 +121,8 @@ fn parents() -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// The fourth field of proc_pid_stat(5). The second is a name in parentheses, which may hold spaces and parentheses.
+/// The fourth field of proc_pid_stat(5). The second is a name in parentheses, which may itself contain spaces and
+/// parentheses.
 fn parent_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
@@ -135,7 +135,7 @@ impl fmt::Display for Table {
         if self.sockets.is_empty() {
             return writeln!(
                 f,
-                "No open connection of {} has the kernel's TLS layer: it seals in user space, or is idle.",
+                "No open connection of {} uses the kernel's TLS layer: the server seals in user space or is idle.",
                 self.of
             );
         }

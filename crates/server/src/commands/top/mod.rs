@@ -1,4 +1,4 @@
-//! `sealion top`: what the server does now, in the terminal.
+//! `sealion top`: a live view of a server's activity, in the terminal.
 
 mod fetch;
 mod rates;
@@ -17,30 +17,30 @@ use rates::Rates;
 use crate::commands::print;
 use crate::values::Timeout;
 
-/// What `sealion top` can be told.
+/// Arguments of `sealion top`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TopArgs {
-    /// Where the server listens for whoever asks for its metrics (`--metrics`)
+    /// URL of the server's metrics listener (`--metrics`)
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9443", env = "SEALION_TOP_URL")]
     pub url: String,
 
-    /// File whose first line is the token that the server asks for (`--metrics-token-file`)
+    /// File whose first line is the server's bearer token (`--metrics-token-file`)
     #[arg(long, value_name = "FILE", env = "SEALION_METRICS_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// Time between two looks
+    /// Refresh interval
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub every: Timeout,
 
-    /// Look twice, print what happened in between as text, and end
+    /// Print the activity of one interval as text and exit
     #[arg(long)]
     pub once: bool,
 }
 
-/// Shows it until `q` is pressed.
+/// Shows the live view until `q` is pressed.
 ///
 /// # Errors
-/// A line that says why the server cannot be asked, or the terminal not used.
+/// The server does not answer, or the terminal cannot be used.
 pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
     let source = Source::new(&args.url, args.token_file.as_deref())?;
     let every = args.every.duration();
@@ -54,5 +54,5 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
     screen::run(&source, before, every.max(SHORTEST))
 }
 
-/// Between two looks. GUESS: nobody reads faster.
+/// Shortest refresh interval; nobody reads faster.
 const SHORTEST: Duration = Duration::from_millis(100);

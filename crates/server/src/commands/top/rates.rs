@@ -1,40 +1,40 @@
-//! What happened between two looks.
+//! Rates between two samples of the counters.
 
 use std::collections::HashMap;
 
 use crate::monitor::Summary;
 use crate::observe::metrics::{TopPath, quantile};
 
-/// Per second, unless said otherwise.
+/// Per second unless noted.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     pub(super) requests: f64,
     pub(super) bytes_user: f64,
     pub(super) bytes_kernel: f64,
     pub(super) handshakes: f64,
-    /// Share of handshakes that resumed, if there were any.
+    /// Share of resumed handshakes, if there were any.
     pub(super) resumed: Option<f64>,
     pub(super) handshakes_failed: f64,
     pub(super) moves: f64,
-    /// Share of responses that the kernel sealed, if there were any.
+    /// Share of responses sealed by the kernel, if there were any.
     pub(super) kernel_share: Option<f64>,
     pub(super) statuses: [f64; 5],
     pub(super) errors: f64,
     pub(super) log_dropped: f64,
     /// Share of one processor.
     pub(super) cpu: f64,
-    /// Share of files that were found in the cache, if any were looked for.
+    /// Hit rate of the file cache, if there were lookups.
     pub(super) cache_hits: Option<f64>,
-    /// Median, 90th, 99th and 99.9th percentile, in seconds; of all time where nothing happened.
+    /// Median, 90th, 99th and 99.9th percentile, in seconds; since the start if the interval had no requests.
     pub(super) latency: [Option<f64>; 4],
-    /// Paths with their requests a second, the busiest first.
+    /// Paths with their requests per second, the busiest first.
     pub(super) paths: Vec<(TopPath, f64)>,
 }
 
 impl Rates {
     pub(super) fn between(before: &Summary, now: &Summary) -> Self {
         let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-3);
-        // A server that was started anew counts from the beginning.
+        // The counters of a restarted server begin at zero.
         let rate = |count: fn(&Summary) -> u64| count(now).saturating_sub(count(before)) as f64 / seconds;
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let fresh: Vec<u64> = now.latency.iter().zip(&before.latency).map(|(n, b)| n.saturating_sub(*b)).collect();
@@ -68,12 +68,12 @@ fn paths(before: &Summary, now: &Summary, seconds: f64) -> Vec<(TopPath, f64)> {
         .paths
         .iter()
         .map(|path| {
-            // What it took over from another is no request for it.
+            // A new path in the table inherits the count of the evicted one as its error; those are not its requests.
             let since = known.get(path.path.as_str()).copied().unwrap_or(path.error);
             (path.clone(), path.requests.saturating_sub(since) as f64 / seconds)
         })
         .collect();
-    // Stable: where nothing happens, those asked for most in all stay first.
+    // The sort is stable: without traffic, the paths with the most requests since the start stay first.
     paths.sort_by(|a, b| b.1.total_cmp(&a.1));
     paths
 }

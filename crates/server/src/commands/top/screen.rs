@@ -15,7 +15,7 @@ use super::rates::Rates;
 use super::text::{self, bytes, number};
 use crate::monitor::Summary;
 
-/// Looks that the curves remember.
+/// Samples kept for the curves.
 const HISTORY: usize = 200;
 
 struct View {
@@ -23,11 +23,11 @@ struct View {
     rates: Rates,
     user: Vec<u64>,
     kernel: Vec<u64>,
-    /// Why the numbers are old.
+    /// Error of the last fetch, while the numbers are old.
     stale: Option<String>,
 }
 
-/// Draws until `q`, Esc or Ctrl-C. The terminal is restored on every way out, a panic included.
+/// Draws until `q`, Esc or Ctrl-C. The terminal is restored on every exit, including a panic.
 pub(super) fn run(source: &Source, first: Summary, every: Duration) -> Result<ExitCode, String> {
     let mut terminal = ratatui::try_init().map_err(|error| format!("cannot use the terminal: {error}: try --once"))?;
     let ended = watch(&mut terminal, source, first, every);
@@ -101,7 +101,7 @@ impl View {
         ] {
             let title = format!(" {name} {}/s ", bytes(rate));
             let block = Block::new().borders(Borders::TOP).title(title.bold());
-            // The newest at the right.
+            // The newest sample is at the right.
             let width = usize::from(area.width);
             let mut points = vec![0; width.saturating_sub(history.len())];
             points.extend(&history[history.len().saturating_sub(width)..]);
@@ -112,7 +112,7 @@ impl View {
         });
         let widths = [Constraint::Length(10), Constraint::Length(12), Constraint::Length(10), Constraint::Fill(1)];
         let header = Row::new(["requests/s", "requests", "bytes", "path"]).style(bold);
-        let block = Block::new().borders(Borders::TOP).title(" paths asked for most ".bold());
+        let block = Block::new().borders(Borders::TOP).title(" most requested paths ".bold());
         frame.render_widget(Table::new(rows, widths).header(header).block(block), paths);
         let foot_line = match &self.stale {
             Some(error) => Line::from(error.as_str()).style(Style::new().fg(Color::Black).bg(Color::Yellow)),

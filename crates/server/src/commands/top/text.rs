@@ -1,14 +1,14 @@
-//! The same as plain text, and how numbers are shown.
+//! The view as plain text, and number formats.
 
 use std::fmt::Write as _;
 
 use super::rates::Rates;
 use crate::monitor::Summary;
 
-/// Paths that are shown.
+/// Most paths shown.
 const PATHS: usize = 20;
 
-/// A page for scripts and people without a terminal.
+/// The whole view, for output that is not a terminal.
 pub(super) fn page(now: &Summary, rates: &Rates) -> String {
     let mut page = String::new();
     for line in lines(now, rates) {
@@ -29,7 +29,7 @@ pub(super) fn page(now: &Summary, rates: &Rates) -> String {
     page
 }
 
-/// What is shown, a line a topic.
+/// The counters, one line per topic.
 pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)> {
     let c = &now.connections;
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
@@ -96,7 +96,7 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
         (
             "file cache",
             format!(
-                "{} found, {} files, {}",
+                "{} hits, {} files, {}",
                 percent(rates.cache_hits),
                 now.cache_entries,
                 bytes(now.cache_bytes as f64)
@@ -109,7 +109,7 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
     ]
 }
 
-/// Three digits that say something.
+/// About three significant digits.
 pub(super) fn number(number: f64) -> String {
     match number {
         0.0 => "0".to_owned(),
@@ -119,7 +119,7 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// With a unit of 1024.
+/// With a binary unit.
 pub(super) fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;

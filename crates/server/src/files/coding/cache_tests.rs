@@ -1,4 +1,4 @@
-//! Variants as the file cache keeps them, and that no combination of fields mixes two of them.
+//! Variants in the file cache, and a check that no combination of request fields mixes two of them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// Puts a file in place that was modified `age` seconds ago. Waits out the tick of the clock: it may be kept then.
+    /// Puts a file in place that was modified `age` seconds ago. Waits until the clock tick is over, so that it may be cached.
     fn put(&self, name: &str, content: impl AsRef<[u8]>, age: u64) {
         let new = self.directory.path().join(".new");
         fs::write(&new, content).unwrap();
@@ -57,12 +57,12 @@ impl Place {
         let deadline = Instant::now() + Duration::from_secs(10);
         while !matches!(root.resolve(name.as_bytes(), 0, crate::files::resolve::Wait::Yes), Ok(Found::File(file)) if file.is_settled())
         {
-            assert!(Instant::now() < deadline, "the clock of files stands still");
+            assert!(Instant::now() < deadline, "the file system clock stands still");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Puts `name` and what the coding makes of it.
+    /// Puts `name` and its precompressed siblings in place.
     fn put_with(&self, name: &str, content: &str, codings: &[Coding]) {
         self.put(name, content, 50);
         for coding in codings {
@@ -105,12 +105,12 @@ fn limits() -> CacheLimits {
 }
 
 #[test]
-fn each_client_gets_its_variant_from_memory_without_asking_the_disk() {
+fn variants_are_served_from_memory() {
     let place = Place::new(&Coding::ALL, None, limits());
     let content = text(1, 300);
     place.put_with("a.css", &content, &Coding::ALL);
     let got: Vec<_> = ["br", "zstd", "gzip", "identity"].map(|accept| place.file("/a.css", accept)).into();
-    // Without a name nothing can be asked any more.
+    // Any lookup on disk would fail now.
     for name in ["a.css", "a.css.br", "a.css.zst", "a.css.gz"] {
         fs::remove_file(place.path(name)).unwrap();
     }
@@ -128,12 +128,12 @@ fn each_client_gets_its_variant_from_memory_without_asking_the_disk() {
 }
 
 #[test]
-fn a_variant_that_comes_changes_or_goes_is_seen_after_the_age() {
+fn new_changed_and_removed_siblings_are_noticed_after_the_age() {
     let mut place = Place::new(&[Coding::Gzip], None, limits());
     place.put("a.css", text(1, 100), 50);
     assert_eq!(place.file("/a.css", "gzip").coding, None);
     place.put("a.css.gz", "first", 50);
-    assert_eq!(place.file("/a.css", "gzip").coding, None, "young enough");
+    assert_eq!(place.file("/a.css", "gzip").coding, None, "still fresh");
     place.now += AGE;
     assert_eq!(all(&place.file("/a.css", "gzip")), b"first");
     place.put("a.css.gz", "second", 40);
@@ -152,9 +152,9 @@ fn a_variant_that_comes_changes_or_goes_is_seen_after_the_age() {
 }
 
 #[test]
-fn what_is_no_variant() {
+fn files_that_are_not_siblings() {
     let place = Place::new(&[Coding::Gzip, Coding::Brotli], None, limits());
-    // Empty; a directory; not asked for; of a coded file; of a picture.
+    // Empty; a directory; of a coding that is not configured; sibling of a sibling; sibling of an image.
     place.put("a.css", text(1, 100), 50);
     place.put("a.css.gz", "", 50);
     fs::create_dir(place.path("a.css.br")).unwrap();
@@ -173,7 +173,7 @@ fn what_is_no_variant() {
     place.put("d.css", text(1, 100), 50);
     std::os::unix::fs::symlink(outside.path().join("secret"), place.path("d.css.gz")).unwrap();
     assert_eq!(place.file("/d.css", "gzip").coding, None);
-    // Without its original a variant is only a file of its own.
+    // A sibling without its original is an ordinary file.
     place.put("e.css.gz", "gz", 50);
     assert_eq!(place.ask("/e.css", &[("Accept-Encoding", "gzip")]).status, Status::NOT_FOUND);
 }
@@ -193,7 +193,7 @@ fn variants_count_against_the_bounds() {
 }
 
 #[test]
-fn compressed_once_kept_and_made_anew_when_the_file_changes() {
+fn compressed_once_and_again_after_a_change() {
     for limits in [limits(), CacheLimits { age: Duration::ZERO, ..limits() }] {
         let mut place = Place::new(&[], Some(CompressConfig::default()), limits);
         place.put("a.js", text(1, 300), 50);
@@ -223,7 +223,7 @@ fn compressed_once_kept_and_made_anew_when_the_file_changes() {
 }
 
 #[test]
-fn a_sibling_goes_before_what_could_be_made() {
+fn a_sibling_is_preferred_to_compression() {
     let place = Place::new(&[Coding::Gzip], Some(CompressConfig::default()), limits());
     place.put("a.js", text(1, 300), 50);
     place.put("a.js.gz", "by hand", 50);
@@ -231,8 +231,8 @@ fn a_sibling_goes_before_what_could_be_made() {
     assert_eq!(place.file("/a.js", "br").coding, Some(Coding::Brotli));
 }
 
-/// A client that collects parts of a file, over changes of its Accept-Encoding and of the file, and with every kind of If-Range, never puts together
-/// bytes of two representations: the parts of a 206 are those of the representation whose tag it holds.
+/// A client collects ranges of a file while its Accept-Encoding and the file change, with every kind of If-Range. It never combines
+/// bytes of two representations: every 206 belongs to the representation whose tag the client holds.
 #[test]
 fn no_fields_mix_two_variants() {
     let compress = CompressConfig { min: Size(0), ..CompressConfig::default() };
@@ -246,12 +246,12 @@ fn no_fields_mix_two_variants() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as usize % below
         };
-        // What the client holds: tag, date and all bytes of a representation.
+        // Tag, date and all bytes of each representation that the client holds.
         let mut held: Vec<(String, String, Vec<u8>)> = Vec::new();
         let mut parts = 0;
         for round in 0..1500 {
             if round == 700 {
-                // The same dates, to make it hard.
+                // The dates stay the same, to make it harder.
                 place.put_with("a.css", &text(2, 301), precompressed);
             }
             let accept = accepts[random(accepts.len())];

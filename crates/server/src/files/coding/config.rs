@@ -1,4 +1,4 @@
-//! What a site can be told about content codings, and what is made of it.
+//! Configuration of content codings.
 
 use schemars::JsonSchema;
 use sealion_http::{Coding, Codings};
@@ -7,27 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{At, Problems, Size};
 
-/// Compression of small text that lies nowhere compressed: once, when somebody asks for it, and kept in memory.
+/// Compression of small text files without a precompressed sibling. A file is compressed on first request and the result is
+/// kept in memory.
 ///
-/// Off unless this table is there: it takes processor time and memory, and files that are compressed when the site is built are smaller.
+/// Off unless this table exists: it costs processor time and memory, and files compressed when the site is built are smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CompressConfig {
-    /// Media types to compress, without parameters: a type such as `application/json`, or `text/*` for all of a kind.
+    /// Media types to compress, without parameters, such as `application/json` or `text/*`.
     pub types: At<Vec<String>>,
-    /// The smallest file to compress. In smaller ones the fields of the response outweigh what is saved.
+    /// Smallest file to compress. For smaller files the response head outweighs the savings.
     pub min: Size,
-    /// The largest file to compress, 16MiB at most. The client waits meanwhile; compress larger ones beforehand with `sealion compress`.
+    /// Largest file to compress, at most 16MiB. The client waits for the compression; precompress larger files with
+    /// `sealion compress`.
     pub max: At<Size>,
-    /// Codings to make: `br`, `zstd`, `gzip`. Which one is sent is the client's choice; among what it likes equally the order is that one.
+    /// Codings to use, of `br`, `zstd` and `gzip`. The client chooses; among equal weights that order decides.
     pub codings: At<Vec<Coding>>,
-    /// Memory for what was made, of the whole site. What nobody asked for longest is forgotten first, and made again when it is wanted.
+    /// Memory for the compressed files of the site. The least recently used are dropped first, and compressed again on request.
     pub memory: At<Size>,
 }
 
 impl Default for CompressConfig {
-    // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most examples of nginx).
-    // GUESS: a mebibyte takes 30 ms of a processor at most, which nobody notices once; 32 MiB are the text of a large site.
+    // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most nginx
+    // examples).
+    // Compressing 1 MiB takes at most 30 ms of a processor, which is tolerable once per file. 32 MiB hold the text of a large
+    // site.
     fn default() -> Self {
         CompressConfig {
             types: TYPES.map(str::to_owned).to_vec().into(),
@@ -39,7 +43,7 @@ impl Default for CompressConfig {
     }
 }
 
-/// Types that are text, or compress like it.
+/// Types that are text, or compress as well as text.
 pub(crate) const TYPES: [&str; 12] = [
     "text/*",
     "application/json",
@@ -55,19 +59,19 @@ pub(crate) const TYPES: [&str; 12] = [
     "font/ttf",
 ];
 
-/// A file that takes longer to compress than a client waits is to be compressed beforehand.
+/// Upper bound for `max`: larger files take longer to compress than a client should wait.
 const LARGEST: Size = Size(16 << 20);
 
-/// What of its files a site sends in a content coding.
+/// The content coding settings of a site, validated.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Encoding {
-    /// Codings whose files may lie beside an original.
+    /// Codings of precompressed siblings to look for.
     pub precompressed: Codings,
-    /// What to compress itself.
+    /// Compression on request; `None`: off.
     pub compress: Option<Compress>,
 }
 
-/// What to compress, and within which bounds.
+/// The settings of compression on request, validated.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Compress {
     types: Types,
@@ -78,7 +82,8 @@ pub(crate) struct Compress {
 }
 
 impl Encoding {
-    /// What `site.precompressed` and `site.compress` say; `None` if the files are sent as they are. `key`: the dotted key of the site.
+    /// Validates `site.precompressed` and `site.compress`. `None`: the site uses no content codings. `key`: the dotted key of the
+    /// site.
     pub(crate) fn build(
         precompressed: &At<Vec<Coding>>,
         compress: Option<&CompressConfig>,
@@ -92,11 +97,11 @@ impl Encoding {
 }
 
 impl CompressConfig {
-    /// What it says, checked. `key`: its dotted key.
+    /// Validates the table. `key`: its dotted key.
     pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Compress {
         let codings = codings(&self.codings, &format!("{key}.codings"), problems);
         if codings.is_empty() {
-            let what = "no coding: name br, zstd or gzip, or leave out the table to compress nothing";
+            let what = "is empty: name br, zstd or gzip, or remove the table to turn compression off";
             problems.add(&self.codings.span, &format!("{key}.codings"), what);
         }
         let types = Types::new(&self.types).unwrap_or_else(|wrong| {
@@ -105,18 +110,18 @@ impl CompressConfig {
         });
         if self.max.value > LARGEST {
             let what = format!(
-                "{} is more than {LARGEST}: compress large files beforehand (`sealion compress`)",
+                "{} is more than {LARGEST}: precompress larger files with `sealion compress`",
                 self.max.value
             );
             problems.add(&self.max.span, &format!("{key}.max"), what);
         }
         if self.max.value < self.min {
-            let what = format!("{} is less than min, which is {}: no file is both", self.max.value, self.min);
+            let what = format!("{} is less than min, which is {}: no file would be compressed", self.max.value, self.min);
             problems.add(&self.max.span, &format!("{key}.max"), what);
         }
         if self.memory.value < self.max.value {
             let what =
-                format!("{} does not hold one file of max, which is {}: raise it", self.memory.value, self.max.value);
+                format!("{} is less than max, which is {}: raise it to hold at least one file", self.memory.value, self.max.value);
             problems.add(&self.memory.span, &format!("{key}.memory"), what);
         }
         Compress { types, min: self.min.0, max: self.max.value.0, codings, memory: self.memory.value.0 }
@@ -124,7 +129,7 @@ impl CompressConfig {
 }
 
 impl Compress {
-    /// Whether a file of this type and length is compressed.
+    /// Whether a file of this type and length should be compressed.
     pub(super) fn takes(&self, content_type: &ContentType, len: u64) -> bool {
         (self.min..=self.max).contains(&len) && self.types.contain(content_type.essence())
     }
@@ -133,17 +138,17 @@ impl Compress {
 fn codings(list: &At<Vec<Coding>>, key: &str, problems: &mut Problems) -> Codings {
     let set: Codings = list.iter().copied().collect();
     if set.iter().count() < list.len() {
-        problems.add(&list.span, key, "a coding is named twice: name each once (their order has no meaning)");
+        problems.add(&list.span, key, "a coding is listed twice: list each once (the order has no meaning)");
     }
     set
 }
 
-/// Media types by name or by kind.
+/// A set of media types, with wildcards for the subtype.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Types(Vec<String>);
 
 impl Types {
-    /// Reads types without parameters, and kinds followed by `/*`.
+    /// Parses types without parameters, such as `text/css` and `text/*`.
     pub(crate) fn new(types: &[String]) -> Result<Self, String> {
         let token = |text: &str| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
@@ -189,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn off_unless_asked_for() {
+    fn off_by_default() {
         assert_eq!(build(""), (None, String::new()));
         assert_eq!(build("precompressed = []"), (None, String::new()));
     }
@@ -215,15 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_the_line() {
         for (text, expected) in [
-            ("precompressed = [\"br\", \"br\"]", "f:1: site.precompressed: a coding is named twice"),
-            ("[compress]\ncodings = []", "f:2: site.compress.codings: no coding"),
+            ("precompressed = [\"br\", \"br\"]", "f:1: site.precompressed: a coding is listed twice"),
+            ("[compress]\ncodings = []", "f:2: site.compress.codings: is empty"),
             ("[compress]\ntypes = [\"text\"]", "f:2: site.compress.types: \"text\" is not a media type"),
             ("[compress]\ntypes = [\"*/*\", \"a/b;c\"]", "f:2: site.compress.types: \"*/*\" is not a media type"),
             ("[compress]\nmax = \"17MiB\"", "f:2: site.compress.max: 17MiB is more than 16MiB"),
             ("[compress]\nmin = 5\nmax = 4", "f:3: site.compress.max: 4B is less than min, which is 5B"),
-            ("[compress]\nmemory = \"1kB\"", "f:2: site.compress.memory: 1000B does not hold one file of max"),
+            ("[compress]\nmemory = \"1kB\"", "f:2: site.compress.memory: 1000B is less than max"),
         ] {
             let (_, problems) = build(text);
             assert!(problems.starts_with(expected), "{text}: {problems}");

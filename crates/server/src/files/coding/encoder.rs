@@ -1,4 +1,4 @@
-//! The encoders, and how hard they try.
+//! The encoders and their compression levels.
 
 use std::io::{self, Write};
 
@@ -8,19 +8,19 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sealion_http::Coding;
 
-/// How hard to try.
+/// Selects the compression level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// While a client waits.
+    /// Fast: a client is waiting.
     Now,
-    /// Beforehand, with all the time there is.
+    /// Smallest output: time does not matter.
     Beforehand,
 }
 
-/// A writer that passes on to another what is written, in a coding.
+/// A writer that encodes what is written and passes it to another writer.
 pub(crate) enum Encoder<W: Write> {
-    /// Brotli. Its writer keeps an error of the last write to itself.
-    Brotli(Box<CompressorWriter<Remembering<W>>>),
+    /// Brotli. Its writer swallows an error of the last write, hence [`ErrorRecorder`].
+    Brotli(Box<CompressorWriter<ErrorRecorder<W>>>),
     /// Zstandard.
     Zstd(zstd::Encoder<'static, W>),
     /// gzip.
@@ -28,11 +28,11 @@ pub(crate) enum Encoder<W: Write> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// For `len` bytes in all, to `out`.
+    /// An encoder for `len` bytes in total, writing to `out`.
     ///
     /// # Errors
-    /// No memory.
-    // MEASURED: what does each level cost and save? 2.2 MB of JavaScript, HTML, CSS, JSON and SVG, see docs/compression.md.
+    /// Out of memory.
+    // MEASURED: cost and savings of each level, on 2.2 MB of JavaScript, HTML, CSS, JSON and SVG (docs/compression.md).
     pub(crate) fn new(coding: Coding, effort: Effort, len: u64, out: W) -> io::Result<Self> {
         let beforehand = effort == Effort::Beforehand;
         Ok(match coding {
@@ -44,14 +44,14 @@ impl<W: Write> Encoder<W> {
                     ..BrotliEncoderParams::default()
                 };
                 Encoder::Brotli(Box::new(CompressorWriter::with_params(
-                    Remembering { out, error: None },
+                    ErrorRecorder { out, error: None },
                     BUFFER,
                     &params,
                 )))
             }
             Coding::Zstd => {
                 let mut encoder = zstd::Encoder::new(out, if beforehand { 19 } else { 6 })?;
-                // Tells the length, which also keeps the window small for small files; more than 8 MiB no client has to accept (RFC 9659).
+                // The length allows a smaller window for small files. Clients need not accept windows of more than 8 MiB (RFC 9659).
                 encoder.set_pledged_src_size(Some(len))?;
                 encoder.window_log(if len >= 1 << 23 { 23 } else { 64 - len.max(1 << 10).leading_zeros() })?;
                 Encoder::Zstd(encoder)
@@ -60,14 +60,14 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Writes what is left and gives the other writer back.
+    /// Writes the remaining output and returns the inner writer.
     ///
     /// # Errors
-    /// The other writer's.
+    /// The inner writer failed.
     pub(crate) fn finish(self) -> io::Result<W> {
         match self {
             Encoder::Brotli(encoder) => {
-                let Remembering { out, error } = encoder.into_inner();
+                let ErrorRecorder { out, error } = encoder.into_inner();
                 error.map_or(Ok(out), Err)
             }
             Encoder::Zstd(encoder) => encoder.finish(),
@@ -94,14 +94,14 @@ impl<W: Write> Write for Encoder<W> {
     }
 }
 
-/// A writer that remembers the last error.
+/// A writer that records its last error.
 #[derive(Debug)]
-pub(crate) struct Remembering<W> {
+pub(crate) struct ErrorRecorder<W> {
     out: W,
     error: Option<io::Error>,
 }
 
-impl<W: Write> Write for Remembering<W> {
+impl<W: Write> Write for ErrorRecorder<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write(bytes).inspect_err(|error| {
             if error.kind() != io::ErrorKind::Interrupted {
@@ -115,10 +115,10 @@ impl<W: Write> Write for Remembering<W> {
     }
 }
 
-/// All of `bytes` in a coding; `None` if that is not shorter.
+/// Encodes `bytes`. `None`: the result would not be smaller.
 ///
 /// # Errors
-/// No memory.
+/// Out of memory.
 pub(crate) fn encode(coding: Coding, effort: Effort, bytes: &[u8]) -> io::Result<Option<Box<[u8]>>> {
     let mut encoder = Encoder::new(coding, effort, bytes.len() as u64, Vec::with_capacity(bytes.len() / 2))?;
     encoder.write_all(bytes)?;
@@ -126,7 +126,7 @@ pub(crate) fn encode(coding: Coding, effort: Effort, bytes: &[u8]) -> io::Result
     Ok((encoded.len() < bytes.len()).then(|| encoded.into_boxed_slice()))
 }
 
-/// GUESS: brotli's own default for its output.
+/// Output buffer of the brotli encoder: the default of its crate.
 const BUFFER: usize = 4096;
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_encoded_decodes_and_is_the_same_every_time() {
+    fn encoding_round_trips_and_is_deterministic() {
         let text: String = (0..3000).map(|n| format!("line {} of a text\n", n * 7919 % 3001)).collect();
         for coding in Coding::ALL {
             for effort in [Effort::Now, Effort::Beforehand] {
@@ -161,9 +161,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// What is written before the end fails late: the end has to tell.
+    /// Buffered output fails only at the end, so `finish` must report it.
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         for coding in Coding::ALL {
             let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
             let mut encoder = Encoder::new(coding, Effort::Now, 3, full).unwrap();
@@ -173,7 +173,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_left() {
+    fn incompressible_data_is_left_alone() {
         let mut noise = vec![0; 5000];
         aws_lc_rs::rand::fill(&mut noise).unwrap();
         for coding in Coding::ALL {

@@ -1,15 +1,14 @@
-//! Content codings (RFC 9110 §8.4): files that are stored compressed beside the original, and small text that is
-//! compressed once when somebody asks for it.
+//! Content codings (RFC 9110 §8.4): precompressed files beside the original, and small text compressed on first request.
 //!
 //! ```text
-//!              ┌ a sibling the client takes ───────────────► the sibling
-//! the file ────┤ none, and compressible ── made before? ──yes─► what was made
-//!              │                                └─no─► an errand for another thread ─┘
-//!              └ the client takes none of these ──────────► the file as it is
+//!              ┌ acceptable sibling ───────────────────────────► the sibling
+//! the file ────┤ no sibling, compressible ── made before? ─yes─► the variant in memory
+//!              │                                 └─no─► blocking task ─┘
+//!              └ nothing acceptable ───────────────────────────► the file, unencoded
 //! ```
 //!
-//! What is sent never depends on the request but through Accept-Encoding and the path: no secret of one person is
-//! compressed together with words of another, which is what BREACH needs.
+//! Compressed content depends on the request only through Accept-Encoding and the path. BREACH does not apply, since it needs a
+//! secret compressed together with input chosen by the attacker.
 
 #[cfg(test)]
 mod cache_tests;
@@ -23,8 +22,8 @@ pub(crate) use variants::{Choice, Variants};
 
 use sealion_http::{Coding, ContentType};
 
-/// Whether a file may have siblings in a coding: not if it is one itself, and not if its type is compressed by nature, so that pictures
-/// cost no search for what is never there.
+/// Whether a file may have precompressed siblings. Siblings themselves have none, nor have compressed formats, so that images
+/// cost no pointless lookups.
 pub(crate) fn may_have_siblings(name: &[u8], content_type: &ContentType) -> bool {
     if Coding::ALL.iter().any(|coding| name.ends_with(coding.suffix().as_bytes())) {
         return false;
@@ -40,7 +39,7 @@ pub(crate) fn may_have_siblings(name: &[u8], content_type: &ContentType) -> bool
     }
 }
 
-/// Subtypes of application/ whose files are compressed already.
+/// Subtypes of application/ that are compressed formats.
 const COMPRESSED_APPLICATIONS: [&str; 16] = [
     "epub+zip",
     "font-woff",
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_has_no_siblings() {
+    fn compressed_formats_have_no_siblings() {
         for (name, expected) in [
             ("index.html", true),
             ("a/app.js", true),

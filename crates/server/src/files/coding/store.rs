@@ -1,10 +1,10 @@
-//! What was compressed for somebody, kept for all workers within a bound of bytes.
+//! Files compressed on request, shared by all workers and bounded in bytes.
 //!
-//! Files are known by their entity tag: one that changes is another one, and what was made of its former state is forgotten in time.
-//! Whoever asks for what is being made waits for it, without a thread: nothing is made twice at a time. Few are made at a time: the workers go on.
+//! Entries are keyed by entity tag: a changed file is a new entry, and the old one is evicted in time. Concurrent requests share
+//! one compression; waiting costs no thread. Few compressions run at a time, so that workers keep their processors.
 //!
-//! The entity tag of what was made is a digest of its bytes, and so strong without any promise of the encoders: two processes, or two
-//! versions of us, that made different bytes of one file say different tags.
+//! The entity tag of a compressed file is a digest of its bytes. It is strong without relying on deterministic encoders: if two
+//! processes, or two versions of the server, produce different bytes from one file, their tags differ.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -19,19 +19,19 @@ use tokio::task::spawn_blocking;
 use super::encoder::{Effort, encode};
 use crate::files::resolve::SiteFile;
 
-/// What came of a file and a coding.
+/// The state of the compressed variant of a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Made {
-    /// Nobody asked for it yet.
+    /// Not requested yet.
     NotYet,
-    /// It would not be smaller, or is not wanted.
+    /// Not smaller than the original, or not configured.
     Never,
-    /// This, in memory.
+    /// Compressed, in memory.
     Here(Arc<SiteFile>),
 }
 
 impl Made {
-    /// What to send: this, if it is here.
+    /// The variant if it exists, or else `original`.
     pub(crate) fn or(self, original: Arc<SiteFile>) -> Arc<SiteFile> {
         match self {
             Made::Here(file) => file,
@@ -40,12 +40,12 @@ impl Made {
     }
 }
 
-/// What was made of the files of a site.
+/// The compressed files of a site.
 #[derive(Debug)]
 pub(crate) struct Store {
     slots: Mutex<Slots>,
     limit: u64,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ struct Slots {
     bytes: u64,
 }
 
-/// The content type belongs to the name, of which a file can have several.
+/// The content type is part of the key, because a file can have several names with different extensions.
 type Key = (EntityTag, ContentType, Coding);
 
 #[derive(Debug)]
@@ -64,30 +64,30 @@ struct Slot {
 }
 
 impl Store {
-    /// One that keeps `limit` bytes at most.
+    /// A store of at most `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
         let slots = Mutex::new(Slots { by_use: LruCache::unbounded(), bytes: 0 });
-        Store { slots, limit, turns: Arc::clone(&TURNS) }
+        Store { slots, limit, permits: Arc::clone(&PERMITS) }
     }
 
-    /// What was made of `original`, if that is known already. Does not wait.
+    /// The result for `original`, if it is known. Does not wait.
     pub(crate) fn get(&self, original: &SiteFile, coding: Coding) -> Option<Made> {
         self.lock().by_use.get(&key(original, coding))?.made.get().cloned()
     }
 
-    /// Makes it, or waits for whoever does.
+    /// Compresses `original`, or waits for a compression in progress.
     ///
     /// # Errors
-    /// The file could not be read, or changed meanwhile. Nothing is kept then.
+    /// The file could not be read, or changed meanwhile. Nothing is stored.
     pub(crate) async fn make(&self, original: &Arc<SiteFile>, coding: Coding) -> io::Result<Made> {
         let key = key(original, coding);
         let slot = self.slot(key.clone());
         let made = slot
             .get_or_try_init(|| async {
-                let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)?;
+                let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
                 let original = Arc::clone(original);
-                // The turn goes with the thread: that ends its work even when nobody waits for it any more.
-                spawn_blocking(move || (compress(&original, coding), turn).0).await.map_err(io::Error::other)?
+                // The permit moves to the thread, which finishes even if all requests are gone.
+                spawn_blocking(move || (compress(&original, coding), permit).0).await.map_err(io::Error::other)?
             })
             .await?;
         self.account(&key, &slot, made);
@@ -106,7 +106,7 @@ impl Store {
         made
     }
 
-    /// Counts the bytes of what was made, unless that was done or the slot is gone.
+    /// Counts the bytes of a result, unless they were counted before or the slot was evicted.
     fn account(&self, key: &Key, made: &Arc<OnceCell<Made>>, result: &Made) {
         let Made::Here(file) = result else { return };
         let mut slots = self.lock();
@@ -147,13 +147,13 @@ fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
     Ok(encoded.map_or(Made::Never, |encoded| Made::Here(original.encoded(encoded, coding))))
 }
 
-/// Those who compress, of all sites together. GUESS: workers share what is left of the processors with them.
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+/// Permits to compress, for all sites together: half of the processors, so that the workers keep the other half.
+static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Arc::new(Semaphore::new(processors.div_ceil(2)))
 });
 
-/// What a slot itself takes, about, in bytes.
+/// Approximate size of a slot itself, in bytes.
 const SLOT: u64 = 256;
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_get_the_same_made_once() {
+    fn concurrent_requests_share_one_compression() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let text = "a text of which there is a lot. ".repeat(20_000);
@@ -209,9 +209,9 @@ mod tests {
         }
     }
 
-    /// While one makes it, another worker's runtime waits for the same.
+    /// A compression started by one worker's runtime is awaited by others.
     #[test]
-    fn two_runtimes_share_what_is_made() {
+    fn runtimes_share_one_compression() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let words: String = (0..100_000).map(|n| format!("{} ", n * 7919 % 100_003)).collect();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_the_longest_unused_goes_first() {
+    fn the_store_is_bounded_and_evicts_the_least_recently_used() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let mut originals = Vec::new();
@@ -247,13 +247,13 @@ mod tests {
                 assert_eq!(slots.bytes, slots.by_use.iter().map(|(_, slot)| slot.bytes).sum::<u64>());
             }
         });
-        assert!(store.get(&originals[0], Coding::Gzip).is_some(), "used all the time");
+        assert!(store.get(&originals[0], Coding::Gzip).is_some(), "most recently used");
         assert!(store.get(&originals[19], Coding::Gzip).is_some());
         assert!(store.get(&originals[1], Coding::Gzip).is_none());
     }
 
     #[test]
-    fn noise_is_never_made_and_a_file_that_changed_is_not_kept() {
+    fn noise_is_left_alone_and_a_changed_file_is_not_stored() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
         let mut noise = vec![0; 5000];

@@ -1,4 +1,4 @@
-//! What there is of one file in content codings: files beside it, and what was made of it.
+//! The variants of one file in content codings: precompressed siblings, and results of compression on request.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,60 +13,59 @@ use super::may_have_siblings;
 use super::store::{Made, Store};
 use crate::files::resolve::{Found, NotOpened, Root, SiteFile, State, Wait};
 
-/// Finds and makes the variants of the files of a site.
+/// Finds the variants of a site's files.
 #[derive(Debug)]
 pub(crate) struct Coder {
     precompressed: Codings,
     compress: Option<Compress>,
     store: Option<Arc<Store>>,
-    /// What the log was told of, so that it is told once.
-    told: Mutex<LruCache<Box<[u8]>, State>>,
+    /// Siblings already logged as unusable, so that each state is logged once.
+    logged: Mutex<LruCache<Box<[u8]>, State>>,
 }
 
-/// What is known of the variants of a file.
+/// The variants of a file.
 #[derive(Debug)]
 pub(crate) struct Variants {
     siblings: [Sibling; 3],
-    /// `None`: this file is not compressed.
+    /// `None`: this file is not compressed on request.
     made: Option<[Made; 3]>,
 }
 
 #[derive(Debug, Default)]
 struct Sibling {
-    /// `None`: there is none, or it could not be told.
+    /// `None`: the sibling does not exist, or its metadata cannot be read.
     state: Option<State>,
-    /// `None`: it cannot be sent.
+    /// `None`: the sibling cannot be sent.
     file: Option<Arc<SiteFile>>,
 }
 
-/// What to send.
+/// The representation to send.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// The file as it is.
+    /// The file, unencoded.
     Original,
-    /// This instead.
+    /// This variant.
     Variant(Arc<SiteFile>),
-    /// What is not made yet.
+    /// The variant in this coding, after compressing it.
     Make(Coding),
 }
 
 impl Coder {
-    /// What the configuration says.
     pub(crate) fn new(encoding: &Encoding) -> Self {
         let Encoding { precompressed, compress } = encoding.clone();
         let store = compress.as_ref().map(|compress| Arc::new(Store::new(compress.memory)));
-        Coder { precompressed, compress, store, told: Mutex::new(LruCache::new(MOST_TOLD)) }
+        Coder { precompressed, compress, store, logged: Mutex::new(LruCache::new(MOST_LOGGED)) }
     }
 
-    /// Where what was made is kept.
+    /// The store for compression on request. `None`: off.
     pub(crate) fn store(&self) -> Option<&Arc<Store>> {
         self.store.as_ref()
     }
 
-    /// The variants of `original`, called `name`; `None` if there can be none. Says to `original` whether it is one of several.
+    /// The variants of `original`, the file `name`. `None`: it cannot have any. Sets `varies` of `original`.
     ///
     /// # Errors
-    /// [`NotOpened::Waits`] alone: a sibling that cannot be opened is none.
+    /// Only [`NotOpened::Waits`]: a sibling that cannot be opened is ignored.
     pub(crate) fn variants(
         &self,
         root: &Root,
@@ -83,14 +82,15 @@ impl Coder {
             siblings[coding as usize] = self.sibling(root, name, original, coding, keep, wait)?;
         }
         let compress = self.compress.as_ref().filter(|compress| compress.takes(&original.content_type, original.len));
-        // One that changed just now may change again without a sign of it: what was made of it might be of another state.
+        // A file that changed within the current clock tick may change again with the same time stamps. Compressing it could
+        // pair the wrong content with its tag.
         let made = compress.filter(|_| original.is_settled()).map(|compress| {
             Coding::ALL.map(|coding| if compress.codings.contains(coding) { Made::NotYet } else { Made::Never })
         });
         if self.precompressed.is_empty() && compress.is_none() {
             return Ok(None);
         }
-        Arc::get_mut(original).expect("nobody else has it yet").varies = true;
+        Arc::get_mut(original).expect("the file was just opened and is not shared").varies = true;
         Ok(Some(Box::new(Variants { siblings, made })))
     }
 
@@ -107,21 +107,21 @@ impl Coder {
         let Some(state) = root.state(&name, wait)? else { return Ok(Sibling::default()) };
         let unfit = Sibling { state: Some(state), file: None };
         if state.is_older_than(original.state()) {
-            self.tell_once(
+            self.warn_once(
                 &name,
                 state,
-                "older than its original, hence not sent: compress that again (`sealion compress`)",
+                "older than its original, not sent: compress the original again (`sealion compress`)",
             );
             return Ok(unfit);
         }
         match root.resolve(&name, keep, wait) {
-            // No coding makes nothing of something: somebody is still writing, or did not finish.
+            // No coding encodes to zero bytes: the file is still being written, or was left incomplete.
             Ok(Found::File(file)) if file.len == 0 => {
-                self.tell_once(&name, state, "empty, hence not sent: compress the original again");
+                self.warn_once(&name, state, "empty, not sent: compress the original again (`sealion compress`)");
                 Ok(unfit)
             }
             Ok(Found::File(mut file)) => {
-                let sibling = Arc::get_mut(&mut file).expect("nobody else has it yet");
+                let sibling = Arc::get_mut(&mut file).expect("the file was just opened and is not shared");
                 sibling.content_type = original.content_type.clone();
                 sibling.coding = Some(coding);
                 sibling.varies = true;
@@ -131,22 +131,22 @@ impl Coder {
             Err(NotOpened::Waits) => Err(NotOpened::Waits),
             Err(NotOpened::Unresolved(unresolved)) => {
                 if let Some(cause) = unresolved.cause {
-                    self.tell_once(&name, state, &format!("cannot be opened, hence not sent: {cause}"));
+                    self.warn_once(&name, state, &format!("cannot be opened, not sent: {cause}"));
                 }
-                // What is wrong may pass without a change of the file: it is tried again.
+                // The error may go away without a change of the file, so the next revalidation tries again.
                 Ok(Sibling::default())
             }
         }
     }
 
-    fn tell_once(&self, name: &[u8], state: State, what: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.push(name.into(), state).is_none_or(|(before, at)| *before != *name || at != state) {
+    fn warn_once(&self, name: &[u8], state: State, what: &str) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.push(name.into(), state).is_none_or(|(before, at)| *before != *name || at != state) {
             tracing::warn!("{}: {what}", name.escape_ascii());
         }
     }
 
-    /// Whether the siblings are those of `variants`.
+    /// Whether the siblings on disk are still those in `variants`.
     pub(crate) fn are_unchanged(&self, variants: &Variants, root: &Root, name: &[u8], wait: Wait) -> bool {
         self.precompressed.iter().all(|coding| {
             root.state(&coding.sibling_of(name), wait)
@@ -156,7 +156,7 @@ impl Coder {
 }
 
 impl Variants {
-    /// What a client wants that sent `accept`. A sibling goes before what could be made: somebody made it with more time.
+    /// Selects by Accept-Encoding. Siblings are preferred to compression on request, since they are usually smaller.
     pub(crate) fn choose(&self, accept: &FieldLines<'_>) -> Choice {
         let codings = |of: &dyn Fn(Coding) -> bool| Coding::ALL.into_iter().filter(|coding| of(*coding)).collect();
         let siblings: Codings = codings(&|coding| self.siblings[coding as usize].file.is_some());
@@ -174,7 +174,7 @@ impl Variants {
         }
     }
 
-    /// Takes note of what was made. A file that one coding does not make smaller is not tried with another.
+    /// Records a result. A file that one coding does not shrink is not tried with another.
     pub(crate) fn remember(&mut self, coding: Coding, result: &Made) {
         match (result, &mut self.made) {
             (Made::Never, made) => *made = None,
@@ -183,12 +183,12 @@ impl Variants {
         }
     }
 
-    /// Whether all later changes of the siblings would show; see [`SiteFile::is_settled`].
+    /// Whether every later change of the siblings will show; see [`SiteFile::is_settled`].
     pub(crate) fn are_settled(&self) -> bool {
         self.siblings.iter().filter_map(|sibling| sibling.file.as_ref()).all(|file| file.is_settled())
     }
 
-    /// All of them.
+    /// All variants that exist.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<SiteFile>> {
         let made = self.made.iter().flatten().filter_map(|made| match made {
             Made::Here(file) => Some(file),
@@ -198,5 +198,5 @@ impl Variants {
     }
 }
 
-/// GUESS: an operator reads no more.
-const MOST_TOLD: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// Bounds the memory for messages already logged; a sibling evicted from it is logged again.
+const MOST_LOGGED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();

@@ -21,6 +21,7 @@ use crate::path::offer::combinations;
 pub struct Costs {
     /// In the order of [`combinations`].
     suites: Vec<Cost>,
+    /// Where the costs come from.
     pub origin: Origin,
 }
 
