@@ -9,14 +9,14 @@ use cargo_metadata::{Message, Metadata, MetadataCommand, Package, TargetKind};
 
 use crate::workspace;
 
-/// Integration tests with this prefix run in guests.
+/// Test targets with this prefix run in guests.
 const GUEST_PREFIX: &str = "kernel";
 
 /// One executable of tests.
 #[derive(Debug, Clone)]
 pub(crate) struct TestBinary {
     pub(crate) package: String,
-    /// The target's name: the file below tests/, or the crate for its unit tests.
+    /// The target's name: the file or directory below tests/, or the crate for its unit tests.
     pub(crate) target: String,
     pub(crate) executable: PathBuf,
     /// The package's directory, where cargo would start the test.
@@ -54,7 +54,7 @@ impl Selection {
         let wanted =
             |package: &&&Package| self.packages.is_empty() || self.packages.iter().any(|name| package.name == *name);
         self.tests = packages.iter().filter(wanted).flat_map(|package| guest_tests(package)).collect();
-        ensure!(!self.tests.is_empty(), "no guest test: one is a file tests/{GUEST_PREFIX}….rs");
+        ensure!(!self.tests.is_empty(), "no guest test: one is a target tests/{GUEST_PREFIX}…");
         Ok(self)
     }
 

@@ -9,12 +9,12 @@ use sealion_guest::tools::{self, Tool};
 use sealion_guest::{Job, JobEnd, Machine, Payload, Series};
 
 use crate::binaries::{self, Built, Selection, TestBinary};
-use crate::libtest::{Tally, Watch};
+use crate::libtest::{Verdict, Watch};
 use crate::workspace;
 
 /// Run tests, or a command, inside a Debian kernel under QEMU
 ///
-/// Without --test or --exec, every guest test runs: the files tests/kernel….rs of the packages. Kernels and nginx are
+/// Without --test or --exec, every guest test runs: the targets tests/kernel… of the packages. Kernels and nginx are
 /// downloaded once from this machine's Debian mirror, verified with its keyring, and kept in ~/.cache/sealion/guest or
 /// $SEALION_GUEST_CACHE; delete that directory to fetch newer ones.
 #[derive(Args)]
@@ -69,7 +69,7 @@ impl Guest {
                 (Some(failed), None) => code = failed,
                 (None, None) if are_tests => {
                     // A test binary can exit with 0 without having printed a summary.
-                    let silent = outcome.jobs.iter().any(|job| tally(job).failed > 0);
+                    let silent = outcome.jobs.iter().any(|job| verdict(job).tally.failed > 0);
                     code = code.max(silent.into());
                 }
                 (None, None) => {}
@@ -90,7 +90,7 @@ pub(crate) fn tests(built: &Built, arguments: &[String]) -> Result<Payload> {
 }
 
 /// The verdict on a test binary.
-pub(crate) fn tally(job: &JobEnd) -> Tally {
+pub(crate) fn verdict(job: &JobEnd) -> Verdict {
     let mut watch = Watch::default();
     job.output.lines().for_each(|line| watch.line(line));
     watch.verdict(job.code == 0)

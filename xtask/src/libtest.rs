@@ -35,6 +35,19 @@ impl AddAssign for Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     summary: Option<Tally>,
+    failed: Vec<String>,
+    /// Tests that libtest has reported to run for more than a minute, and whose end it has not.
+    slow: Vec<String>,
+    in_list: bool,
+}
+
+/// The outcome of one test binary: its summary if it printed one and agreed with it by its exit code, else one failure
+/// more.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) tally: Tally,
+    /// Names of the tests that failed, or that were running when a binary without a summary ended.
+    pub(crate) failed: Vec<String>,
 }
 
 impl Watch {
@@ -43,15 +56,29 @@ impl Watch {
         if let Some(tally) = Tally::from_line(line) {
             *self.summary.get_or_insert_default() += tally;
         }
+        // libtest lists the names below the last of two such headings, each indented by four spaces.
+        match line.strip_prefix("    ").filter(|_| self.in_list) {
+            Some(name) => self.failed.push(name.to_owned()),
+            None => self.in_list = line == "failures:",
+        }
+        if let Some(line) = line.strip_prefix("test ") {
+            if let Some(name) = line.strip_suffix(" has been running for over 60 seconds") {
+                // One thread alone has announced the test on this line before.
+                self.slow.extend(name.rsplit(" ... test ").next().map(str::to_owned));
+            } else if let Some((name, _)) = line.split_once(" ... ") {
+                self.slow.retain(|slow| slow != name);
+            }
+        }
     }
 
     /// The final verdict. `success`: the exit code was 0.
-    pub(crate) fn verdict(self, success: bool) -> Tally {
+    pub(crate) fn verdict(mut self, success: bool) -> Verdict {
         let mut tally = self.summary.unwrap_or_default();
         if self.summary.is_none() || (!success && tally.failed == 0) {
             tally.failed += 1;
+            self.failed.append(&mut self.slow);
         }
-        tally
+        Verdict { tally, failed: self.failed }
     }
 }
 
@@ -63,10 +90,14 @@ mod tests {
     const BAD: &str =
         "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
 
-    fn verdict(lines: &[&str], success: bool) -> Tally {
+    fn watched(lines: &[&str], success: bool) -> Verdict {
         let mut watch = Watch::default();
         lines.iter().for_each(|line| watch.line(line));
         watch.verdict(success)
+    }
+
+    fn verdict(lines: &[&str], success: bool) -> Tally {
+        watched(lines, success).tally
     }
 
     #[test]
@@ -88,5 +119,37 @@ mod tests {
         assert_eq!(verdict(&[OK], false), Tally { passed: 3, failed: 1 });
         assert_eq!(verdict(&[BAD], false), Tally { passed: 2, failed: 1 });
         assert_eq!(verdict(&[OK], true), Tally { passed: 3, failed: 0 });
+    }
+
+    #[test]
+    fn failed_tests_are_named() {
+        let output = [
+            "running 3 tests",
+            "test sites::redirects ... FAILED",
+            "test sites::fields ... ok",
+            "test top::once ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- sites::redirects stdout ----",
+            "    an indented line of a panic",
+            "",
+            "failures:",
+            "    sites::redirects",
+            "    top::once",
+            "",
+            BAD,
+        ];
+        assert_eq!(watched(&output, false).failed, ["sites::redirects", "top::once"]);
+    }
+
+    #[test]
+    fn a_binary_that_was_killed_names_the_tests_that_hang() {
+        let output = [
+            "test top::once has been running for over 60 seconds",
+            "test sites::fields has been running for over 60 seconds",
+            "test top::once ... ok",
+        ];
+        assert_eq!(watched(&output, false).failed, ["sites::fields"]);
     }
 }

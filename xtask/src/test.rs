@@ -14,7 +14,7 @@ use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::cycles::Cycles;
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
-use crate::libtest::{Tally, Watch};
+use crate::libtest::{Tally, Verdict, Watch};
 use crate::licences::Licences;
 use crate::package;
 use crate::workspace;
@@ -227,10 +227,10 @@ impl Report {
     }
 
     /// Runs tests and adds their counts.
-    fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Tally>) {
+    fn tests(&mut self, name: &str, run: impl FnOnce() -> Result<Verdict>) {
         self.timed(name, |report| match run() {
-            Ok(tally) => {
-                report.add(name, tally);
+            Ok(verdict) => {
+                report.add_tests(name, &verdict);
                 Ok(())
             }
             Err(error) => {
@@ -256,7 +256,7 @@ impl Report {
         for (series, outcome) in guests {
             for (test, job) in built.tests.iter().zip(outcome.jobs) {
                 let name = format!("{} {} on {}", test.package, test.target, series.name());
-                self.add(&name, guest::tally(&job));
+                self.add_tests(&name, &guest::verdict(&job));
             }
             if let Some(trouble) = outcome.trouble {
                 println!("guest {}: {trouble}", series.name());
@@ -301,6 +301,16 @@ impl Report {
         self.tally += tally;
     }
 
+    /// Adds a test binary, whose failure is named after its tests where they are known.
+    fn add_tests(&mut self, name: &str, verdict: &Verdict) {
+        if verdict.failed.is_empty() {
+            self.add(name, verdict.tally);
+        } else {
+            self.failures.extend(verdict.failed.iter().map(|test| format!("{name}: {test}")));
+            self.tally += verdict.tally;
+        }
+    }
+
     /// Prints the failures, and the total as the last line.
     fn close(self) -> ExitCode {
         println!();
@@ -319,7 +329,7 @@ fn format() -> Result<()> {
 
 fn lint() -> Result<()> {
     // `--all-targets` skips targets with `test = false`, and cargo ignores names given with it.
-    for targets in ["--all-targets", "--test=kernel_*"] {
+    for targets in ["--all-targets", "--test=kernel*"] {
         succeed(workspace::cargo().args(["clippy", "--workspace", targets, "--locked", "--", "--deny=warnings"]))?;
     }
     Ok(())
@@ -344,7 +354,7 @@ fn native_command(test: &TestBinary) -> Command {
 }
 
 /// Runs a test binary, or a command that runs some, on this machine and prints its output.
-fn run_here(command: &mut Command) -> Result<Tally> {
+fn run_here(command: &mut Command) -> Result<Verdict> {
     let mut child = Followed::start(command, NATIVE_LIMIT)?;
     let mut watch = Watch::default();
     loop {

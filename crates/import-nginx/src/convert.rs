@@ -1,4 +1,4 @@
-//! The whole: the process, then each server of `http`.
+//! The whole configuration: process-wide directives, then each server of `http`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::targets::Targets;
 use super::toml_text::Table;
 use super::{Conversion, Left, guards, real_ip, site, tls, values};
 
-/// Converts the file that nginx is started with.
+/// Converts the main configuration file of nginx.
 pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conversion, String> {
     let configuration = syntax::read(file)?;
     let mut context = Context {
@@ -33,7 +33,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         context.left.push(Left {
             place: missing.place.clone(),
             directive: "include".to_owned(),
-            remedy: format!("{}: convert where it can be read, as nobody knows here whom it keeps out", missing.what),
+            remedy: format!("{}: run the conversion where the file is readable, as it may restrict access", missing.what),
             unguarded: !missing.is_known(),
         });
     }
@@ -42,7 +42,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         match directive.name.as_str() {
             "http" => http.extend(directive.children()),
             "events" => directive.children().iter().for_each(|inner| context.process(inner)),
-            // A file of conf.d by itself.
+            // A file from conf.d, converted on its own.
             "server" => http.push(directive),
             _ => context.process(directive),
         }
@@ -64,10 +64,10 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     listeners.name_new_addresses(&mut context);
     real_ip::name(&mut context, &shared, &converted);
     if sites.is_empty() {
-        context.root.comment("No server with `listen … ssl` was found: there is no site.");
+        context.root.comment("No server with `listen … ssl` was found, so there is no site.");
     }
     if let (false, [first, _, ..]) = (context.has_default, sites.as_mut_slice()) {
-        // As in nginx.
+        // As nginx does.
         first.set("default", true);
     }
     context.find_names_without_site();
@@ -81,11 +81,11 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     Ok(Conversion { root, left })
 }
 
-/// What is being made.
+/// State of a conversion.
 pub(super) struct Context {
     /// Whether the server sets a response field itself.
     pub(super) is_reserved: fn(&str) -> bool,
-    /// Where paths of certificates begin.
+    /// Base of relative paths: the directory of the main file.
     directory: PathBuf,
     pub(super) root: Table,
     pub(super) left: Vec<Left>,
@@ -95,30 +95,30 @@ pub(super) struct Context {
     /// Servers without TLS, with their names.
     pub(super) plain: Vec<(Directive, Vec<String>)>,
     pub(super) zones: Zones,
-    /// Of the server that is being converted: what may be sent in the place of something else.
+    /// The locations of the current server, to check targets against.
     pub(super) targets: Targets,
-    /// What is refused by expression in it.
+    /// Refusals by expression in the current server.
     pub(super) refusals: Vec<(Directive, String)>,
 }
 
 impl Context {
-    /// Names what is not converted, with what is known of its kind, and that it kept somebody out.
+    /// Reports an unconverted directive with the remedy for its kind, marked if it restricted access.
     pub(super) fn leave(&mut self, directive: &Directive) {
         let remedy = match fate(&directive.name) {
             Some(Fate::Absent(remedy)) => remedy,
             Some(Fate::Needless(_)) => return,
-            Some(Fate::Converted(_)) => "not in this form or this place: see docs/migrate-from-nginx.md",
-            None => "it is not known here: look into its documentation for what it does",
+            Some(Fate::Converted(_)) => "unsupported in this form or place: see docs/migrate-from-nginx.md",
+            None => "unknown directive: check its documentation for its effect",
         };
         self.name(directive, remedy.to_owned(), guards::guards(directive));
     }
 
-    /// Names what is not converted, and lets nobody in who was kept out.
+    /// Reports an unconverted directive whose loss grants no access.
     pub(super) fn leave_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
         self.name(directive, remedy.into(), false);
     }
 
-    /// Names what kept somebody out, and is not converted.
+    /// Reports an unconverted directive that restricted access.
     pub(super) fn unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
         self.name(directive, remedy.into(), true);
     }
@@ -128,38 +128,38 @@ impl Context {
         self.left.push(Left { place, directive, remedy, unguarded });
     }
 
-    /// Sets what is one for all servers. The first that says it is right.
+    /// Sets a process-wide key. The first value wins.
     pub(super) fn process_wide(&mut self, directive: &Directive, table: &str, key: &str, value: impl Into<Value>) {
         let value = value.into();
         match self.root.table(table).get(key).cloned() {
             Some(known) if known != value => {
                 self.leave_with(
                     directive,
-                    format!("[{table}] {key} is one for all servers: an earlier one made it {known}"),
+                    format!("[{table}] {key} applies to all servers: an earlier directive set it to {known}"),
                 );
             }
             _ => self.root.table(table).set(key, value),
         }
     }
 
-    /// A file's name as nginx takes it beside certificates and lists of users.
+    /// Resolves the path of a certificate or password file as nginx does.
     pub(super) fn resolve(&self, name: &str) -> String {
         let path = self.directory.join(name);
         std::path::absolute(&path).unwrap_or(path).display().to_string()
     }
 
-    /// Whether the name is still free; it is taken then.
+    /// Claims a host name. `false`: an earlier server has it.
     pub(super) fn take_name(&mut self, name: &str) -> bool {
         self.names.insert(name.to_owned())
     }
 
-    /// Makes a site the default one, unless there is one.
+    /// Makes a site the default, unless there is one already.
     pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) -> bool {
         if self.has_default {
-            let remedy = "there is one default site for all addresses, and an earlier server is it";
+            let remedy = "only one site can be the default for all addresses, and an earlier server is";
             if guards::refuses_everybody(server) {
                 let remedy = format!(
-                    "{remedy}: it answers names of no site at the addresses of this one too, which refused them"
+                    "{remedy}: at this server's addresses, it now answers unknown names that this server refused"
                 );
                 self.unguarded(server, remedy);
             } else {
@@ -172,7 +172,7 @@ impl Context {
         true
     }
 
-    /// Over plain HTTP only names of sites are shown the way.
+    /// Reports names of plain HTTP servers that no site has: plain HTTP redirects only names of sites.
     fn find_names_without_site(&mut self) {
         for (server, names) in std::mem::take(&mut self.plain) {
             let is_known = |name: &String| {
@@ -184,13 +184,13 @@ impl Context {
                 let names = unknown.join(", ");
                 self.leave_with(
                     &server,
-                    format!("no HTTPS site has the names {names}: give them one, with a certificate"),
+                    format!("no HTTPS site has the names {names}: add a site with a certificate for them"),
                 );
             }
         }
     }
 
-    /// A directive of the process, outside `http`.
+    /// A directive outside `http`.
     fn process(&mut self, directive: &Directive) {
         let number = directive.first().parse::<u64>().ok();
         match (directive.name.as_str(), directive.first()) {
@@ -216,7 +216,7 @@ impl Context {
         }
     }
 
-    /// A directive of `http`, or one of a server that is the process's here.
+    /// A directive of `http`, or a directive of a server that is process-wide here.
     pub(super) fn shared(&mut self, directive: &Directive) {
         match directive.name.as_str() {
             "keepalive_timeout" => self.limit_time(directive, "idle_timeout"),
@@ -233,26 +233,26 @@ impl Context {
                 Some(age) => self.process_wide(directive, "server", "file_cache_age", age.to_string()),
                 None => self.leave(directive),
             },
-            // With all servers.
+            // Handled with the servers.
             name if real_ip::is_one(name) => {}
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
             "access_log" => self.access_log(directive),
             "limit_req_zone" | "limit_conn_zone" => {
                 if !self.zones.take(directive) {
-                    self.leave_with(directive, "limits are by the client's address");
+                    self.leave_with(directive, "only limits per client address are supported");
                 }
             }
             "ssl_session_tickets" if directive.first() == "on" => {}
             "ssl_session_tickets" => {
                 self.leave_with(
                     directive,
-                    "tickets are how sessions are resumed here; [tls.session_tickets] enabled = false does without",
+                    "sessions resume by tickets only; to turn them off, set enabled = false in [tls.session_tickets]",
                 );
             }
             "ssl_protocols" => tls::protocols(self, directive),
             "ssl_conf_command" => tls::command(self, directive),
-            // Every server takes these from here.
+            // Inherited by the servers.
             name if site::inherits(name) => {}
             _ => self.leave(directive),
         }
@@ -261,7 +261,7 @@ impl Context {
     fn limit_time(&mut self, directive: &Directive, key: &str) {
         match values::time(directive.first()) {
             Some(time) if !time.0.is_zero() => self.process_wide(directive, "limits", key, time.to_string()),
-            _ => self.leave_with(directive, format!("write a time above 0 to [limits] {key}")),
+            _ => self.leave_with(directive, format!("set [limits] {key} to a time above 0")),
         }
     }
 
@@ -296,12 +296,12 @@ impl Context {
                 if let Some(format) = directive.arguments.get(1).filter(|format| *format != "combined") {
                     self.leave_with(
                         directive,
-                        format!("lines are written as `combined`: [access_log] fields chooses what `{format}` has"),
+                        format!("lines are written as `combined`: choose the fields of `{format}` with [access_log] fields"),
                     );
                 }
             }
-            (_, true) => self.leave_with(directive, "there is one access log: a field of its lines has the site"),
-            _ => self.leave_with(directive, "write [access_log] to = \"journald\" or \"syslog\", or a file"),
+            (_, true) => self.leave_with(directive, "there is one access log: the field `site` tells sites apart"),
+            _ => self.leave_with(directive, "set [access_log] to = \"journald\", \"syslog\" or a file"),
         }
     }
 }

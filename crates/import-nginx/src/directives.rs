@@ -1,24 +1,24 @@
-//! What becomes of each directive: what the converter says, and the table of docs/migrate-from-nginx.md.
+//! The counterpart of each directive, for the converter's messages and the table in docs/migrate-from-nginx.md.
 
-/// What a directive is here.
+/// How a directive is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Keys of ours say the same.
+    /// Converted to these keys.
     Converted(&'static [&'static str]),
-    /// Nothing has to be said: why.
+    /// No counterpart needed, and why.
     Needless(&'static str),
-    /// There is no counterpart: what to do.
+    /// No counterpart, and what to do instead.
     Absent(&'static str),
 }
 
 use Fate::{Absent, Converted, Needless};
 
-/// What is known of a directive; `None`: it is of a module that is not, and so absent.
+/// How a directive is handled; `None`: it is unknown, for instance from a third-party module.
 pub(super) fn fate(name: &str) -> Option<Fate> {
     DIRECTIVES.iter().find(|(names, ..)| names.split(' ').any(|known| known == name)).map(|(_, fate, _)| *fate)
 }
 
-/// The table of the page on migration.
+/// The table of docs/migrate-from-nginx.md.
 pub fn markdown() -> String {
     let mut table = String::from("| nginx | Sealion | |\n|---|---|---|\n");
     for (names, fate, note) in DIRECTIVES {
@@ -33,24 +33,24 @@ pub fn markdown() -> String {
     table
 }
 
-/// Names, what becomes of them, and what to know of the conversion.
+/// Directives, how they are handled, and notes on the conversion.
 const DIRECTIVES: &[(&str, Fate, &str)] = &[
     // The process.
-    ("user", Needless("the service runs as the user sealion; in [privileges] for another way to start it"), ""),
+    ("user", Needless("the service runs as the user sealion; [privileges] user sets another"), ""),
     ("worker_processes", Converted(&["server.workers"]), "`auto` is the default; workers are threads"),
-    ("worker_connections", Converted(&["limits.max_connections"]), "nginx counts for each worker, Sealion for all"),
-    ("worker_rlimit_nofile", Needless("the unit's LimitNOFILE says it"), ""),
+    ("worker_connections", Converted(&["limits.max_connections"]), "nginx counts per worker, Sealion in total"),
+    ("worker_rlimit_nofile", Needless("LimitNOFILE= of the unit sets it"), ""),
     ("worker_shutdown_timeout", Converted(&["limits.grace"]), ""),
     ("worker_cpu_affinity worker_priority", Absent("use CPUAffinity= and Nice= of the unit"), ""),
     ("pid lock_file daemon master_process", Needless("systemd follows the process"), ""),
-    ("events http server", Needless("what is inside is converted"), ""),
+    ("events http server", Needless("the contents are converted"), ""),
     (
         "use multi_accept accept_mutex accept_mutex_delay worker_aio_requests",
-        Needless("workers share out connections by SO_REUSEPORT"),
+        Needless("the kernel distributes connections to workers by SO_REUSEPORT"),
         "",
     ),
     ("pcre_jit thread_pool timer_resolution working_directory env", Needless("there is nothing to set"), ""),
-    ("load_module", Absent("modules are not loaded: what they add is named where it is used"), ""),
+    ("load_module", Absent("modules are not loaded: their directives are reported where they are used"), ""),
     (
         "error_log",
         Converted(&["server.log"]),
@@ -60,45 +60,45 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     (
         "listen",
         Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default"]),
-        "a site answers on every listener, and a server that did not is marked; `http2` and `quic` are named: Sealion speaks HTTP/1.1",
+        "a site answers on every listener; servers that did not are marked; `http2` and `quic` are reported: Sealion speaks HTTP/1.1",
     ),
     (
         "http2 http2_max_concurrent_streams http2_chunk_size http3 quic_retry",
-        Absent("Sealion speaks HTTP/1.1; clients fall back to it by themselves"),
+        Absent("Sealion speaks HTTP/1.1; clients fall back to it automatically"),
         "",
     ),
-    ("server_name", Converted(&["site.names"]), "`_` is left out; regular expressions and `www.example.*` are named"),
-    ("server_name_in_redirect port_in_redirect absolute_redirect", Needless("redirects name a path, and no host"), ""),
+    ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
+    ("server_name_in_redirect port_in_redirect absolute_redirect", Needless("redirects contain a path and no host"), ""),
     (
         "server_names_hash_max_size server_names_hash_bucket_size types_hash_max_size types_hash_bucket_size variables_hash_max_size variables_hash_bucket_size map_hash_max_size map_hash_bucket_size",
-        Needless("tables grow by themselves"),
+        Needless("hash tables grow on demand"),
         "",
     ),
     (
         "set_real_ip_from",
         Converted(&["listen.trusted_proxies"]),
-        "of listeners with `proxy_protocol`; named without one, and marked where rules compare addresses",
+        "on listeners with `proxy_protocol`; reported on others, and marked where rules compare addresses",
     ),
     (
         "real_ip_header real_ip_recursive",
         Absent(
-            "`proxy_protocol` is what Sealion does; fields of requests are not believed, which is marked where rules compare addresses",
+            "only `proxy_protocol` is supported; request fields are not trusted, which is marked where rules compare addresses",
         ),
         "",
     ),
     // Files.
     ("root", Converted(&["site.root", "site.mounts"]), ""),
     ("alias", Converted(&["site.mounts"]), "closed where the path ends with a slash and the directory does not"),
-    ("index", Converted(&["site.index"]), "but for programs"),
+    ("index", Converted(&["site.index"]), "except for programs"),
     (
         "try_files",
         Converted(&["site.fallback"]),
-        "`$uri $uri/ =404` is what Sealion does; `… /index.html` becomes the fallback; programs, files that a location refuses and other forms are named",
+        "`$uri $uri/ =404` is the default; `… /index.html` becomes the fallback; programs, files that a location refuses and other forms are reported",
     ),
-    ("autoindex", Converted(&["site.listing"]), "locations without it that are listed now are marked"),
+    ("autoindex", Converted(&["site.listing"]), "locations that are newly listed are marked"),
     (
         "autoindex_exact_size autoindex_format autoindex_localtime",
-        Needless("a listing is HTML, or JSON for who asks for it"),
+        Needless("a listing is HTML, or JSON on request"),
         "",
     ),
     (
@@ -111,40 +111,40 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
             "site.access",
             "site.basic_auth",
         ]),
-        "what is inside becomes rules for its path; forms that no pattern says are named",
+        "the contents become rules for its path; forms without an equivalent pattern are reported",
     ),
     (
         "internal",
         Converted(&["site.access"]),
-        "nobody may ask for it; error pages and the fallback are sent all the same",
+        "direct requests are refused; error pages and the fallback are still sent",
     ),
     (
         "error_page",
         Converted(&["site.error_pages", "site.fallback"]),
-        "programs, and files that a location refuses, are named",
+        "programs and files that a location refuses are reported",
     ),
-    ("types", Converted(&["site.media_types"]), "where they differ from those that Sealion knows"),
+    ("types", Converted(&["site.media_types"]), "where they differ from Sealion's own"),
     ("default_type", Needless("unknown extensions are application/octet-stream"), ""),
     ("charset charset_types source_charset override_charset", Needless("text is sent as UTF-8"), ""),
     ("log_not_found log_subrequest", Needless("the access log has the status"), ""),
     (
         "open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors",
         Converted(&["server.file_cache_age"]),
-        "files stay open without being told; `open_file_cache_valid` is converted",
+        "files are always cached; `open_file_cache_valid` is converted",
     ),
-    ("disable_symlinks", Absent("links that lead out of the root are refused, and others are followed"), ""),
+    ("disable_symlinks", Absent("symbolic links out of the root are refused, others are followed"), ""),
     (
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay postpone_output output_buffers",
-        Needless("heads and files leave together, on both paths"),
+        Needless("heads and files are sent together on both paths"),
         "",
     ),
     (
         "aio aio_write directio directio_alignment read_ahead",
-        Needless("what is not in memory is read by other threads"),
+        Needless("files outside the page cache are read by other threads"),
         "",
     ),
-    ("etag if_modified_since max_ranges", Needless("validators and ranges are always there"), ""),
-    ("server_tokens", Needless("no version is told"), ""),
+    ("etag if_modified_since max_ranges", Needless("validators and ranges are always on"), ""),
+    ("server_tokens", Needless("the version is never sent"), ""),
     (
         "merge_slashes chunked_transfer_encoding ignore_invalid_headers underscores_in_headers msie_padding msie_refresh",
         Needless("requests are parsed strictly"),
@@ -155,103 +155,103 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     (
         "return",
         Converted(&["site.redirects", "site.access"]),
-        "redirects and refusals; other answers are named, and their paths closed",
+        "redirects and refusals; other answers are reported, and their paths closed",
     ),
     (
         "rewrite",
         Converted(&["site.redirects", "site.rewrites"]),
-        "regular expressions with look-around are named; what leads to a program is closed",
+        "regular expressions with look-around are reported; rewrites to programs are closed",
     ),
     (
         "if",
         Absent(
-            "conditions are not converted, but for the redirect to HTTPS: say what it is for with redirects, access or a site of its own",
+            "conditions are not converted, except for the redirect to HTTPS: use redirects, access rules or a separate site instead",
         ),
         "",
     ),
-    ("set map geo split_clients", Absent("there are no variables: say what they are for with rules of the site"), ""),
+    ("set map geo split_clients", Absent("there are no variables: use rules of the site instead"), ""),
     // Response fields.
     (
         "add_header",
         Converted(&["site.headers", "site.cache_control", "site.hsts"]),
-        "fields that Sealion makes itself are named",
+        "fields that Sealion sets itself are reported",
     ),
     ("add_trailer", Absent("responses have no trailers"), ""),
-    ("expires", Converted(&["site.cache_control"]), "Cache-Control without Expires, which it overrides"),
+    ("expires", Converted(&["site.cache_control"]), "as Cache-Control, which overrides Expires"),
     // Compression.
     (
         "gzip gzip_types gzip_min_length brotli brotli_types brotli_min_length zstd zstd_types zstd_min_length",
         Converted(&["site.compress"]),
         "one table for all codings",
     ),
-    ("gzip_static brotli_static zstd_static", Converted(&["site.precompressed"]), "`always` is taken for `on`"),
+    ("gzip_static brotli_static zstd_static", Converted(&["site.precompressed"]), "`always` is treated as `on`"),
     (
         "gzip_vary gzip_proxied gzip_comp_level gzip_buffers gzip_http_version gzip_disable gunzip brotli_comp_level brotli_buffers brotli_window zstd_comp_level",
-        Needless("Vary is always sent, and the level is chosen by the size"),
+        Needless("Vary is always sent, and the level depends on the size"),
         "",
     ),
     // TLS.
-    ("ssl", Needless("every listener but one with tls = false is HTTPS"), ""),
-    ("ssl_certificate ssl_certificate_key", Converted(&["site.certificates"]), "several, as many as there are"),
-    ("ssl_password_file", Absent("keys with a password are not read: openssl pkey -in KEY -out PLAIN"), ""),
-    ("ssl_protocols", Converted(&["tls.min_version"]), "TLS 1.2 and 1.3; older ones are named"),
+    ("ssl", Needless("every listener is HTTPS unless tls = false"), ""),
+    ("ssl_certificate ssl_certificate_key", Converted(&["site.certificates"]), "any number"),
+    ("ssl_password_file", Absent("encrypted keys are not supported: decrypt with openssl pkey -in KEY -out PLAIN"), ""),
+    ("ssl_protocols", Converted(&["tls.min_version"]), "TLS 1.2 and 1.3; older versions are reported"),
     (
         "ssl_ciphers",
         Absent(
-            "the suites are the AEAD ones with forward secrecy: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, and of TLS 1.2 ECDHE with the same; [tls] suites leaves some out",
+            "only AEAD suites with forward secrecy are offered: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, and ECDHE with the same AEADs in TLS 1.2; [tls] suites restricts them",
         ),
         "",
     ),
     (
         "ssl_prefer_server_ciphers ssl_ecdh_curve ssl_dhparam",
-        Needless("X25519 and the NIST curves; there is no finite-field Diffie-Hellman"),
+        Needless("X25519 and the NIST curves; finite-field Diffie-Hellman is not supported"),
         "",
     ),
     (
         "ssl_conf_command",
         Converted(&["server.ktls"]),
-        "`Options KTLS` is `ktls = \"auto\"`, the default; other commands are named",
+        "`Options KTLS` is `ktls = \"auto\"`, the default; other commands are reported",
     ),
-    ("ssl_session_cache ssl_session_timeout", Needless("sessions are resumed by tickets, for twelve hours"), ""),
+    ("ssl_session_cache ssl_session_timeout", Needless("sessions resume by tickets, for twelve hours"), ""),
     (
         "ssl_session_tickets",
         Converted(&["tls.session_tickets.enabled"]),
-        "`off` with a shared session cache is named: clients would resume nothing",
+        "`off` with a shared session cache is reported: clients could not resume",
     ),
     (
         "ssl_session_ticket_key",
         Absent(
-            "keys have another form: sealion ticket-key makes them, and [tls.session_tickets] keys names their directory",
+            "the key format differs: make keys with sealion ticket-key, and set [tls.session_tickets] keys to their directory",
         ),
         "",
     ),
-    ("ssl_buffer_size", Needless("records are as long as they may be"), ""),
-    ("ssl_early_data", Absent("early data is not taken, as it can be replayed"), ""),
-    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Absent("no OCSP response is stapled"), ""),
+    ("ssl_buffer_size", Needless("records have the maximum length"), ""),
+    ("ssl_early_data", Absent("early data is not accepted, as it can be replayed"), ""),
+    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Absent("OCSP stapling is not supported"), ""),
     (
         "ssl_client_certificate ssl_trusted_certificate ssl_verify_client",
         Converted(&["site.client_auth"]),
         "`on` and `optional`",
     ),
-    ("ssl_verify_depth", Needless("chains are followed to a root that you name"), ""),
-    ("ssl_crl", Absent("no revocation list is read"), ""),
+    ("ssl_verify_depth", Needless("chains must end at a configured root"), ""),
+    ("ssl_crl", Absent("revocation lists are not supported"), ""),
     (
         "ssl_reject_handshake",
-        Absent("names of no site get the default site's certificate, and then 403 for everything"),
+        Absent("unknown names get the default site's certificate, then 403 for every request"),
         "",
     ),
-    // Who may.
+    // Access.
     (
         "allow deny",
         Converted(&["site.access"]),
-        "`deny` goes before `allow` here, so exceptions are taken out of networks; rules of a server hold in its locations too",
+        "`deny` takes precedence over `allow` here, so exceptions are subtracted from networks; rules of a server apply in its locations too",
     ),
     (
         "auth_basic auth_basic_user_file",
         Converted(&["site.basic_auth"]),
-        "passwords of bcrypt and argon2 only; `off` inside a protected part is named",
+        "bcrypt and argon2 passwords only; `off` inside a protected part is reported",
     ),
-    ("satisfy auth_request auth_jwt", Absent("every rule of access and basic_auth has to hold"), ""),
+    ("satisfy auth_request auth_jwt", Absent("all access and basic_auth rules must hold"), ""),
     // Limits and times.
     ("client_header_timeout client_body_timeout", Converted(&["limits.request_timeout"]), ""),
     ("keepalive_timeout", Converted(&["limits.idle_timeout"]), ""),
@@ -262,7 +262,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ("large_client_header_buffers", Converted(&["limits.max_request_line", "limits.max_head"]), ""),
     (
         "client_header_buffer_size client_body_buffer_size client_max_body_size client_body_temp_path client_body_in_file_only request_pool_size connection_pool_size",
-        Needless("bodies of requests are read and dropped, to limits.max_body"),
+        Needless("request bodies are read and discarded, up to limits.max_body"),
         "",
     ),
     (
@@ -273,18 +273,18 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     (
         "limit_conn limit_conn_zone",
         Converted(&["limits.max_connections_per_address"]),
-        "of zones by address, and for all sites; others are named",
+        "zones by client address, for all sites; others are reported",
     ),
     (
         "limit_req limit_req_zone",
         Converted(&["site.limits.requests_per_second", "site.limits.burst"]),
-        "by address; without `nodelay` nginx makes requests wait, Sealion answers 429",
+        "by client address; without `nodelay`, nginx delays requests, Sealion answers 429",
     ),
-    ("limit_rate", Converted(&["site.limits.bandwidth"]), "bytes a second, of a connection"),
-    ("limit_rate_after", Absent("the pace holds from the first byte"), ""),
+    ("limit_rate", Converted(&["site.limits.bandwidth"]), "bytes per second on a connection"),
+    ("limit_rate_after", Absent("the limit applies from the first byte"), ""),
     (
         "limit_conn_status limit_conn_log_level limit_conn_dry_run limit_req_status limit_req_log_level limit_req_dry_run",
-        Needless("the answer is 429"),
+        Needless("the status is 429"),
         "",
     ),
     ("limit_except", Absent("only GET, HEAD and OPTIONS are answered"), ""),
@@ -292,30 +292,30 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     (
         "access_log",
         Converted(&["access_log.to", "access_log.format", "site.access_log"]),
-        "one for all sites, or `off` for some; others, and those of paths, are named",
+        "one for all sites, or `off` for some; others, and those of locations, are reported",
     ),
-    ("log_format", Absent("[access_log] format and fields say what a line has"), ""),
-    // What is no server of files.
+    ("log_format", Absent("set the form of lines with [access_log] format and fields"), ""),
+    // Beyond files.
     (
         "proxy_pass proxy_set_header proxy_http_version proxy_read_timeout proxy_connect_timeout proxy_buffering proxy_redirect proxy_cache proxy_cache_path upstream",
-        Absent("Sealion serves files: leave this path with nginx, under a name of its own"),
+        Absent("Sealion serves files only: keep nginx for this path, under another host name"),
         "",
     ),
     (
         "fastcgi_pass fastcgi_param fastcgi_index fastcgi_split_path_info uwsgi_pass scgi_pass grpc_pass memcached_pass",
-        Absent("Sealion serves files: leave this path with nginx, under a name of its own"),
+        Absent("Sealion serves files only: keep nginx for this path, under another host name"),
         "",
     ),
-    ("stub_status", Absent("[metrics] tells more, on a listener of its own"), ""),
+    ("stub_status", Absent("use [metrics], which has a listener of its own"), ""),
     (
         "dav_methods create_full_put_path mp4 flv slice sub_filter ssi addition_types image_filter xslt_stylesheet",
-        Absent("files are sent as they are"),
+        Absent("files are sent unmodified"),
         "",
     ),
-    ("stream mail", Absent("Sealion serves files over HTTPS"), ""),
+    ("stream mail", Absent("only HTTPS is served"), ""),
 ];
 
-/// The keys of sealion.toml that directives are converted to, for instance `site.root`.
+/// The keys of sealion.toml that directives convert to, for instance `site.root`.
 pub fn counterparts() -> impl Iterator<Item = &'static str> {
     let of = |fate: &'static Fate| match fate {
         Converted(counterparts) => *counterparts,

@@ -1,5 +1,5 @@
-//! What keeps clients out of a site or of a part of it. None of this is lost: where it has no counterpart the part is closed, or what
-//! nothing guards now is named as such.
+//! Access restrictions of a site or a part of it. None is lost silently: a restriction without a counterpart closes its
+//! part of the site, or is reported as UNGUARDED.
 
 use std::net::IpAddr;
 
@@ -12,17 +12,17 @@ use super::site::Settings;
 use super::syntax::Directive;
 use super::toml_text::Table;
 
-/// Everybody is in one of them.
+/// All addresses.
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// Where nothing is: names that begin with a dot are hidden.
+/// A rewrite target that is always refused, since names that begin with a dot are hidden.
 const NOWHERE: &str = "/.refused";
 
-/// What is said of a part that no rule can name.
+/// Remedy for a part of the site that no rule can express.
 const NO_PART: &str =
-    "access and passwords are by path, so nobody gets in now: put such files into a directory of their own";
+    "access rules and passwords apply to paths, so the part is closed: move such files to a directory of their own";
 
-/// Whether a directive, or one inside it, keeps somebody out.
+/// Whether a directive, or one inside it, restricts access.
 pub(super) fn guards(directive: &Directive) -> bool {
     let refuses = |status: &str| status.parse::<u16>().is_ok_and(|status| status >= 400);
     match directive.name.as_str() {
@@ -39,7 +39,7 @@ pub(super) fn guards(directive: &Directive) -> bool {
     }
 }
 
-/// Whether a directive gives requests to a program, so that files, the program's own among them, are not sent.
+/// Whether a directive passes requests to a program, so that nginx sends no files, including the program's source.
 pub(super) fn hands_over(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "perl" | "js_content" => true,
@@ -48,7 +48,7 @@ pub(super) fn hands_over(directive: &Directive) -> bool {
     }
 }
 
-/// Whether a condition leads some clients elsewhere for what they are or bring, and not for what they ask for.
+/// Whether a condition diverts clients by their identity or credentials rather than by the requested resource.
 fn is_about_clients(condition: &Directive) -> bool {
     const OTHERS: [&str; 21] = [
         "args",
@@ -79,11 +79,11 @@ fn is_about_clients(condition: &Directive) -> bool {
         let rest = rest.trim_start_matches('{');
         rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default()
     });
-    // A dollar sign that ends an expression names none.
+    // A trailing dollar sign ends an expression and names no variable.
     leads_away && variables.any(|variable| !variable.is_empty() && !OTHERS.contains(&variable))
 }
 
-/// Whether a server answers nobody.
+/// Whether a server refuses every request.
 pub(super) fn refuses_everybody(server: &Directive) -> bool {
     server.children().iter().any(|inner| match inner.name.as_str() {
         "return" => guards(inner),
@@ -93,19 +93,19 @@ pub(super) fn refuses_everybody(server: &Directive) -> bool {
     })
 }
 
-/// Whether a site lets nobody in.
+/// Whether a site is closed to everybody.
 pub(super) fn is_closed(site: &Table) -> bool {
     is_closed_part(site, |path| path == "/")
 }
 
-/// Whether nobody gets into a part of a site. `covers`: whether a path covers it.
+/// Whether a part of a site is closed to everybody. `covers`: whether a path covers the part.
 pub(super) fn is_closed_part(site: &Table, covers: impl Fn(&str) -> bool) -> bool {
     let everybody = Value::from(EVERYBODY.to_vec());
     let mut closed = site.list("access").filter(|rule| rule.get("deny") == Some(&everybody));
     closed.any(|rule| rule.get("path").and_then(Value::as_str).is_some_and(&covers))
 }
 
-/// Looks at directives, and at those inside them.
+/// Visits directives recursively.
 pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a Directive)) {
     for directive in directives {
         visit(directive);
@@ -113,7 +113,7 @@ pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a D
     }
 }
 
-/// What guards names that begin with a dot: they are hidden without being told.
+/// Whether a location only refuses names that begin with a dot, which Sealion hides by default.
 pub(super) fn hides_dotfiles(location: &Directive) -> bool {
     let [tilde, regex] = location.arguments.as_slice() else { return false };
     let refuses = |inner: &Directive| match inner.name.as_str() {
@@ -131,7 +131,7 @@ pub(super) fn hides_dotfiles(location: &Directive) -> bool {
         && location.children().iter().all(refuses)
 }
 
-/// Whether what follows the dot may be `well-known`, which alone is shown.
+/// Whether the text after the dot may match `well-known`, the only such name that is served.
 fn may_be_well_known(name: &str) -> bool {
     if name.starts_with("(?!well-known") {
         return false;
@@ -139,25 +139,25 @@ fn may_be_well_known(name: &str) -> bool {
     let name = name.strip_prefix('(').unwrap_or(name);
     name.strip_prefix("?:").unwrap_or(name).split('|').any(|one| {
         let literal = one.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(one.len());
-        // What is repeated may be missing.
+        // The last character may be repeated zero times.
         let sure = if one[literal..].starts_with(['?', '*', '{']) { literal.saturating_sub(1) } else { literal };
         let sure = one[..sure].to_ascii_lowercase();
         "well-known".starts_with(&sure) || sure.starts_with("well-known")
     })
 }
 
-/// Names rewrites that may lead to what an expression refuses.
+/// Reports rewrites that may lead to a path that an expression refuses.
 pub(super) fn look_behind_rewrites(context: &mut Context, site: &Table, server: &Directive) {
     let leads_nowhere = |rule: &Table| rule.get("to").and_then(Value::as_str) == Some(NOWHERE);
     let (refusals, others): (Vec<_>, Vec<_>) = site.list("rewrites").partition(|rule| leads_nowhere(rule));
     if !refusals.is_empty() && !others.is_empty() {
         let remedy =
-            "what a rewrite leads to is not looked at again: see that none leads to what another refuses (/.refused)";
+            "rewrite targets are not checked against other rewrites: make sure that none leads to a path that another refuses (/.refused)";
         context.unguarded(server, remedy);
     }
 }
 
-/// Lets nobody into a part of a site.
+/// Closes a part of a site.
 pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let mut rule = Table::default();
     rule.comment(&directive.place);
@@ -172,15 +172,15 @@ pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, dire
             rule.set("regex", regex.as_str());
             rule.set("to", NOWHERE);
             context.refusals.push((directive.clone(), regex));
-            // The first that matches counts.
+            // The first matching rewrite applies.
             site.push_first("rewrites", rule);
         }
         (_, None) => context
-            .unguarded(directive, "the expression of its location is not one of ours: keep such files out of the root"),
+            .unguarded(directive, "the expression of its location is not supported: keep such files out of the root"),
     }
 }
 
-/// An expression that takes octets for characters where it matters, as nginx does: else `.` would leave out names that are not UTF-8.
+/// Makes an expression match octets where it matters, as nginx does: else `.` would not match names outside UTF-8.
 fn of_octets(regex: String) -> String {
     let negates = ["[^", r"\D", r"\S", r"\W"].iter().any(|part| regex.contains(part));
     let has_dot = regex.replace(r"\.", "").contains('.');
@@ -188,7 +188,7 @@ fn of_octets(regex: String) -> String {
     if (negates || has_dot) && regex::bytes::Regex::new(&octets).is_ok() { octets } else { regex }
 }
 
-/// What a rule of the site sends instead of what was asked for, and which may be a program: nobody gets in.
+/// Refuses the paths of a rewrite whose target may be a program.
 pub(super) fn lead_nowhere(site: &mut Table, directive: &Directive, regex: &str) {
     let mut rule = Table::default();
     rule.comment(&directive.place);
@@ -197,7 +197,7 @@ pub(super) fn lead_nowhere(site: &mut Table, directive: &Directive, regex: &str)
     site.push("rewrites", rule);
 }
 
-/// A location that is passed on. Its files are of no use to clients: they may be programs.
+/// Closes a location that nginx passes to a program: its files may be source code.
 pub(super) fn passed_on(
     context: &mut Context,
     site: &mut Table,
@@ -207,19 +207,20 @@ pub(super) fn passed_on(
     pass: &Directive,
 ) {
     let remedy =
-        format!("{location} is passed on; Sealion serves files: leave this path with nginx, under a name of its own");
+        format!("{location} is passed on; Sealion serves files only: keep nginx for this path, under another host name");
     context.leave_with(pass, remedy);
     match scope {
         Some(Scope::Everything) if settings.all("location").len() > 1 => context.unguarded(
             location,
-            "what lies beneath the root is sent as it is, programs and settings too: choose a root without them",
+            "files beneath the root are sent unmodified, including programs and settings: choose a root without them",
         ),
         Some(scope) => close(context, site, scope, location),
         None => {}
     }
 }
 
-/// `internal`, `allow`, `deny`, `auth_basic` of a block. `false`: nobody gets in, so that nothing else of it counts.
+/// `internal`, `allow`, `deny`, `auth_basic` of a location. `false`: the location is closed, and its other directives
+/// have no effect.
 pub(super) fn of_block(
     context: &mut Context,
     site: &mut Table,
@@ -234,7 +235,7 @@ pub(super) fn of_block(
     }
     let rules: Vec<_> = location.children().iter().filter(|inner| is_access(inner)).collect();
     if let (Some(first), Some(of_server)) = (rules.first(), settings.access().first()) {
-        context.leave_with(first, format!("rules add up: those at {} hold here too", of_server.place));
+        context.leave_with(first, format!("rules add up: those at {} apply here too", of_server.place));
     }
     let open = access(context, site, scope, &rules);
     let (realm, users) = (last("auth_basic"), last("auth_basic_user_file"));
@@ -243,12 +244,12 @@ pub(super) fn of_block(
         match realm.or(of_server) {
             Some(off) if off.first() == "off" && of_server.is_none() => {}
             Some(off) if off.first() == "off" => {
-                context.leave_with(off, "a part of a protected part is protected: name the protected parts one by one");
+                context.leave_with(off, "exceptions inside a protected part are not supported: list the protected parts one by one");
             }
             Some(realm) => {
                 basic_auth(context, site, scope, realm, users.or(settings.last("auth_basic_user_file")));
             }
-            // It is for nothing.
+            // A password file without a realm has no effect.
             None => {}
         }
     }
@@ -256,17 +257,17 @@ pub(super) fn of_block(
     if let (Scope::Everything, Some(own)) = (scope, own)
         && settings.all("location").len() > 1
     {
-        context.leave_with(own, "it holds for all of the site here, for its other locations too");
+        context.leave_with(own, "it applies to the whole site here, including its other locations");
     }
     open
 }
 
-/// Whether a directive says who may come by address.
+/// Whether a directive restricts access by address.
 pub(super) fn is_access(directive: &Directive) -> bool {
     matches!(directive.name.as_str(), "allow" | "deny")
 }
 
-/// `allow` and `deny`, of which nginx takes the first that matches. `false`: nobody gets in.
+/// `allow` and `deny`, of which nginx applies the first match. `false`: the part is closed.
 pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rules: &[&Directive]) -> bool {
     let Some(first) = rules.first() else { return true };
     let (mut allow, mut deny): (Vec<IpNet>, Vec<IpNet>) = (Vec::new(), Vec::new());
@@ -274,19 +275,19 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
     for rule in rules {
         let allows = rule.name == "allow";
         match (rule.first(), network(rule.first())) {
-            // What comes after it never counts.
+            // Later rules have no effect.
             ("all", _) => {
                 ends_with_deny = !allows;
                 break;
             }
-            ("unix:", _) if allows => context.leave_with(rule, "who has no address is in no network"),
-            ("unix:", _) => context.unguarded(rule, "who comes over a Unix socket has no address: see to its mode"),
+            ("unix:", _) if allows => context.leave_with(rule, "clients on a Unix socket have no address to allow"),
+            ("unix:", _) => context.unguarded(rule, "clients on a Unix socket have no address to deny: restrict the mode of the socket"),
             (_, Some(network)) if allows => allow.push(network),
-            // Here `deny` goes before `allow`.
+            // In Sealion, `deny` takes precedence over `allow`.
             (_, Some(network)) => deny.extend(without(network, &allow)),
-            (_, None) if allows => context.leave_with(rule, "write its networks"),
+            (_, None) if allows => context.leave_with(rule, "write the networks that the name stands for"),
             (_, None) => {
-                context.leave_with(rule, "it is no network, and nobody gets in now: write the networks");
+                context.leave_with(rule, "not a network, so the part is closed: write the networks");
                 close(context, site, scope, rule);
                 return false;
             }
@@ -309,7 +310,7 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
             let mut table = Table::default();
             table.comment(&first.place);
             table.set("path", part);
-            // Without `deny all` everybody else is allowed, too.
+            // Without `deny all`, everybody else is allowed too.
             if ends_with_deny {
                 table.set("allow", written(allow));
             }
@@ -323,15 +324,15 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
     true
 }
 
-/// A prefix of nginx covers more than a path and what is beneath it.
+/// Reports that a prefix location of nginx covers more than a path and its subtree.
 fn beside_the_part(context: &mut Context, scope: &Scope, directive: &Directive) {
     if let (false, Some(part)) = (scope.is_all_of_part(), scope.part()) {
-        let remedy = format!("it holds for {part} and {part}/ here, and not for other paths that begin so: name those");
+        let remedy = format!("it applies to {part} and {part}/ here, but not to other paths with this prefix: list those");
         context.unguarded(directive, remedy);
     }
 }
 
-/// An address or a network; bits beyond its length mean nothing, as in nginx.
+/// An address or a network; host bits are ignored, as in nginx.
 fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().map(|network| network.trunc()).ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
@@ -340,7 +341,7 @@ fn short(network: IpNet) -> String {
     if network.prefix_len() == network.max_prefix_len() { network.addr().to_string() } else { network.to_string() }
 }
 
-/// What is left of a network without others.
+/// A network minus others.
 fn without(network: IpNet, others: &[IpNet]) -> Vec<IpNet> {
     if others.iter().any(|other| other.contains(&network)) {
         return Vec::new();
@@ -352,7 +353,7 @@ fn without(network: IpNet, others: &[IpNet]) -> Vec<IpNet> {
     halves.flat_map(|half| without(half, others)).collect()
 }
 
-/// `auth_basic` with its users.
+/// `auth_basic` and `auth_basic_user_file`.
 pub(super) fn basic_auth(
     context: &mut Context,
     site: &mut Table,
@@ -361,14 +362,14 @@ pub(super) fn basic_auth(
     users: Option<&Directive>,
 ) {
     let Some(users) = users else {
-        return context.unguarded(realm, "no auth_basic_user_file names users, so that nginx lets everybody in");
+        return context.unguarded(realm, "without auth_basic_user_file, nginx accepts everybody");
     };
     let Some(part) = scope.part() else {
         context.leave_with(realm, NO_PART);
         return close(context, site, scope, realm);
     };
     if users.first().contains('$') {
-        context.leave_with(users, "the file is named in full; nobody gets in until it is");
+        context.leave_with(users, "variables are not supported, so the part is closed: write the full path");
         return close(context, site, scope, users);
     }
     let file = context.resolve(users.first());
@@ -376,7 +377,7 @@ pub(super) fn basic_auth(
         let old = text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash)));
         let old = old.count();
         if old > 0 {
-            let remedy = format!("{old} passwords are not bcrypt or argon2: htpasswd -B {file} USER sets one anew");
+            let remedy = format!("{old} passwords are neither bcrypt nor argon2: reset each with htpasswd -B {file} USER");
             context.leave_with(users, remedy);
         }
     }

@@ -1,15 +1,16 @@
-//! Refusals by expression look at the path that is requested. `/private/` is answered with `/private/index.html`, at which no expression
-//! looks: nginx does, so each one that could match a directory's index is marked.
+//! Indexes that escape a refusal by expression. Sealion matches expressions against the requested path only: `/private/`
+//! is answered with `/private/index.html` unchecked. nginx checks the index too, so expressions that may match a
+//! directory's index are marked.
 //!
-//! Error pages and the fallback need no such look, since [`super::targets`] lets none be a file that is refused. A compressed sibling is sent
-//! for its original by nginx too, whatever guards the sibling.
+//! Error pages and the fallback need no such check, since [`super::targets`] excludes refused files. A compressed file is
+//! sent in place of its original by nginx too, whatever guards the compressed file.
 
 use toml::Value;
 
 use super::convert::Context;
 use super::toml_text::Table;
 
-/// Marks what refuses an index only under its own name.
+/// Marks expressions that refuse an index only under its own name.
 pub(super) fn mark(context: &mut Context, site: &Table) {
     let indexes: Vec<String> = match site.get("index").and_then(Value::as_array) {
         Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -18,34 +19,34 @@ pub(super) fn mark(context: &mut Context, site: &Table) {
     for (directive, regex) in std::mem::take(&mut context.refusals) {
         if let Some(index) = indexes.iter().find(|index| may_match_index(&regex, index)) {
             let remedy = format!(
-                "an expression is compared with the requested path only: where it refuses {index}, a request for the directory is still \
-                 answered with that file. Name the directories in [[site.access]] or [[site.basic_auth]], or set another index"
+                "an expression matches the requested path only: where it refuses {index}, a request for the directory is still \
+                 answered with that file. List the directories in [[site.access]] or [[site.basic_auth]], or set another index"
             );
             context.unguarded(&directive, remedy);
         }
     }
 }
 
-/// The index of sites that name none, here and in nginx.
+/// The default index, in Sealion and nginx.
 const DEFAULT_INDEX: &str = "index.html";
 
-/// Whether an expression may match the path of a directory with `index` at its end, and not that directory. `false` is certain.
+/// Whether an expression may match the path of a directory's `index`, but not the directory. `false` is certain.
 fn may_match_index(regex: &str, index: &str) -> bool {
     let Some(words) = Parser::words(regex) else { return true };
     let index = index.to_lowercase();
     words.iter().any(|word| word.may_end_in(&index))
 }
 
-/// How a match may end. Sets of them are never less than what the expression matches.
+/// A possible end of a match. Sets of them over-approximate the matches of the expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Word {
-    /// Whether something unknown is before the text.
+    /// Whether unknown text precedes `text`.
     open: bool,
-    /// In lower case: expressions may ignore case.
+    /// In lower case, as expressions may ignore case.
     text: String,
     /// Whether the path ends there (`$`).
     end: bool,
-    /// Whether anything at all may follow (`.*`).
+    /// Whether any text may follow (`.*`).
     any: bool,
 }
 
@@ -62,7 +63,7 @@ impl Word {
         let nothing_before = next.text.is_empty() && !next.open;
         match next {
             _ if *next == Word::default() => self.clone(),
-            // The path may end anywhere behind `.*`.
+            // After `.*` the path may end anywhere.
             _ if nothing_before && next.end && self.any => self.clone(),
             _ if nothing_before && next.end => Word { end: true, ..self.clone() },
             _ if self.end => Word::unknown(),
@@ -72,7 +73,7 @@ impl Word {
         }
     }
 
-    /// Whether a match that ends so may reach into `index`, behind the slash of its directory. One that does not matches the directory.
+    /// Whether a match that ends so may extend into `index`, past the directory's slash. Otherwise it matches the directory.
     fn may_end_in(&self, index: &str) -> bool {
         let text = self.text.as_str();
         if text.is_empty() {
@@ -88,13 +89,13 @@ impl Word {
     }
 }
 
-/// Reads the part of the syntax that configurations use.
+/// Parses the regular expression syntax common in configurations.
 struct Parser<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
 }
 
 impl Parser<'_> {
-    /// How matches of an expression may end. `None`: it is not understood.
+    /// The possible ends of matches. `None`: the expression is not understood.
     fn words(regex: &str) -> Option<Vec<Word>> {
         let mut regex = regex;
         while let Some(rest) = ["(?i)", "(?-u)", "(?s)"].iter().find_map(|flags| regex.strip_prefix(flags)) {
@@ -126,7 +127,7 @@ impl Parser<'_> {
         Some(words)
     }
 
-    /// What one atom matches, and whether it is the dot.
+    /// The matches of one atom, and whether it is the dot.
     fn atom(&mut self) -> Option<(Vec<Word>, bool)> {
         let word = match self.rest.next()? {
             '^' => Word::default(),
@@ -172,7 +173,7 @@ impl Parser<'_> {
             _ => return Some(atom),
         };
         self.rest.next()?;
-        // Lazy or possessive.
+        // A lazy or possessive suffix.
         self.rest.next_if(|c| matches!(c, '?' | '+'));
         Some(words)
     }
@@ -191,7 +192,7 @@ impl Parser<'_> {
     }
 }
 
-/// More ways to end are not looked at.
+/// With more ends, the expression counts as not understood.
 const MOST_WORDS: usize = 256;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Converts an nginx configuration to sealion.toml, and names what it cannot convert. Needs nothing of the server but the form of its configuration.
+//! Converts an nginx configuration to sealion.toml, and reports directives it cannot convert. Depends only on the format of
+//! the server's configuration, not on its code.
 //!
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
 //!                                           │        │    guards, limits, path_rules, targets, indirect
-//!                                           └────────┴─────────┴──► Left: what has no counterpart, where it stands, what to do
+//!                                           └────────┴─────────┴──► Unconverted: directive, place, remedy
 //! ```
 
 mod convert;
@@ -29,16 +30,16 @@ use std::rc::Rc;
 
 pub use directives::{counterparts, markdown};
 
-/// Converts the configuration that nginx is started with; files that it includes are read too. `is_reserved`: whether the server sets a response
-/// field itself, so that no rule may.
+/// Converts the main configuration file of nginx and the files it includes. `is_reserved`: whether the server sets a
+/// response field itself, so that no rule may set it.
 ///
 /// # Errors
-/// A line that says why the configuration cannot be read.
+/// The configuration cannot be read or parsed; the message names file and line.
 pub fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conversion, String> {
     convert::convert(file, is_reserved)
 }
 
-/// Where a directive stands.
+/// File and line of a directive.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     file: Rc<Path>,
@@ -52,13 +53,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// A directive that was not converted, or not as it stands. Displayed, it is a line with its place and the remedy.
+/// A directive that was not converted, or not exactly. Displays as one line with place and remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     place: Place,
     directive: String,
     remedy: String,
-    /// Whether it refused requests that are answered now.
+    /// Whether it refused requests that are now answered.
     pub unguarded: bool,
 }
 
@@ -69,16 +70,16 @@ impl fmt::Display for Left {
     }
 }
 
-/// What a configuration became.
+/// A converted configuration.
 #[derive(Debug)]
 pub struct Conversion {
     root: toml_text::Table,
-    /// What was not converted, in the order of the files.
+    /// Directives that were not converted, in source order.
     pub left: Vec<Left>,
 }
 
 impl Conversion {
-    /// The text of sealion.toml, with what was not converted as comments at its top.
+    /// The text of sealion.toml, with unconverted directives as comments at the top.
     pub fn text(&self) -> String {
         let mut text = String::from("# Made by sealion import-nginx. Check it with: sealion check --config FILE\n");
         if !self.left.is_empty() {
@@ -91,7 +92,7 @@ impl Conversion {
     }
 }
 
-/// A text that nginx would not read either.
+/// A syntax error, which nginx would report too.
 #[derive(Debug)]
 struct SyntaxError {
     line: usize,

@@ -1,4 +1,4 @@
-//! Bounds on what one client takes.
+//! Limits per client: `limit_req`, `limit_conn`, `limit_rate`.
 
 use super::convert::Context;
 use super::site::Settings;
@@ -6,17 +6,17 @@ use super::syntax::Directive;
 use super::toml_text::Table;
 use super::values;
 
-/// Zones that count by the client's address.
+/// Zones keyed by client address.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    /// Of `limit_req_zone`: name and requests a second.
+    /// `limit_req_zone`: name and requests per second.
     rates: Vec<(String, f64)>,
-    /// Of `limit_conn_zone`.
+    /// `limit_conn_zone`: names.
     connections: Vec<String>,
 }
 
 impl Zones {
-    /// Takes a `limit_req_zone` or `limit_conn_zone`. `false`: it counts something else.
+    /// Adds a `limit_req_zone` or `limit_conn_zone`. `false`: its key is not the client address.
     pub(super) fn take(&mut self, directive: &Directive) -> bool {
         let zone = argument(directive, "zone=").map(|zone| zone.split(':').next().unwrap_or(zone).to_owned());
         let (true, Some(zone)) = (matches!(directive.first(), "$binary_remote_addr" | "$remote_addr"), zone) else {
@@ -57,7 +57,7 @@ pub(super) fn convert(context: &mut Context, site: &mut Table, settings: &Settin
             }
             _ => context.leave_with(
                 directive,
-                "its zone is not by the client's address: [site.limits] connections bounds a site",
+                "its zone is not keyed by client address: to limit a whole site, set connections in [site.limits]",
             ),
         }
     }
@@ -66,22 +66,22 @@ pub(super) fn convert(context: &mut Context, site: &mut Table, settings: &Settin
         let zone = argument(directive, "zone=");
         let rate = context.zones.rates.iter().find(|(name, _)| Some(name.as_str()) == zone).map(|(_, rate)| *rate);
         let Some(rate) = rate else {
-            context.leave_with(directive, "its zone is not by the client's address");
+            context.leave_with(directive, "its zone is not keyed by client address");
             continue;
         };
         if rate.fract() > 0.0 {
             context
-                .leave_with(directive, format!("requests_per_second is a whole number: {} is the next", rate.ceil()));
+                .leave_with(directive, format!("requests_per_second is a whole number: rounded up to {}", rate.ceil()));
         }
         if strictest.is_some() {
-            context.leave_with(directive, "a site has one rate for an address: the lowest is taken");
+            context.leave_with(directive, "a site has one rate per address: the lowest is used");
         }
         if strictest.is_none_or(|strictest| rate < strictest) {
             strictest = Some(rate);
             let burst = argument(directive, "burst=").and_then(|burst| burst.parse::<i64>().ok());
             let table = site.table("limits");
             table.set("requests_per_second", rate.ceil() as i64);
-            // nginx lets one come at a time.
+            // Without `burst`, nginx admits one request at a time.
             table.set("burst", burst.unwrap_or(1).max(1));
         }
     }

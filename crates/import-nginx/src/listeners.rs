@@ -1,4 +1,4 @@
-//! The addresses of all servers.
+//! Listening addresses of all servers.
 
 use std::collections::HashSet;
 
@@ -8,18 +8,18 @@ use super::convert::Context;
 use super::syntax::Directive;
 use super::toml_text::Table;
 
-/// Addresses, each once, in the order of their first mention.
+/// Distinct addresses, in order of first mention.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     all: Vec<Listener>,
-    /// Where some server says `ssl`: it holds for all servers of that address.
+    /// Addresses with `ssl` in any server: it applies to all servers of the address.
     tls: HashSet<String>,
-    /// Those with TLS of the server that was looked at last.
+    /// TLS addresses of the current server.
     taken: Vec<String>,
     bound: Vec<Bound>,
 }
 
-/// A server that became a site, and where nginx answers for it.
+/// A server that became a site, and the addresses at which nginx answers for it.
 #[derive(Debug)]
 struct Bound {
     server: Directive,
@@ -32,12 +32,12 @@ struct Listener {
     address: String,
     tls: bool,
     proxy_protocol: bool,
-    /// Networks whose word about clients counts.
+    /// Networks whose PROXY headers are trusted.
     trusted: Vec<Value>,
     comment: String,
 }
 
-/// What the `listen`s of one server say.
+/// Summary of the `listen` directives of one server.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Listens {
     pub(super) tls: bool,
@@ -46,35 +46,35 @@ pub(super) struct Listens {
 }
 
 impl Listeners {
-    /// Looks at all servers for what one of them says for others.
+    /// Collects the addresses that any server declares `ssl`.
     pub(super) fn of(servers: &[&Directive]) -> Self {
         let listens = servers.iter().flat_map(|server| server.children()).filter(|inner| inner.name == "listen");
         let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
         Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() }
     }
 
-    /// Takes the `listen`s of a server; `shared`: what stands beside the servers.
+    /// Adds the `listen` directives of a server. `shared`: the directives of `http`.
     pub(super) fn take(&mut self, context: &mut Context, server: &Directive, shared: &[&Directive]) -> Listens {
         let mut listens = Listens::default();
         self.taken.clear();
-        // Of old: `ssl on;` for the whole server.
+        // The obsolete `ssl on;` for the whole server.
         let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
         let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
         let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
-        // Where nginx listens without being told.
-        let by_itself = Directive {
+        // nginx's default address.
+        let implicit = Directive {
             name: "listen".to_owned(),
             arguments: vec!["80".to_owned()],
             block: None,
             place: server.place.clone(),
         };
         if directives.is_empty() {
-            directives.push(&by_itself);
+            directives.push(&implicit);
         }
         for directive in directives {
             let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
             if has("quic") {
-                context.leave_with(directive, "HTTP/3 is not spoken: clients come over TCP");
+                context.leave_with(directive, "HTTP/3 is not supported: clients use TCP");
                 continue;
             }
             let Some(address) = address(directive.first()) else {
@@ -83,10 +83,10 @@ impl Listeners {
             };
             let tls = all_tls || self.tls.contains(&address);
             if has("ipv6only=off") {
-                context.leave_with(directive, "an address of IPv6 takes IPv6 alone: add one of IPv4");
+                context.leave_with(directive, "an IPv6 address accepts IPv6 only: add an IPv4 address");
             }
             if has("http2") || has("spdy") {
-                context.leave_with(directive, "HTTP/2 is not spoken: clients fall back to HTTP/1.1 by themselves");
+                context.leave_with(directive, "HTTP/2 is not supported: clients fall back to HTTP/1.1 automatically");
             }
             listens.default |= has("default_server") || has("default");
             if tls {
@@ -102,7 +102,7 @@ impl Listeners {
                     let trusted = match (proxy_protocol, trusted.is_empty()) {
                         (false, _) => Vec::new(),
                         (true, false) => trusted.clone(),
-                        // Somebody has to be believed, and this machine is.
+                        // `trusted_proxies` must not be empty; default to this machine.
                         (true, true) => vec!["127.0.0.0/8".into(), "::1".into()],
                     };
                     self.all.push(Listener {
@@ -115,19 +115,19 @@ impl Listeners {
                 }
             }
             if proxy_protocol && trusted.is_empty() {
-                context.leave_with(directive, "say whose word about clients counts: trusted_proxies of the listener");
+                context.leave_with(directive, "list the proxies in trusted_proxies of the listener");
             }
         }
         listens
     }
 
-    /// Remembers where the server that was looked at last is reached. `is_closed`: its site lets nobody in.
+    /// Records the addresses of the current server. `is_closed`: its site is closed to everybody.
     pub(super) fn bind(&mut self, server: &Directive, is_closed: bool) {
         let addresses = std::mem::take(&mut self.taken);
         self.bound.push(Bound { server: server.clone(), addresses, is_closed });
     }
 
-    /// Marks servers that are reached where nginx did not answer for them.
+    /// Marks servers that become reachable at addresses where nginx did not answer for them.
     pub(super) fn name_new_addresses(&self, context: &mut Context) {
         for Bound { server, addresses, .. } in self.bound.iter().filter(|bound| !bound.is_closed) {
             let reaches = |other: &str| addresses.iter().any(|own| own == other || is_wildcard_of(own, other));
@@ -139,8 +139,8 @@ impl Listeners {
             }
             if !new.is_empty() {
                 let remedy = format!(
-                    "nginx answers for it at {} only; here a site answers on every listener, so on {} too. Keep others out with \
-                     [[site.access]] allow, or give it a Sealion of its own with a file that has only its listeners",
+                    "nginx answers for it at {} only; a site answers on every listener, hence also on {}. Restrict it with \
+                     [[site.access]] allow, or run a separate Sealion with only its listeners",
                     addresses.join(", "),
                     new.join(", ")
                 );
@@ -166,7 +166,7 @@ impl Listeners {
     }
 }
 
-/// `set_real_ip_from`, each network once.
+/// The distinct networks of `set_real_ip_from`.
 fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     let mut networks: Vec<Value> = Vec::new();
     for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:")
@@ -179,7 +179,8 @@ fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     networks
 }
 
-/// Whether `own` stands for all addresses of a machine, at the port of `other`. IPv4 and IPv6 make no difference: it is the same machine.
+/// Whether `own` is the wildcard address at the port of `other`. IPv4 and IPv6 are not distinguished, as both reach the same
+/// machine.
 fn is_wildcard_of(own: &str, other: &str) -> bool {
     match (own.rsplit_once(':'), other.rsplit_once(':')) {
         (Some(("0.0.0.0" | "[::]", own)), Some((host, other))) => own == other && host != "unix",
@@ -187,7 +188,7 @@ fn is_wildcard_of(own: &str, other: &str) -> bool {
     }
 }
 
-/// The address as we write it; nginx takes a port, an address, or both.
+/// The address in Sealion's notation; nginx accepts a port, an address, or both.
 fn address(text: &str) -> Option<String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Some(format!("unix:{path}"));

@@ -1,4 +1,4 @@
-//! A `location`, which becomes rules of its site.
+//! Converts a `location` to rules of its site.
 
 use toml::Value;
 
@@ -9,30 +9,30 @@ use super::toml_text::Table;
 use super::values;
 use super::{guards, path_rules, real_ip, targets};
 
-/// The paths that directives are for.
+/// The paths of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All of the site.
+    /// The whole site.
     Everything,
     /// One path.
     Exact(String),
-    /// All paths that begin so.
+    /// All paths with this prefix.
     Prefix(String),
-    /// The paths that an expression matches.
+    /// The paths matched by an expression.
     Regex {
-        /// As we write it, if it is one of ours.
+        /// In Sealion's syntax, if supported.
         regex: Option<String>,
-        /// A pattern of files that says the same, if there is one.
+        /// An equivalent file pattern, if there is one.
         pattern: Option<String>,
     },
 }
 
 impl Scope {
-    /// The paths of a location. `None`: it has a name instead.
+    /// The paths of a location. `None`: a named location.
     pub(super) fn of(location: &Directive) -> Option<Self> {
         let (modifier, path) = match location.arguments.as_slice() {
             [modifier, path] => (modifier.as_str(), path.as_str()),
-            // nginx needs no space between them.
+            // nginx allows modifier and path without a space.
             [both] => {
                 let modifier = ["^~", "~*", "~", "="].into_iter().find(|modifier| both.starts_with(modifier));
                 both.split_at(modifier.map_or(0, str::len))
@@ -41,7 +41,7 @@ impl Scope {
         };
         match modifier {
             "=" => Some(Scope::Exact(path.to_owned())),
-            // It says no more than a prefix.
+            // Equivalent to a prefix.
             "~" if prefix_of(path).is_some() => prefix_of(path).map(Scope::Prefix),
             "~" | "~*" => {
                 let regex = if modifier == "~*" { format!("(?i){path}") } else { path.to_owned() };
@@ -53,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// As `headers` and `cache_control` name files. `None`: they cannot.
+    /// As a pattern for `headers` and `cache_control`. `None`: not expressible.
     pub(super) fn pattern(&self) -> Option<String> {
         match self {
             Scope::Everything => Some("**".to_owned()),
@@ -63,23 +63,23 @@ impl Scope {
         }
     }
 
-    /// As `access` and `basic_auth` name a part of the site. `None`: they cannot.
+    /// As a path for `access` and `basic_auth`. `None`: not expressible.
     pub(super) fn part(&self) -> Option<&str> {
         match self {
             Scope::Everything => Some("/"),
-            // The root's own page is no part.
+            // The page at the root alone is not expressible.
             Scope::Exact(path) if path == "/" => None,
             Scope::Exact(path) | Scope::Prefix(path) => Some(path),
             Scope::Regex { .. } => None,
         }
     }
 
-    /// Whether there is no path of it outside that part: `/admin` is more than `/admin/`.
+    /// Whether [`Self::part`] covers all its paths: prefix `/admin` also matches `/administrator`.
     pub(super) fn is_all_of_part(&self) -> bool {
         !matches!(self, Scope::Prefix(path) if !path.ends_with('/'))
     }
 
-    /// An expression that matches its paths. `None`: it has one that is none of ours.
+    /// An expression that matches its paths. `None`: its own expression is not supported.
     pub(super) fn regex(&self) -> Option<String> {
         match self {
             Scope::Everything => Some("^/".to_owned()),
@@ -90,13 +90,13 @@ impl Scope {
     }
 }
 
-/// The prefix that an expression such as `^/admin/` matches, and nothing else.
+/// The prefix that an expression such as `^/admin/` is equivalent to.
 fn prefix_of(regex: &str) -> Option<String> {
     let pattern = values::pattern_of_regex(regex)?;
     pattern.starts_with('/').then(|| pattern.trim_end_matches("**").to_owned())
 }
 
-/// Converts a location of a server. `host`: the first name of the site.
+/// Converts a location. `host`: the first name of the site.
 pub(super) fn convert(
     context: &mut Context,
     site: &mut Table,
@@ -112,20 +112,20 @@ pub(super) fn convert(
         return guards::passed_on(context, site, settings, scope.as_ref(), location, pass);
     }
     let Some(scope) = scope else {
-        return context.leave_with(location, "named locations are not there: an error page or a fallback may do");
+        return context.leave_with(location, "named locations are not supported: consider an error page or a fallback");
     };
     if !guards::of_block(context, site, settings, &scope, location) {
         return;
     }
     if let Some(refusal) = location.children().iter().find(|inner| path_rules::refuses(inner)) {
         if scope == Scope::Everything && settings.all("location").len() > 1 {
-            context.leave_with(refusal, "it holds for all of the site here, for its other locations too");
+            context.leave_with(refusal, "it applies to the whole site here, including its other locations");
         }
         return path_rules::answer(context, site, &scope, host, refusal);
     }
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
     let Some(pattern) = scope.pattern() else {
-        let remedy = "say for which files it is: *.css by name, /assets/** from the root";
+        let remedy = "write patterns for its files: *.css by name, /assets/** from the root";
         context.leave_with(location, remedy);
         for inner in location.children() {
             match inner.name.as_str() {
@@ -156,17 +156,17 @@ pub(super) fn convert(
             "root" if settings.root() == Some(inner.first()) => {}
             "root" | "alias" => mount(context, site, &scope, inner),
             "index" if scope == Scope::Everything => index(context, site, inner),
-            "index" => context.leave_with(inner, "the index is the same for all of a site"),
-            // With all locations.
+            "index" => context.leave_with(inner, "a site has one index for all paths"),
+            // Handled with all locations.
             "autoindex" if inner.first() != "on" => {}
             name if real_ip::is_one(name) => {}
             "autoindex" => listing(context, site, &scope, inner),
             "error_page" if scope == Scope::Everything => path_rules::error_page(context, site, inner),
-            "error_page" => context.leave_with(inner, "error pages are the same for all of a site"),
-            "limit_req" | "limit_conn" | "limit_rate" => context.leave_with(inner, "limits hold for all of a site"),
-            "access_log" => context.leave_with(inner, "every response has its line: filter where the log is read"),
+            "error_page" => context.leave_with(inner, "a site has one set of error pages"),
+            "limit_req" | "limit_conn" | "limit_rate" => context.leave_with(inner, "limits apply to a whole site"),
+            "access_log" => context.leave_with(inner, "every response is logged: filter when reading the log"),
             "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
-                context.leave_with(inner, "files are compressed the same way in all of a site");
+                context.leave_with(inner, "compression applies to a whole site");
             }
             "location" if guards::guards(inner) => context.unguarded(inner, NESTED),
             "location" => context.leave_with(inner, NESTED),
@@ -175,10 +175,10 @@ pub(super) fn convert(
     }
 }
 
-/// What is said of a location in another.
-const NESTED: &str = "write it beside the outer one";
+/// Remedy for nested locations.
+const NESTED: &str = "nested locations are not supported: nested locations are not supported: write it beside the outer one";
 
-/// Marks locations without a listing in nginx whose directories are listed here.
+/// Marks locations whose directories nginx does not list, but Sealion does.
 pub(super) fn name_listed(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
     let listed = site.table_if("listing").and_then(|table| table.get("paths")).and_then(Value::as_array).cloned();
     let listed = listed.unwrap_or_default();
@@ -197,26 +197,26 @@ pub(super) fn name_listed(context: &mut Context, site: &mut Table, settings: &Se
                 };
                 (listed.iter().filter_map(Value::as_str).any(is_beneath), guards::is_closed_part(site, is_beneath))
             }
-            // It may match directories.
+            // The expression may match directories.
             Some(Scope::Regex { .. }) => (own.is_some() && !listed.is_empty(), false),
             _ => (false, false),
         };
         if covered && !closed {
-            let remedy = "nginx lists no directory there; here [site.listing] paths covers it, and shows the names of its files: name \
-                          only paths that are to be listed";
+            let remedy = "nginx lists no directories there, but [site.listing] paths covers it and would show its file names: list \
+                          only the paths that may be shown";
             context.unguarded(location, remedy);
         }
     }
 }
 
-/// `index`: names of files in a directory.
+/// `index`
 pub(super) fn index(context: &mut Context, site: &mut Table, directive: &Directive) {
     let (names, others): (Vec<_>, Vec<_>) = directive
         .arguments
         .iter()
         .partition(|name| !name.contains(['/', '$']) && !name.starts_with('.') && !targets::is_program(name));
     if !others.is_empty() {
-        context.leave_with(directive, "an index is a file of the directory; programs are not run, and their source is not sent: name a static file");
+        context.leave_with(directive, "an index is a static file in the directory; programs are not run, and their source is not sent: name a static file");
     }
     if !names.is_empty() {
         site.set("index", names.into_iter().cloned().map(Value::from).collect::<Vec<_>>());
@@ -231,20 +231,20 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
         _ if !usual => context
-            .leave_with(directive, "the path itself is tried, as a file and as a directory: rewrites say the rest"),
+            .leave_with(directive, "only the path itself is tried, as a file and as a directory: use rewrites for the rest"),
         "=404" | "$uri" | "$uri/" => {}
         _ if is_file && *scope == Scope::Everything => match context.targets.objection(last) {
             None => site.set("fallback", fallback),
             Some(objection) => context.leave_with(directive, objection),
         },
-        _ => context.leave_with(directive, "a fallback is a file, for all of a site"),
+        _ => context.leave_with(directive, "a fallback is a file and applies to a whole site"),
     }
 }
 
 /// `autoindex on`
 pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let Some(part) = scope.part() else {
-        return context.leave_with(directive, "directories are listed by their paths");
+        return context.leave_with(directive, "listings are enabled by path");
     };
     let table = site.table("listing");
     table.set("enabled", true);
@@ -253,17 +253,17 @@ pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, di
     table.set("paths", paths);
 }
 
-/// A directory of its own for a path: `alias`, whose files follow the path, or `root`, which has the path in it.
+/// `alias` or `root`, as a mount. With `alias` the directory replaces the path, with `root` the path is appended.
 fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let directory = directive.first();
     let Scope::Prefix(path) = scope else {
-        return context.leave_with(directive, "a directory is mounted on a path and all beneath it");
+        return context.leave_with(directive, "a mount applies to a path and its subtree: use a prefix location");
     };
     if !directory.starts_with('/') || directory.contains('$') {
-        return context.leave_with(directive, "name the directory in full, with mounts");
+        return context.leave_with(directive, "variables and relative directories are not supported: write a mount with the full path");
     }
     if directive.name == "alias" && path.ends_with('/') && !directory.ends_with('/') {
-        let remedy = "nginx appends the rest of the path to it without a slash; nobody gets in now: end both with a slash, as a mount";
+        let remedy = "nginx appends the rest of the path without a slash, so the part is closed: write a mount, with a slash at the end of both";
         context.leave_with(directive, remedy);
         return guards::close(context, site, scope, directive);
     }

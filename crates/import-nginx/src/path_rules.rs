@@ -1,4 +1,4 @@
-//! Rules of a site for some of its paths: fields, access, passwords, redirects, rewrites.
+//! Rules of a site by path: response fields, error pages, redirects, rewrites.
 
 use toml::Value;
 
@@ -9,7 +9,8 @@ use super::syntax::Directive;
 use super::toml_text::Table;
 use super::values;
 
-/// `add_header` and `expires` of one block. `replaced`: those of the block around it, which nginx forgets where a block has its own.
+/// `add_header` and `expires` of one block. `replaced`: those of the enclosing block, which nginx drops if the block has
+/// its own.
 pub(super) fn fields(
     context: &mut Context,
     site: &mut Table,
@@ -22,7 +23,7 @@ pub(super) fn fields(
     if let Some(expires) = expires.last() {
         match expires_value(expires) {
             Some(value) => cache_control.extend(value),
-            None => context.leave_with(expires, "say it with cache_control"),
+            None => context.leave_with(expires, "use [[site.cache_control]]"),
         }
     }
     let has_cache_control =
@@ -36,16 +37,16 @@ pub(super) fn fields(
         };
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
-            _ if value.contains('$') => context.leave_with(directive, "values have no variables"),
+            _ if value.contains('$') => context.leave_with(directive, "variables are not supported in values"),
             "cache-control" => cache_control.push(value.clone()),
-            // With Cache-Control they say nothing.
+            // Cache-Control overrides them.
             "expires" | "pragma" if has_cache_control => {}
-            "expires" | "pragma" => context.leave_with(directive, "say it with cache_control"),
+            "expires" | "pragma" => context.leave_with(directive, "use [[site.cache_control]]"),
             "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
             "access-control-allow-origin" => cors(context, site, pattern, directive, value),
-            _ if lower.starts_with("access-control-") => context.leave_with(directive, "say it with [site.cors]"),
+            _ if lower.starts_with("access-control-") => context.leave_with(directive, "use [site.cors]"),
             _ if (context.is_reserved)(name) => {
-                context.leave_with(directive, "Sealion says it itself, or another key does")
+                context.leave_with(directive, "Sealion sets this field itself or by another key")
             }
             _ => {
                 rule.table("set").set(name, value.as_str());
@@ -71,7 +72,7 @@ pub(super) fn fields(
             .map(Value::from)
             .collect();
         if !gone.is_empty() {
-            rule.comment("nginx forgets the server's fields where a location has its own");
+            rule.comment("nginx drops the server's fields where a location has its own");
             rule.set("unset", gone);
             set += 1;
         }
@@ -82,7 +83,7 @@ pub(super) fn fields(
     }
 }
 
-/// What `expires` says as Cache-Control; `None` inside: nothing. `None`: a form that is not converted.
+/// The Cache-Control value of `expires`. `Some(None)`: no field. `None`: a form that is not converted.
 fn expires_value(directive: &Directive) -> Option<Option<String>> {
     let value = match directive.arguments.as_slice() {
         [value] => value,
@@ -91,7 +92,7 @@ fn expires_value(directive: &Directive) -> Option<Option<String>> {
     match value.as_str() {
         "off" => Some(None),
         "epoch" => Some(Some("no-cache".to_owned())),
-        // Ten years, as nginx says it.
+        // Ten years, as in nginx.
         "max" => Some(Some("max-age=315360000".to_owned())),
         negative if negative.starts_with('-') => Some(Some("no-cache".to_owned())),
         time => Some(Some(format!("max-age={}", values::time(time)?.0.as_secs()))),
@@ -133,7 +134,7 @@ fn cors(context: &mut Context, site: &mut Table, pattern: &str, directive: &Dire
         }
         (Some(known), None) if *known == origins => {}
         _ => context
-            .leave_with(directive, "the origins of [site.cors] are the same for all its paths: an earlier one counts"),
+            .leave_with(directive, "[site.cors] has one list of origins for all paths: an earlier directive set it"),
     }
 }
 
@@ -142,7 +143,7 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     let Some((page, rest)) = directive.arguments.split_last() else { return context.leave(directive) };
     let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
     if !page.starts_with('/') || page.contains('$') {
-        return context.leave_with(directive, "an error page is a file of the site");
+        return context.leave_with(directive, "an error page must be a file of the site");
     }
     if let Some(objection) = context.targets.objection(page) {
         return context.leave_with(directive, objection);
@@ -151,21 +152,21 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
         None => {}
         Some("=200") if codes == ["404"] => return site.set("fallback", page.as_str()),
         Some(change) if codes.iter().any(|code| change == format!("={code}")) => {}
-        Some(_) => return context.leave_with(directive, "the status stays what it is"),
+        Some(_) => return context.leave_with(directive, "an error page cannot change the status"),
     }
     for code in codes {
         match code.parse::<u16>() {
             Ok(400 | 401 | 403 | 404 | 405 | 412 | 500 | 501 | 503) => {
                 site.table("error_pages").set(code, page.as_str())
             }
-            // Never sent: nothing is passed on.
+            // Sealion never sends these statuses.
             Ok(_) => {}
             Err(_) => context.leave(directive),
         }
     }
 }
 
-/// Whether it is a `return` that answers with an error.
+/// Whether a directive is a `return` with an error status.
 pub(super) fn refuses(directive: &Directive) -> bool {
     directive.name == "return" && directive.first().parse::<u16>().is_ok_and(|status| (400..600).contains(&status))
 }
@@ -182,23 +183,23 @@ pub(super) fn answer(
         [url] if url.starts_with("http") => (302, url.as_str()),
         [status, target] if !refuses(directive) => match status.parse::<u16>() {
             Ok(status @ (301 | 302 | 303 | 307 | 308)) => (status, target.as_str()),
-            _ => return unanswered(context, site, scope, directive, "only redirects are answered without a file"),
+            _ => return unanswered(context, site, scope, directive, "only redirects can be answered without a file"),
         },
         [status, ..] if refuses(directive) => {
             guards::close(context, site, scope, directive);
             if status != "403" {
-                context.leave_with(directive, "nobody gets in, and is told so with 403 or 404");
+                context.leave_with(directive, "the part is closed, with status 403 or 404");
             }
             return;
         }
-        _ => return unanswered(context, site, scope, directive, "only redirects are answered without a file"),
+        _ => return unanswered(context, site, scope, directive, "only redirects can be answered without a file"),
     };
     let Some((target, keeps_path)) = redirect_target(target, host) else {
-        return unanswered(context, site, scope, directive, "where it leads has a variable that is not converted");
+        return unanswered(context, site, scope, directive, "the target contains an unsupported variable");
     };
     let to_itself = keeps_path && (target.is_empty() || host.is_some_and(|host| target == format!("https://{host}")));
     if to_itself {
-        return context.leave_with(directive, "it leads to where it is: every site is HTTPS already");
+        return context.leave_with(directive, "the redirect leads to itself: every site is HTTPS already");
     }
     let mut table = Table::default();
     table.comment(&directive.place);
@@ -224,20 +225,21 @@ pub(super) fn answer(
             table.set("to", target.replace('$', "$$"));
         }
         (Scope::Regex { .. }, _) => {
-            return unanswered(context, site, scope, directive, "say it with a regex of redirects");
+            return unanswered(context, site, scope, directive, "write it as a redirect with a regex");
         }
     }
     table.set("status", i64::from(status));
     site.push("redirects", table);
 }
 
-/// An answer that is not converted. nginx sends no file there, and so neither do we.
+/// Closes the paths of an answer that is not converted, since nginx sends no files there.
 fn unanswered(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive, remedy: &str) {
-    context.leave_with(directive, format!("{remedy}; nobody gets in now, since nginx sends no file there"));
+    context.leave_with(directive, format!("{remedy}; the part is closed, since nginx sends no files there"));
     guards::close(context, site, scope, directive);
 }
 
-/// Where a redirect leads, and whether what was asked for is appended. The scheme here is https, and the host a name of the site.
+/// The target of a redirect, and whether the request's path is appended. The scheme is https, the host a name of the
+/// site.
 fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
     let target = target.replace("${", "$").replace('}', "").replace("$scheme", "https");
     let target = match host {
@@ -267,21 +269,21 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
     let objection = context.targets.objection(to).filter(|_| !redirects);
     let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
     if *scope != Scope::Everything && !within {
-        let remedy = "rewrites and redirects hold for all of a site: begin it with ^ and the location's path";
+        let remedy = "rewrites and redirects apply to a whole site: begin the expression with ^ and the location's path";
         return leave_rewrite(context, directive, remedy, objection);
     }
     if let Err(error) = regex::bytes::Regex::new(regex) {
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let remedy = format!("the expression is not one of ours ({why}): write it without");
+        let remedy = format!("the expression is not supported ({why}): rewrite it without");
         return leave_rewrite(context, directive, &remedy, objection);
     }
     if let Some(objection) = objection {
-        context.leave_with(directive, format!("{objection}. Nobody gets in by this path now"));
+        context.leave_with(directive, format!("{objection}. The path is closed"));
         return guards::lead_nowhere(site, directive, regex);
     }
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
-        return context.leave_with(directive, "the replacement has a variable that is not converted");
+        return context.leave_with(directive, "the replacement contains an unsupported variable");
     };
     let mut table = Table::default();
     table.comment(&directive.place);
@@ -297,13 +299,13 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
     site.push("redirects", table);
 }
 
-/// Names a rewrite that is not converted. One that leads to a program hides the files that have its path.
+/// Reports a rewrite that is not converted. A rewrite to a program hides the files at its path.
 fn leave_rewrite(context: &mut Context, directive: &Directive, remedy: &str, objection: Option<String>) {
     match objection {
         None => context.leave_with(directive, remedy),
         Some(objection) => {
             let remedy =
-                format!("{remedy}. Until then files of this path are sent, where nginx sends none: {objection}");
+                format!("{remedy}. Until then, files at this path are sent, where nginx sends none: {objection}");
             context.unguarded(directive, remedy);
         }
     }

@@ -1,15 +1,15 @@
-//! Where nginx takes a client's address from. Here that is the connection, or the PROXY protocol.
+//! The source of the client address. In Sealion it is the connection or the PROXY protocol.
 
 use super::convert::Context;
 use super::guards;
 use super::syntax::Directive;
 
-/// Whether a directive is one of these: they are looked at here.
+/// Whether a directive is handled here.
 pub(super) fn is_one(name: &str) -> bool {
     matches!(name, "real_ip_header" | "real_ip_recursive" | "set_real_ip_from")
 }
 
-/// Names what is not converted, and marks it where rules compare addresses. `servers`: those that become sites.
+/// Reports these directives, and marks them where rules compare addresses. `servers`: those that become sites.
 pub(super) fn name(context: &mut Context, shared: &[&Directive], servers: &[&Directive]) {
     let of_http: Vec<&Directive> = shared.iter().copied().filter(|directive| is_one(&directive.name)).collect();
     let mut named: Vec<(&Directive, bool)> = Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn name(context: &mut Context, shared: &[&Directive], servers: &[&Dir
         let has_proxy_protocol = all.iter().any(|directive| {
             directive.name == "listen" && directive.arguments.iter().any(|argument| argument == "proxy_protocol")
         });
-        // What a server says counts instead of what `http` says.
+        // A server's directives replace those of `http`.
         let of = |name: &str| {
             let own: Vec<_> = all.iter().copied().filter(|directive| directive.name == name).collect();
             let inherited = of_http.iter().copied().filter(|directive| directive.name == name);
@@ -29,17 +29,17 @@ pub(super) fn name(context: &mut Context, shared: &[&Directive], servers: &[&Dir
         let mut left = of("real_ip_header");
         left.retain(|header| header.first() != "proxy_protocol");
         if left.is_empty() && !has_proxy_protocol {
-            // There may be a network a line.
+            // One report, though each network may have a line.
             left.extend(of("set_real_ip_from").first());
         }
         named.extend(left.into_iter().map(|one| (one, compares)));
     }
     for (directive, _) in &named {
-        let remedy = "the client's address is that of the connection, or what the PROXY protocol says; fields of requests are not believed";
+        let remedy = "the client address is that of the connection or of the PROXY protocol; request fields are not trusted";
         if named.iter().any(|(other, compares)| other == directive && *compares) {
             let remedy = format!(
-                "{remedy}. Rules and limits by address are compared with the address of the proxy before Sealion now: have it speak the \
-                 PROXY protocol and set proxy_protocol = true for the listener, or let the proxy keep clients out"
+                "{remedy}. Rules and limits by address now see the address of the proxy in front of Sealion: let the proxy speak the \
+                 PROXY protocol and set proxy_protocol = true for the listener, or restrict access at the proxy"
             );
             context.unguarded(directive, remedy);
         } else {

@@ -1,4 +1,4 @@
-//! A `server` of nginx, which becomes a site, or is the plain HTTP side of others.
+//! Converts a `server`: to a site, or for plain HTTP to a redirect to the sites.
 
 use toml::Value;
 
@@ -10,7 +10,7 @@ use super::targets::Targets;
 use super::toml_text::Table;
 use super::{guards, indirect, limits, location, path_rules, tls, values};
 
-/// Directives of `http` that hold in every server without its own.
+/// Directives of `http` that servers without their own inherit.
 const INHERITED: &[&str] = &[
     "add_header",
     "allow",
@@ -45,18 +45,18 @@ const INHERITED: &[&str] = &[
     "zstd_types",
 ];
 
-/// Whether servers take a directive from `http`.
+/// Whether servers inherit a directive from `http`.
 pub(super) fn inherits(name: &str) -> bool {
     INHERITED.contains(&name)
 }
 
-/// What holds in a server: its own directives, and those of `http` that it does not set.
+/// The effective directives of a server: its own, and those inherited from `http`.
 pub(super) struct Settings<'a>(Vec<&'a Directive>);
 
 impl<'a> Settings<'a> {
     fn of(server: &'a Directive, shared: &[&'a Directive]) -> Self {
         let own = server.children();
-        // `allow` and `deny` are one list.
+        // `allow` and `deny` form one list.
         let group = |name: &'a str| if name == "deny" { "allow" } else { name };
         let from_http = shared.iter().copied().filter(|directive| {
             inherits(&directive.name) && !own.iter().any(|inner| group(&inner.name) == group(&directive.name))
@@ -64,7 +64,7 @@ impl<'a> Settings<'a> {
         Settings(own.iter().chain(from_http).collect())
     }
 
-    /// Directives of a name, in their order.
+    /// The directives of a name, in order.
     pub(super) fn all(&self, name: &str) -> Vec<&'a Directive> {
         self.0.iter().copied().filter(|directive| directive.name == name).collect()
     }
@@ -74,7 +74,7 @@ impl<'a> Settings<'a> {
         self.all(name).pop()
     }
 
-    /// `allow` and `deny`, in their order.
+    /// `allow` and `deny`, in order.
     pub(super) fn access(&self) -> Vec<&'a Directive> {
         self.0.iter().copied().filter(|directive| guards::is_access(directive)).collect()
     }
@@ -84,16 +84,16 @@ impl<'a> Settings<'a> {
         self.last(name).is_some_and(|directive| matches!(directive.first(), "on" | "always"))
     }
 
-    /// The directory of its files.
+    /// The root directory.
     pub(super) fn root(&self) -> Option<&'a str> {
-        // What other locations take from the server is less than what `/` has.
+        // The root of `location /` covers more paths than the server's own.
         let everything = self.0.iter().find(|inner| inner.name == "location" && inner.arguments == ["/"]);
         let root = everything.and_then(|inner| inner.children().iter().find(|inner| inner.name == "root"));
         root.or(self.last("root")).map(Directive::first)
     }
 }
 
-/// Converts a server. `None`: it is no site.
+/// Converts a server. `None`: it does not become a site.
 pub(super) fn convert(
     context: &mut Context,
     listeners: &mut Listeners,
@@ -106,7 +106,7 @@ pub(super) fn convert(
         return None;
     }
     if listens.plain {
-        context.leave_with(server, "over plain HTTP Sealion answers with the way to HTTPS, and with nothing else");
+        context.leave_with(server, "over plain HTTP, Sealion only redirects to HTTPS");
     }
     let settings = Settings::of(server, shared);
     context.targets = Targets::of(server);
@@ -125,7 +125,7 @@ pub(super) fn convert(
     }
     site.set("root", root(context, server, &settings));
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
-        context.leave_with(other, "files come from the root of location /: mount what other locations had from here");
+        context.leave_with(other, "the site uses the root of location /: add mounts for the other locations");
     }
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
     let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
@@ -170,7 +170,7 @@ pub(super) fn convert(
     Some(site)
 }
 
-/// Names that a site can have; the rest is named.
+/// The supported names of a server; others are reported.
 fn names(context: &mut Context, server: &Directive) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for directive in server.children().iter().filter(|inner| inner.name == "server_name") {
@@ -179,11 +179,11 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
             let converted = match name.as_str() {
                 "_" | "" => vec![],
                 name if name.starts_with('~') || name.contains('$') => {
-                    context.leave_with(directive, format!("{name}: write the names that it stands for"));
+                    context.leave_with(directive, format!("{name}: list the names that it matches"));
                     vec![]
                 }
                 name if name.trim_start_matches("*.").contains('*') => {
-                    context.leave_with(directive, format!("{name}: a wildcard stands for the first labels only"));
+                    context.leave_with(directive, format!("{name}: a wildcard must be the first label"));
                     vec![]
                 }
                 name => match name.strip_prefix('.') {
@@ -195,7 +195,7 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
                 if !context.take_name(&name) {
                     context.leave_with(
                         directive,
-                        format!("{name} is a name of an earlier server, which gets its requests"),
+                        format!("{name} belongs to an earlier server, which gets its requests"),
                     );
                 } else {
                     names.push(name);
@@ -206,7 +206,7 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
     names
 }
 
-/// nginx' own directory where a server names none.
+/// nginx's default root.
 const DEFAULT_ROOT: &str = "/usr/share/nginx/html";
 
 fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> String {
@@ -214,7 +214,7 @@ fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> S
         Some(root) if root.contains('$') => {
             context.leave_with(
                 server,
-                format!("root {root}: a site has one directory, named in full; make a site for each"),
+                format!("root {root}: variables are not supported; make a site per directory, with its full path"),
             );
             DEFAULT_ROOT.to_owned()
         }
@@ -222,7 +222,7 @@ fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> S
         Some(root) => {
             context.leave_with(
                 server,
-                format!("root {root}: it is relative to nginx' prefix (nginx -V); write it in full"),
+                format!("root {root}: relative to nginx's prefix (nginx -V); write the full path"),
             );
             format!("/usr/share/nginx/{root}")
         }
@@ -258,7 +258,7 @@ fn compression(site: &mut Table, settings: &Settings<'_>) {
         }
         types.retain(|media_type| media_type != "*");
         if !types.is_empty() {
-            // nginx compresses it always.
+            // nginx always compresses HTML.
             types.insert(0, "text/html".to_owned());
             types.dedup();
             compress.set("types", types);
@@ -266,7 +266,7 @@ fn compression(site: &mut Table, settings: &Settings<'_>) {
     }
 }
 
-/// `types`, where they say something else than we do.
+/// `types` that differ from Sealion's own.
 fn media_types(site: &mut Table, settings: &Settings<'_>) {
     let mut differing = Vec::new();
     for types in settings.all("types") {
@@ -274,7 +274,7 @@ fn media_types(site: &mut Table, settings: &Settings<'_>) {
             for extension in &entry.arguments {
                 let ours = media_type_of(extension);
                 let known = ours.split(';').next().unwrap_or(&ours) == entry.name;
-                // What was never registered, and what means the same.
+                // Unregistered types, and equivalent ones.
                 let same = |a: &str| {
                     a.trim_start_matches("application/").trim_start_matches("text/").trim_start_matches("x-").to_owned()
                 };
@@ -295,7 +295,7 @@ fn media_type_of(extension: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A server without TLS: the way to HTTPS is converted, all else is named.
+/// A server without TLS: redirects to HTTPS are converted, other contents are reported.
 fn plain(context: &mut Context, server: &Directive) {
     let mut leads_to_https = false;
     let mut others = Vec::new();
@@ -303,7 +303,7 @@ fn plain(context: &mut Context, server: &Directive) {
         "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
             leads_to_https = true
         }
-        // What certbot writes after its conditions.
+        // Written by certbot after its conditions.
         "return" if inner.first() == "404" => {}
         "root" | "proxy_pass" | "fastcgi_pass" | "alias" | "uwsgi_pass" => others.push(inner.clone()),
         _ => {}
@@ -311,7 +311,7 @@ fn plain(context: &mut Context, server: &Directive) {
     if !leads_to_https {
         return context.leave_with(
             server,
-            "plain HTTP is answered with the way to HTTPS, and with nothing else: give it a certificate",
+            "plain HTTP is only redirected to HTTPS: add a certificate",
         );
     }
     let names =
@@ -320,9 +320,9 @@ fn plain(context: &mut Context, server: &Directive) {
     context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
     for other in others {
         let remedy = if other.name == "root" {
-            "no files are sent over plain HTTP; [tls.acme] answers challenges of certificate authorities by itself"
+            "no files are sent over plain HTTP; [tls.acme] answers ACME challenges automatically"
         } else {
-            "nothing is passed on: leave this with nginx"
+            "requests are not passed on: keep nginx for this"
         };
         context.leave_with(&other, remedy);
     }

@@ -1,4 +1,4 @@
-//! The directives of an nginx configuration, with the files it includes.
+//! Parses the directives of an nginx configuration and the files it includes.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -14,25 +14,25 @@ use super::{Place, SyntaxError};
 pub(super) struct Directive {
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
-    /// What stands between its braces, if it has some.
+    /// The contents of its braces, if any.
     pub(super) block: Option<Vec<Directive>>,
     pub(super) place: Place,
 }
 
 impl Directive {
-    /// What is between the braces; nothing for a directive without.
+    /// The directives in its braces; empty without braces.
     pub(super) fn children(&self) -> &[Directive] {
         self.block.as_deref().unwrap_or_default()
     }
 
-    /// The first argument, empty if there is none.
+    /// The first argument, or an empty string.
     pub(super) fn first(&self) -> &str {
         self.arguments.first().map_or("", String::as_str)
     }
 }
 
 impl fmt::Display for Directive {
-    /// As it may have been written, on one line.
+    /// Source form, on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         for argument in &self.arguments {
@@ -43,22 +43,22 @@ impl fmt::Display for Directive {
     }
 }
 
-/// The directives of a file and of what it includes, and what could not be included.
+/// The directives of a file and its includes, and the includes that could not be read.
 pub(super) struct Configuration {
     pub(super) directives: Vec<Directive>,
     pub(super) missing: Vec<Missing>,
 }
 
-/// A file that an `include` names and that cannot be read here.
+/// An included file that cannot be read.
 pub(super) struct Missing {
     pub(super) place: Place,
     pub(super) what: String,
-    /// The last part of its path.
+    /// File name without directories.
     name: String,
 }
 
 impl Missing {
-    /// Whether it is a file that packages bring, which keeps nobody out.
+    /// Whether packages ship this file, and it restricts no access.
     pub(super) fn is_known(&self) -> bool {
         const KNOWN: [&str; 8] = [
             "fastcgi.conf",
@@ -74,10 +74,10 @@ impl Missing {
     }
 }
 
-/// Reads `file` with what it includes.
+/// Reads `file` and its includes.
 ///
 /// # Errors
-/// A file cannot be read, or its braces and quotes do not match; with the file and line.
+/// A file cannot be read, or its braces and quotes do not match; the message names file and line.
 pub(super) fn read(file: &Path) -> Result<Configuration, String> {
     let text = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -87,7 +87,7 @@ pub(super) fn read(file: &Path) -> Result<Configuration, String> {
 }
 
 struct Reader {
-    /// Relative includes are relative to the first file's directory, as in nginx.
+    /// Relative includes start at the main file's directory, as in nginx.
     directory: PathBuf,
     depth: usize,
     missing: Vec<Missing>,
@@ -194,7 +194,7 @@ impl Reader {
     }
 }
 
-/// The files that `pattern` matches, sorted; `*` and `?` do not cross a `/` and do not match a leading dot, as in glob(3).
+/// The files that match `pattern`, sorted. `*` and `?` match neither `/` nor a leading dot, as in glob(3).
 fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
@@ -221,7 +221,7 @@ fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
     Ok(found)
 }
 
-/// GUESS: nobody nests this deep on purpose.
+/// Bounds recursion; nobody nests this deep on purpose.
 const DEEPEST: usize = 32;
 
 #[cfg(test)]

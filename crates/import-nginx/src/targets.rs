@@ -1,11 +1,11 @@
-//! What may be sent in the place of what was asked for: an error page, a fallback, an index, what a rewrite leads to. No rule of the site looks
-//! at some of these, so that none may be a program, or a file that a location refuses.
+//! Files sent in place of the requested one: error pages, fallbacks, indexes, rewrite targets. The rules of a site do not
+//! check all of these, so none may be a program or a file that a location refuses.
 
 use super::guards;
 use super::location::Scope;
 use super::syntax::Directive;
 
-/// The locations of a server, with those inside others.
+/// The locations of a server, including nested ones.
 #[derive(Debug, Default)]
 pub(super) struct Targets(Vec<Location>);
 
@@ -20,7 +20,7 @@ struct Location {
 enum Paths {
     Exact(String),
     Prefix(String),
-    /// `None`: one that is not understood, and may match anything.
+    /// `None`: an unsupported expression, which may match anything.
     Regex(Option<regex::bytes::Regex>),
 }
 
@@ -42,7 +42,7 @@ impl Targets {
                 Some(Scope::Regex { .. }) => {
                     let regex = location.arguments.last().map_or("", String::as_str);
                     let regex = without_look_around(regex.trim_start_matches(['~', '*']));
-                    // What ignores case matches more.
+                    // Ignore case, to match more rather than less.
                     Paths::Regex(regex::bytes::Regex::new(&format!("(?is-u){regex}")).ok())
                 }
             };
@@ -51,24 +51,24 @@ impl Targets {
         }
     }
 
-    /// Why a path is not to be sent in the place of others. `None`: it may be.
+    /// Why a path must not be sent in place of another. `None`: it may be.
     pub(super) fn objection(&self, target: &str) -> Option<String> {
         let path = target.split(['?', '#']).next().unwrap_or(target);
         let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
         if is_program(&decoded) {
             return Some(format!(
-                "{path} is a program, of which clients would get the source: name a file that is to be sent as it is, or leave this \
-                 path with nginx"
+                "{path} is a program, and clients would get its source: name a static file, or keep nginx for this \
+                 path"
             ));
         }
         let known = decoded.split('$').next().unwrap_or_default();
         let refused_by = |location: &Location| {
             format!(
-                "{path} is refused by {}, and would be sent all the same: name a file that no location refuses",
+                "{path} is refused by {}, but would be sent here: name a file that no location refuses",
                 location.shown
             )
         };
-        // It alone counts.
+        // An exact location overrides all others.
         if let Some(exact) = self.0.iter().find(|one| matches!(&one.paths, Paths::Exact(path) if **path == *decoded)) {
             return exact.closed.then(|| refused_by(exact));
         }
@@ -85,8 +85,8 @@ impl Targets {
     }
 }
 
-/// Whether a directive of a location keeps its files from some clients or all. `internal` does not: error pages, indexes and fallbacks are
-/// what it is for.
+/// Whether a directive of a location withholds its files from some clients or all. `internal` does not: it exists for
+/// error pages, indexes and fallbacks.
 fn closes(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "location" | "internal" | "allow" => false,
@@ -95,7 +95,7 @@ fn closes(directive: &Directive) -> bool {
     }
 }
 
-/// Whether a path names a program, or something in one (`/index.php/x`), which a server of files would send as text.
+/// Whether a path names a program or a path inside one (`/index.php/x`), whose source a file server would send.
 pub(super) fn is_program(path: &str) -> bool {
     path.split('/').any(|segment| {
         let segment = segment.trim_end_matches(['~', '.', ' ']).to_ascii_lowercase();
@@ -106,14 +106,14 @@ pub(super) fn is_program(path: &str) -> bool {
     })
 }
 
-/// Extensions of programs that servers run.
+/// Extensions of server-side programs.
 const PROGRAMS: &[&str] = &[
     "action", "ashx", "asmx", "asp", "aspx", "bash", "cfm", "cgi", "do", "exs", "fcgi", "fpl", "inc", "jsp", "jspx",
     "lua", "phar", "php", "phps", "pht", "phtm", "phtml", "pl", "pm", "psgi", "py", "pyc", "rb", "rhtml", "sh", "tcl",
     "wsgi",
 ];
 
-/// The expression without what it wants before or behind it, so that it matches more.
+/// The expression without look-around, which makes it match more.
 fn without_look_around(regex: &str) -> String {
     let mut out = String::new();
     let mut rest = regex;
@@ -133,7 +133,7 @@ fn without_look_around(regex: &str) -> String {
     out
 }
 
-/// The octets of the group that `text` begins with.
+/// Length in octets of the group at the start of `text`.
 fn group(text: &str) -> usize {
     let (mut depth, mut escaped) = (0, false);
     for (at, c) in text.char_indices() {

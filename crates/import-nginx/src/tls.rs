@@ -1,4 +1,4 @@
-//! Certificates, versions and clients' certificates.
+//! TLS versions, certificates, client authentication.
 
 use toml::Value;
 
@@ -18,13 +18,13 @@ pub(super) fn protocols(context: &mut Context, directive: &Directive) {
     if let (Some(least), Some(known)) = (least, &known)
         && least != known
     {
-        context.leave_with(directive, "versions are the same for all sites: 1.3 is the least of one, and so of all");
+        context.leave_with(directive, "versions apply to all sites: one requires 1.3, so all do");
     }
     if let Some(least) = least.filter(|least| known.is_none_or(|known| *least > known.as_str())) {
         context.root.table("tls").set("min_version", least);
     }
     if directive.arguments.iter().any(|version| !matches!(version.as_str(), "TLSv1.2" | "TLSv1.3")) {
-        context.leave_with(directive, "TLS 1.2 and 1.3 are offered, and nothing older (RFC 8996)");
+        context.leave_with(directive, "only TLS 1.2 and 1.3 are supported (RFC 8996)");
     }
 }
 
@@ -34,11 +34,11 @@ pub(super) fn command(context: &mut Context, directive: &Directive) {
     if kernel {
         context.root.table("server").set("ktls", "auto");
     } else {
-        context.leave_with(directive, "OpenSSL's commands have no meaning here; versions and suites are in [tls]");
+        context.leave_with(directive, "OpenSSL commands are not supported; set versions and suites in [tls]");
     }
 }
 
-/// The pairs of `ssl_certificate` and `ssl_certificate_key`, which nginx takes in their order.
+/// Pairs `ssl_certificate` and `ssl_certificate_key` in order, as nginx does.
 pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates: &[&Directive], keys: &[&Directive]) {
     let mut pairs = Vec::new();
     for (n, certificate) in certificates.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
             name.contains('$') || name.starts_with("data:") || name.starts_with("engine:") || name.starts_with("store:")
         });
         if let Some(directive) = unusable {
-            context.leave_with(directive, "certificates and keys are PEM files, named in full");
+            context.leave_with(directive, "certificates and keys must be PEM files, without variables");
             continue;
         }
         let pair = [("cert", certificate), ("key", key)]
@@ -75,10 +75,10 @@ pub(super) fn client_auth(
         "on" => "require",
         "optional" => "request",
         "off" => return,
-        _ => return context.unguarded(verify, "a client's certificate is verified, or not asked for"),
+        _ => return context.unguarded(verify, "unsupported mode: client certificates are verified or not requested"),
     };
     let Some(roots) = roots else {
-        return context.unguarded(verify, "no ssl_client_certificate says whose certificates count");
+        return context.unguarded(verify, "without ssl_client_certificate, no authority is trusted");
     };
     let roots = context.resolve(roots.first());
     let table = site.table("client_auth");

@@ -1,11 +1,11 @@
-//! The words of an nginx configuration, as nginx's own reader splits them.
+//! Splits an nginx configuration into tokens, as nginx's own parser does.
 
 use super::SyntaxError;
 
-/// What stands next.
+/// A token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A word, its quotes and escapes resolved.
+    /// A word, with quotes and escapes resolved.
     Word(String),
     /// `{`
     Open,
@@ -15,7 +15,7 @@ pub(super) enum Token {
     End,
 }
 
-/// Reads tokens from a text, each with the number of its line.
+/// Reads tokens with their line numbers.
 pub(super) struct Tokens<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     line: usize,
@@ -26,7 +26,7 @@ impl<'a> Tokens<'a> {
         Tokens { rest: text.chars().peekable(), line: 1 }
     }
 
-    /// The line that is being read, from 1.
+    /// The current line, from 1.
     pub(super) fn line(&self) -> usize {
         self.line
     }
@@ -58,7 +58,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips to the `}` that ends a block of Lua, in which braces count but for those in short strings and comments.
+    /// Skips to the `}` that ends a Lua block, ignoring braces in short strings and comments.
     pub(super) fn skip_foreign_block(&mut self) -> Result<(), SyntaxError> {
         let mut depth = 1;
         while depth > 0 {
@@ -108,7 +108,7 @@ impl<'a> Tokens<'a> {
 
     fn bare(&mut self) -> Result<String, SyntaxError> {
         let mut word = String::new();
-        // `${name}` holds a brace that opens no block.
+        // The brace of `${name}` opens no block.
         let mut after_dollar = false;
         while let Some(&c) = self.rest.peek() {
             match c {
@@ -124,7 +124,7 @@ impl<'a> Tokens<'a> {
         Ok(word)
     }
 
-    /// After a backslash. Of unknown ones both characters stay, so that regular expressions need no second backslash.
+    /// Resolves an escape. Unknown escapes keep both characters, so that regular expressions need no second backslash.
     fn escape(&mut self, word: &mut String) {
         match self.take() {
             Some(c @ ('"' | '\'' | '\\')) => word.push(c),

@@ -1,10 +1,10 @@
-//! The text of a TOML file with comments, which no serializer writes.
+//! Writes a TOML file with comments, which serializers do not support.
 
 use std::fmt::{self, Display, Write};
 
 use toml::Value;
 
-/// A table, its keys in the order in which they were set.
+/// A table; keys keep their order of insertion.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     comments: Vec<String>,
@@ -21,12 +21,12 @@ enum Many {
 }
 
 impl Table {
-    /// A line above the table.
+    /// Adds a comment line above the table.
     pub(super) fn comment(&mut self, line: impl Display) {
         self.comments.push(line.to_string());
     }
 
-    /// Sets a key, which may have been set before.
+    /// Sets a key, replacing an earlier value.
     pub(super) fn set(&mut self, key: &str, value: impl Into<Value>) {
         let value = value.into();
         match self.values.iter_mut().find(|(name, _)| name == key) {
@@ -35,12 +35,12 @@ impl Table {
         }
     }
 
-    /// What a key was set to.
+    /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.values.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// The table `[name]` inside this one.
+    /// The subtable `[name]`, created if missing.
     pub(super) fn table(&mut self, name: &str) -> &mut Table {
         let at = self.tables.iter().position(|(existing, many, _)| existing == name && *many == Many::One);
         let at = at.unwrap_or_else(|| {
@@ -50,18 +50,18 @@ impl Table {
         &mut self.tables[at].2
     }
 
-    /// The table `[name]` inside this one, if there is one.
+    /// The subtable `[name]`, if there is one.
     pub(super) fn table_if(&self, name: &str) -> Option<&Table> {
         let is_it = |(existing, many, _): &&(String, Many, Table)| existing == name && *many == Many::One;
         self.tables.iter().find(is_it).map(|(.., table)| table)
     }
 
-    /// Another `[[name]]` inside this one.
+    /// Appends a `[[name]]`.
     pub(super) fn push(&mut self, name: &str, table: Table) {
         self.tables.push((name.to_owned(), Many::List, table));
     }
 
-    /// Every `[[name]]` inside this one.
+    /// All `[[name]]`.
     pub(super) fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Table> {
         self.tables
             .iter()
@@ -69,7 +69,7 @@ impl Table {
             .map(|(.., table)| table)
     }
 
-    /// Another `[[name]]`, before the others.
+    /// Prepends a `[[name]]`.
     pub(super) fn push_first(&mut self, name: &str, table: Table) {
         let at = self.tables.iter().position(|(existing, many, _)| existing == name && *many == Many::List);
         self.tables.insert(at.unwrap_or(self.tables.len()), (name.to_owned(), Many::List, table));

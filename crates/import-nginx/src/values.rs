@@ -1,9 +1,9 @@
-//! Times, sizes, patterns and targets, from nginx's notation to ours.
+//! Converts times, sizes, patterns and replacements from nginx's notation to Sealion's.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A time as sealion.toml writes it: one number and one unit.
+/// A time in sealion.toml's notation: one number and one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Time(pub(super) Duration);
 
@@ -17,7 +17,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A size as sealion.toml writes it.
+/// A size in sealion.toml's notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
 
@@ -30,7 +30,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// nginx's times: `30`, `30s`, `1h 30m`, `1d`; without a unit seconds.
+/// Parses nginx's times: `30`, `30s`, `1h 30m`, `1d`; seconds without a unit.
 pub(super) fn time(text: &str) -> Option<Time> {
     let mut total = std::time::Duration::ZERO;
     let mut rest = text.trim();
@@ -59,7 +59,7 @@ pub(super) fn time(text: &str) -> Option<Time> {
     Some(Time(total))
 }
 
-/// nginx's sizes: `512`, `8k`, `1m`, `2g`; in powers of 1024.
+/// Parses nginx's sizes: `512`, `8k`, `1m`, `2g`; in powers of 1024.
 pub(super) fn size(text: &str) -> Option<Size> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
@@ -73,8 +73,8 @@ pub(super) fn size(text: &str) -> Option<Size> {
     lower[..digits].parse::<u64>().ok()?.checked_mul(unit).map(Size)
 }
 
-/// Patterns of file names that match what a location's regular expression does, for the forms that are in use: `\.(css|js)$`, `\.png$`,
-/// `^/assets/`. `None`: some other form.
+/// The file pattern equivalent to a location's regular expression, for common forms: `\.(css|js)$`, `\.png$`,
+/// `^/assets/`. `None`: another form.
 pub(super) fn pattern_of_regex(regex: &str) -> Option<String> {
     if let Some(prefix) = regex.strip_prefix("^/").and_then(|rest| {
         let rest = rest.trim_end_matches(".*").strip_suffix('/')?;
@@ -96,7 +96,7 @@ pub(super) fn pattern_of_regex(regex: &str) -> Option<String> {
     }
 }
 
-/// The words that a letter with a question mark makes: `jpe?g` is jpeg and jpg.
+/// The words that an optional letter allows: `jpe?g` is jpeg and jpg.
 fn spellings(extension: &str) -> Option<Vec<String>> {
     let mut words = vec![String::new()];
     let mut chars = extension.chars().peekable();
@@ -117,7 +117,8 @@ fn plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// A replacement with `$1` as `${1}`, which no letter after it can change; `None` if it holds another variable than the path.
+/// A replacement with `$1` as `${1}`, so that a following letter cannot change it. `None`: it contains another variable
+/// than the path.
 pub(super) fn replacement(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -134,7 +135,7 @@ pub(super) fn replacement(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A regular expression that matches this text only.
+/// A regular expression that matches exactly this text.
 pub(super) fn literally(text: &str) -> String {
     regex::escape(text)
 }

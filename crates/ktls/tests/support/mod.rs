@@ -1,6 +1,8 @@
 //! A connection over loopback whose sending half is in the kernel, and a receiver in user space that opens its records.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod tls;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

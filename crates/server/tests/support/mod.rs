@@ -1,5 +1,5 @@
 //! The shipped binary with a certificate and a root of its own, and what it logs.
-#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(dead_code, reason = "the native and the guest tests use a part each")]
 
 pub(crate) mod changing_file;
 pub(crate) mod configured;

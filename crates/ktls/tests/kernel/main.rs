@@ -1,0 +1,18 @@
+//! The kernel's own behaviour, a module a topic: `cargo xtask guest --kernel 6.1 -p sealion-ktls -- errno::`.
+//!
+//! Tests run one at a time (`--test-threads=1`): the statistics are those of the network namespace, one test unloads a
+//! module, and one stops and continues this process.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod diag;
+mod errno;
+mod examples;
+mod interop;
+mod options;
+mod receive;
+mod rekey;
+mod rustls;
+mod send;
+mod tokio;

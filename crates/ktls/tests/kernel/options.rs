@@ -1,0 +1,180 @@
+//! Every cipher of the kernel's interface, the options, and handovers that fail.
+
+use std::io::Read;
+
+use rustix::io::Errno;
+use sealion_ktls::{Cipher, Incoming, Kind, MAX_PLAINTEXT, More, Operation, RecordType, Version, handover, probe};
+
+use crate::support::{self, Sending, file_of, info, kernel_at_least, pair, pattern, suites, write_plain};
+
+fn all() -> impl Iterator<Item = (Version, Cipher)> {
+    Version::ALL.into_iter().flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
+}
+
+/// What Debian's kernels promise. SM4 and ARIA are not built there, and ARIA is no cipher of TLS 1.3.
+fn promised(version: Version, cipher: Cipher) -> Result<(), Errno> {
+    match (version, cipher) {
+        (Version::Tls13, Cipher::Aria128Gcm | Cipher::Aria256Gcm) => Err(Errno::INVAL),
+        (Version::Tls12, Cipher::Aria128Gcm | Cipher::Aria256Gcm) => Err(Errno::NOENT),
+        (_, Cipher::Sm4Gcm | Cipher::Sm4Ccm) => Err(Errno::NOENT),
+        _ => Ok(()),
+    }
+}
+
+/// From kernel to kernel, in both directions; or the exact refusal, after which the socket still sends plainly and takes another cipher.
+#[test]
+fn every_cipher_works_or_is_refused_and_leaves_the_socket_usable() {
+    for (version, cipher) in all() {
+        let (near, far) = pair();
+        let first = handover::tx(&near, &info(version, cipher, 1, 0)).map(drop).map_err(|refused| refused.error);
+        let Err(errno) = promised(version, cipher) else {
+            first.unwrap_or_else(|error| panic!("{version} {cipher}: {error}"));
+            exchange(version, cipher);
+            continue;
+        };
+        let error = first.expect_err("not promised");
+        assert_eq!(
+            (error.operation(), error.kind(), error.errno()),
+            (Operation::SetTx, Kind::Unsupported, Some(errno.raw_os_error())),
+            "{version} {cipher}"
+        );
+        write_plain(&near, b"plain");
+        let mut tx = handover::tx(&near, &info(version, Cipher::Aes128Gcm, 1, 0)).expect("a second attempt");
+        tx.send(b"sealed", More::No).expect("send");
+        let mut far = support::Opener::new(far, version, Cipher::Aes128Gcm, 1, 0);
+        let mut plain = [0; 5];
+        far.stream.read_exact(&mut plain).expect("read");
+        assert_eq!(&plain, b"plain");
+        assert_eq!(far.record().data, b"sealed");
+        assert_eq!(tx.unsent(), Ok(0));
+    }
+}
+
+fn exchange(version: Version, cipher: Cipher) {
+    let (near, far) = pair();
+    let keys = |byte| info(version, cipher, byte, 3);
+    let mut near_tx = handover::tx(&near, &keys(1)).expect("near TLS_TX");
+    let mut near_rx = handover::rx(&near_tx, &keys(2)).expect("near TLS_RX");
+    let mut far_tx = handover::tx(&far, &keys(2)).expect("far TLS_TX");
+    let mut far_rx = handover::rx(&far_tx, &keys(1)).expect("far TLS_RX");
+    let data = pattern(40_000);
+    for _ in 0..2 {
+        assert_eq!(near_tx.send(&data, More::No), Ok(data.len()));
+        assert_eq!(far_tx.send(b"pong", More::No), Ok(4));
+        let (mut got, mut buffer) = (Vec::new(), vec![0; 50_000]);
+        while got.len() < data.len() {
+            let Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } =
+                far_rx.recv(&mut buffer).expect("recv")
+            else {
+                panic!("data")
+            };
+            got.extend_from_slice(&buffer[..len]);
+        }
+        assert!(got == data, "{version} {cipher}");
+        let pong = Incoming::Record { record_type: RecordType::APPLICATION_DATA, len: 4, whole: true };
+        assert_eq!(near_rx.recv(&mut buffer), Ok(pong));
+        assert_eq!(&buffer[..4], b"pong");
+    }
+    assert_eq!(near_tx.sequence(), Ok(3 + 6));
+    assert_eq!(far_rx.sequence(), Ok(3 + 6));
+    assert_eq!(near_tx.unsent(), Ok(0), "{version} {cipher}: the overhead is reckoned right");
+    let used = 3 + 6;
+    assert_eq!(near_tx.records_left(), Ok(cipher.record_limit() - used));
+}
+
+#[test]
+fn probe_says_what_a_handover_does() {
+    let found = probe::probe();
+    for (version, cipher) in all() {
+        let expected = promised(version, cipher).map_err(|errno| Some(errno.raw_os_error()));
+        assert_eq!(found.tx(version, cipher).map_err(|e| e.errno()), expected, "send {version} {cipher}");
+        assert_eq!(found.rx(version, cipher).map_err(|e| e.errno()), expected, "receive {version} {cipher}");
+    }
+    let renews = if kernel_at_least(6, 14) { Ok(()) } else { Err(Some(Errno::BUSY.raw_os_error())) };
+    assert_eq!(found.rekey_tx().map_err(|e| e.errno()), renews);
+    assert_eq!(found.rekey_rx().map_err(|e| e.errno()), renews);
+    assert_eq!(found.zerocopy_read_only(), Ok(()));
+    assert_eq!(found.expect_no_pad(), Ok(()));
+    let limits = if kernel_at_least(6, 19) { Ok(()) } else { Err(Some(Errno::NOPROTOOPT.raw_os_error())) };
+    assert_eq!(found.max_payload().map_err(|e| e.errno()), limits);
+}
+
+/// The last sequence number is used; then the kernel refuses for ever, as a repeated nonce would give the key away.
+#[test]
+fn sequence_numbers_do_not_wrap() {
+    for (version, cipher) in suites() {
+        let mut c = Sending::new(version, cipher, u64::MAX);
+        let mut errors = 0;
+        for _ in 0..3 {
+            if let Err(error) = c.tx.send(b"x", More::No) {
+                assert_eq!((error.kind(), error.errno()), (Kind::Io, Some(Errno::BADMSG.raw_os_error())), "{error}");
+                errors += 1;
+            }
+        }
+        assert!(errors >= 2, "{version} {cipher}: at most one record was sealed");
+    }
+}
+
+#[test]
+fn records_keep_to_the_payload_limit() {
+    for (version, cipher) in suites() {
+        let mut c = Sending::new(version, cipher, 0);
+        for wrong in [0, 63, MAX_PLAINTEXT as u16 + 1] {
+            let error = c.tx.max_payload(wrong).expect_err("out of range");
+            assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
+        }
+        c.tx.send(b"open", More::Yes).expect("send");
+        let open = c.tx.max_payload(100).expect_err("a record is open, or no such option");
+        c.tx.flush().expect("flush");
+        assert_eq!(c.far.record().data, b"open");
+        if !kernel_at_least(6, 19) {
+            assert_eq!((open.kind(), open.errno()), (Kind::Unsupported, Some(Errno::NOPROTOOPT.raw_os_error())));
+            continue;
+        }
+        assert_eq!((open.kind(), open.errno()), (Kind::Misuse, Some(Errno::BUSY.raw_os_error())));
+        for limit in [64, 1000] {
+            c.tx.max_payload(limit).expect("max_payload");
+            let data = pattern(2500);
+            c.tx.send(&data, More::No).expect("send");
+            let (got, sizes) = c.far.data(2500);
+            assert!(got == data);
+            assert!(sizes.iter().all(|&n| n <= usize::from(limit)), "{version} {cipher} {sizes:?}");
+            assert_eq!(c.unsent(), 0);
+        }
+    }
+}
+
+/// In software the option is taken and changes nothing.
+#[test]
+fn zerocopy_is_taken_without_a_device() {
+    for (version, cipher) in suites() {
+        let mut c = Sending::new(version, cipher, 0);
+        c.tx.zerocopy_read_only(true).expect("zerocopy");
+        assert_eq!(c.tx.send_file(file_of(b"abc"), &mut 0, 3), Ok(3));
+        assert_eq!(c.far.record().data, b"abc");
+    }
+}
+
+#[test]
+fn pipes_are_spliced_into_records() {
+    for (version, cipher) in suites() {
+        let mut c = Sending::new(version, cipher, 0);
+        let (reader, mut writer) = std::io::pipe().expect("pipe");
+        let data = pattern(30_000);
+        std::io::Write::write_all(&mut writer, &data).expect("write");
+        drop(writer);
+        c.tx.send(b"head", More::Yes).expect("send");
+        let mut sent = 0;
+        loop {
+            match c.tx.send_pipe(&reader, data.len() - sent + 1, More::Yes).expect("splice") {
+                0 => break,
+                n => sent += n,
+            }
+        }
+        c.tx.flush().expect("flush");
+        assert_eq!(sent, data.len());
+        let (got, _) = c.far.data(4 + data.len());
+        assert!(got[..4] == *b"head" && got[4..] == data, "{version} {cipher}");
+        assert_eq!(c.unsent(), 0);
+    }
+}

@@ -1,0 +1,221 @@
+//! Loads against servers that do well: what is counted is what was there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, hold, run, run_beside, run_watched};
+use sealion_testkit::pattern;
+
+use crate::scripted::{READS, Server, last_head};
+
+const SUITES: [Suite; 5] =
+    [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305, Suite::Tls12Aes128Gcm, Suite::Tls12Aes256Gcm];
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn every_way_to_read_counts_every_body() {
+    for len in [0_u64, 1, 100, 5000, 16_384, 70_001, 1_000_003] {
+        let body = pattern::bytes(0..len);
+        let server = Server::of(body.clone());
+        for read in READS {
+            for suite in SUITES {
+                let plan =
+                    LoadPlan { connections: 2, suites: vec![suite], extent: Extent::Requests(7), ..server.plan(read) };
+                let outcome = run(&plan).unwrap();
+                let case = format!("{len} {read:?} {suite:?}: {:?}", outcome.failures);
+                assert_eq!(outcome.failures.total(), 0, "{case}");
+                assert_eq!((outcome.requests, outcome.body_bytes), (7, 7 * len), "{case}");
+                assert_eq!((outcome.handshakes, outcome.resumed), (2, 0), "{case}");
+                assert_eq!([outcome.latency.len(), outcome.first_byte.len()], [7; 2], "{case}");
+                assert_eq!([outcome.connect.len(), outcome.handshake.len()], [2; 2], "{case}");
+                let hash = (read != Read::Decrypt).then(|| sha256(&body));
+                assert_eq!(outcome.body_sha256, hash, "{case}");
+                let tls12 = matches!(suite, Suite::Tls12Aes128Gcm | Suite::Tls12Aes256Gcm);
+                let version = if tls12 { "TLSv1.2 TLS_ECDHE_ECDSA_WITH_" } else { "TLSv1.3 TLS_" };
+                assert!(outcome.suite.starts_with(version), "{}", outcome.suite);
+                assert!(outcome.client_cpu > 0);
+            }
+        }
+    }
+}
+
+/// However a response lies in records, also in records short enough to be taken for alerts.
+#[test]
+fn a_drained_response_may_be_cut_into_any_records() {
+    let body = pattern::bytes(0..40_000);
+    let server = Server::answering(move |session, number| {
+        session.head(body.len())?;
+        let piece = [40_000, 16_384, 9000, 1000, 60][number as usize % 5];
+        for bytes in body.chunks(piece) {
+            session.send(bytes)?;
+        }
+        Ok(true)
+    });
+    for suite in SUITES {
+        let plan = LoadPlan { suites: vec![suite], extent: Extent::Requests(10), ..server.plan(Read::Drain) };
+        let outcome = run(&plan).unwrap();
+        assert_eq!((outcome.requests, outcome.failures.total()), (10, 0), "{suite:?} {:?}", outcome.failures);
+    }
+}
+
+#[test]
+fn a_connection_makes_exactly_its_calls() {
+    let server = Server::of(pattern::bytes(0..2000));
+    for read in READS {
+        let plan = LoadPlan { calls: Some(3), extent: Extent::Requests(10), ..server.plan(read) };
+        let outcome = run(&plan).unwrap();
+        assert_eq!((outcome.requests, outcome.handshakes, outcome.failures.total()), (10, 4, 0));
+    }
+}
+
+#[test]
+fn threads_share_connections_and_requests() {
+    let server = Server::of(pattern::bytes(0..2000));
+    let plan = LoadPlan { threads: 3, connections: 7, extent: Extent::Requests(100), ..server.plan(Read::Verify) };
+    let outcome = run(&plan).unwrap();
+    assert_eq!((outcome.requests, outcome.failures.total()), (100, 0));
+    assert!(outcome.handshakes <= 7);
+}
+
+#[test]
+fn sessions_are_resumed_when_asked_for() {
+    let server = Server::of(pattern::bytes(0..2000));
+    for suite in [Suite::Aes128Gcm, Suite::Tls12Aes128Gcm] {
+        for read in READS {
+            for (resume, resumed) in [(false, 0), (true, 4)] {
+                let extent = Extent::Requests(5);
+                let plan = LoadPlan { calls: Some(1), resume, suites: vec![suite], extent, ..server.plan(read) };
+                let outcome = run(&plan).unwrap();
+                assert_eq!(outcome.failures.total(), 0, "{:?}", outcome.failures);
+                assert_eq!((outcome.handshakes, outcome.resumed), (5, resumed), "{suite:?} {read:?} {resume}");
+            }
+        }
+    }
+}
+
+/// The head of a connection's last response has another length.
+#[test]
+fn a_server_that_limits_requests_on_a_connection_is_no_failure() {
+    let body = pattern::bytes(0..30_000);
+    let server = Server::answering(move |session, number| {
+        if number % 3 < 2 {
+            return session.respond(&body).map(|()| true);
+        }
+        session.send(&[last_head(body.len()).as_bytes(), &body].concat())?;
+        session.close()
+    });
+    for read in READS {
+        let outcome = run(&LoadPlan { extent: Extent::Requests(9), ..server.plan(read) }).unwrap();
+        assert_eq!((outcome.requests, outcome.handshakes), (9, 3), "{read:?} {:?}", outcome.failures);
+        assert_eq!(outcome.failures.total(), 0);
+    }
+}
+
+#[test]
+fn a_key_update_of_the_server_is_followed_and_answered() {
+    let body = pattern::bytes(0..50_000);
+    let server = Server::answering(move |session, _| {
+        session.head(body.len())?;
+        session.send(&body[..20_000])?;
+        session.tls.conn.refresh_traffic_keys().expect("TLS 1.3");
+        session.send(&body[20_000..])?;
+        Ok(true)
+    });
+    for read in READS {
+        let plan = LoadPlan { suites: vec![Suite::Aes128Gcm], extent: Extent::Requests(5), ..server.plan(read) };
+        let outcome = run(&plan).unwrap();
+        assert_eq!((outcome.requests, outcome.failures.total()), (5, 0), "{read:?} {:?}", outcome.failures);
+    }
+}
+
+#[test]
+fn no_more_of_a_body_is_read_than_wanted() {
+    let server = Server::of(pattern::bytes(0..1 << 20));
+    for read in READS {
+        let outcome = run(&LoadPlan { body_cap: Some(10_000), ..server.plan(read) }).unwrap();
+        assert_eq!(outcome.failures.total(), 0, "{read:?} {:?}", outcome.failures);
+        assert_eq!((outcome.requests, outcome.body_bytes, outcome.handshakes), (3, 30_000, 3), "{read:?}");
+        let outcome = run(&LoadPlan { body_cap: Some(1 << 20), ..server.plan(read) }).unwrap();
+        assert_eq!((outcome.requests, outcome.body_bytes, outcome.handshakes), (3, 3 << 20, 1), "{read:?}");
+    }
+}
+
+/// Every request that waited behind the pause shows it, and not only the one that met it.
+#[test]
+fn an_open_loop_omits_no_wait() {
+    let server = Server::answering(|session, number| {
+        if number == 0 {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        session.respond(b"answer").map(|()| true)
+    });
+    let arrival = Arrival::Open { rate: 100.0 };
+    let outcome = run(&LoadPlan { arrival, extent: Extent::Requests(20), ..server.plan(Read::Verify) }).unwrap();
+    assert_eq!((outcome.requests, outcome.failures.total()), (20, 0));
+    assert!(outcome.latency.max() >= 500_000_000);
+    // The last was due 190 ms after the start.
+    assert!(outcome.latency.min() >= 305_000_000, "{}", outcome.latency.min());
+}
+
+#[test]
+fn requests_that_were_due_and_never_sent_are_counted() {
+    let server = Server::answering(|session, _| {
+        std::thread::sleep(Duration::from_millis(1500));
+        session.respond(b"answer").map(|()| true)
+    });
+    let extent = Extent::Time(Duration::from_millis(500));
+    let plan = LoadPlan { arrival: Arrival::Open { rate: 64.0 }, extent, ..server.plan(Read::Verify) };
+    let outcome = run(&plan).unwrap();
+    assert_eq!((outcome.requests, outcome.failures.unsent, outcome.failures.total()), (1, 31, 31));
+}
+
+#[test]
+fn a_load_can_be_cancelled() {
+    let server = Server::answering(|_, _| {
+        std::thread::park();
+        Ok(false)
+    });
+    let progress = Arc::new(Progress::default());
+    let plan = LoadPlan { connections: 4, timeout: Duration::from_secs(3600), ..server.plan(Read::Verify) };
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| run_watched(&plan, &progress));
+        progress.cancel();
+        let outcome = load.join().expect("no panic").unwrap();
+        assert_eq!((outcome.requests, outcome.failures.total()), (0, 0));
+    });
+}
+
+#[test]
+fn held_connections_are_all_open_at_once() {
+    let server = Server::of(pattern::bytes(0..1000));
+    let plan = LoadPlan { connections: 20, ..server.plan(Read::Drain) };
+    let open = || {
+        let sockets = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
+        let peer = |fd: std::fs::DirEntry| {
+            let fd = std::fs::File::open(fd.path()).err()?;
+            // A socket cannot be opened by its name in /proc.
+            (fd.raw_os_error() == Some(6)).then_some(())
+        };
+        sockets.filter_map(peer).count()
+    };
+    let before = open();
+    let (outcome, during) = hold(&plan, open).unwrap();
+    assert_eq!((outcome.requests, outcome.handshakes, outcome.failures.total()), (20, 20, 0));
+    assert!(during >= before + 20, "{before} sockets before, {during} during");
+}
+
+#[test]
+fn a_load_beside_another_is_counted_apart() {
+    let (small, large) = (Server::of(pattern::bytes(0..1000)), Server::of(pattern::bytes(0..3_000_000)));
+    let plan = LoadPlan { connections: 4, extent: Extent::Requests(50), ..small.plan(Read::Drain) };
+    let other = LoadPlan { connections: 2, extent: Extent::Time(Duration::MAX), ..large.plan(Read::Drain) };
+    let (measured, beside) = run_beside(&plan, &other).unwrap();
+    assert_eq!((measured.requests, measured.body_bytes, measured.handshakes), (50, 50_000, 4));
+    assert_eq!(measured.latency.len(), 50);
+    assert!(beside.requests > 0 && beside.body_bytes == beside.requests * 3_000_000, "{beside:?}");
+    assert_eq!((measured.failures.total(), beside.failures.total()), (0, 0), "{:?}", beside.failures);
+}

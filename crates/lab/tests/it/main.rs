@@ -1,0 +1,14 @@
+//! The lab on this machine: `cargo test -p sealion-lab --test it report::`.
+
+#[path = "../process/mod.rs"]
+mod process;
+#[path = "../scripted/mod.rs"]
+mod scripted;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod load;
+mod load_failures;
+mod readme;
+mod report;
+mod runs;

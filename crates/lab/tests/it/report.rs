@@ -1,0 +1,296 @@
+//! Reports of runs that were made up: what they must say, and that a browser can show them without help.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sealion_lab::report;
+use sealion_lab::row::Row;
+use sealion_lab::run_info::{Guest, RunInfo};
+use sealion_lab::study::StudyName;
+
+use crate::support;
+
+/// A directory of its own below the build directory, left for whoever wants to look.
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("the build directory is writable");
+    directory
+}
+
+fn write(directory: &Path, rows: &[Row], info: &RunInfo) {
+    let mut raw = csv::Writer::from_path(directory.join(report::raw::FILE)).unwrap();
+    for row in rows {
+        raw.serialize(row).unwrap();
+    }
+    raw.flush().unwrap();
+    info.write(directory).unwrap();
+}
+
+fn made_up(name: &str, studies: &[StudyName]) -> (PathBuf, String, String) {
+    let directory = directory(name);
+    let rows: Vec<Row> = studies.iter().flat_map(|study| support::made_up_rows(*study)).collect();
+    write(&directory, &rows, &support::made_up_run(name));
+    let written = report::write(&directory).unwrap();
+    assert!(!written.findings.is_empty());
+    (directory, fs::read_to_string(written.page).unwrap(), fs::read_to_string(written.summary).unwrap())
+}
+
+#[test]
+fn every_study_has_its_report() {
+    for study in StudyName::ALL {
+        let (_, page, summary) = made_up(study.name(), &[study]);
+        for text in [&page, &summary] {
+            for expected in [
+                "loopback: no network card",
+                "virtual machine: its cores",
+                "nic: no interface here offers",
+                "load average was 0.7",
+                "generic-gcm-aesni",
+                "1.22.1, OpenSSL 3.0.17",
+                "6.12.0-fixture",
+                "sealion-lab run",
+            ] {
+                assert!(text.contains(expected), "{} lacks {expected:?}", study.name());
+            }
+        }
+        if ![StudyName::Crossover, StudyName::Peers].contains(&study) {
+            assert!(summary.contains("published"), "{}", study.name());
+            assert!(page.contains("runs of nginx-ktls"), "{}", study.name());
+            assert!(page.contains("TlsTxSw did not rise: the kernel sealed nothing"), "{}", study.name());
+        }
+    }
+}
+
+#[test]
+fn all_studies_in_one_report() {
+    let (_, page, summary) = made_up("all", &StudyName::ALL);
+    for study in StudyName::ALL {
+        assert!(page.contains(&format!("<h2>{}</h2>", study.name())));
+        assert!(summary.contains(&format!("## {}\n", study.name())));
+    }
+    assert!(page.contains("<nav>"));
+}
+
+#[test]
+fn a_page_needs_nothing_else() {
+    let (_, page, _) = made_up("alone", &StudyName::ALL);
+    for asks in ["<script", "<link", "<img", "<iframe", "@import", "url(", " src=", "onload"] {
+        assert!(!page.contains(asks), "the page has {asks:?}");
+    }
+    let references: Vec<_> = page.match_indices("http").map(|(at, _)| &page[at..(at + 40).min(page.len())]).collect();
+    assert!(
+        references.iter().all(|text| text.starts_with("http://www.w3.org/2000/svg\"")),
+        "only the name of SVG's namespace looks like an address: {references:?}"
+    );
+}
+
+#[test]
+fn plots_are_well_formed_and_no_texts_overlap() {
+    let (_, page, _) = made_up("plots", &StudyName::ALL);
+    let plots: Vec<&str> = page
+        .split("<figure>")
+        .skip(1)
+        .map(|text| text.split("</figure>").next().expect("split has a first part"))
+        .collect();
+    assert!(plots.len() > 30, "{} plots", plots.len());
+    for plot in plots {
+        let document = roxmltree::Document::parse(plot).expect("an SVG element");
+        let root = document.root_element();
+        let view: Vec<f64> = numbers(root.attribute("viewBox").expect("a view box"));
+        let boxes: Vec<(String, [f64; 4])> =
+            document.descendants().filter(|node| node.tag_name().name() == "text").map(text_box).collect();
+        for (index, (text, [left, top, right, bottom])) in boxes.iter().enumerate() {
+            assert!(*left >= 0.0 && *right <= view[2] && *top >= 0.0 && *bottom <= view[3], "{text:?} leaves the plot");
+            for (other, [l, t, r, b]) in &boxes[index + 1..] {
+                let apart = right <= l || r <= left || bottom <= t || b <= top;
+                assert!(apart, "{text:?} and {other:?} overlap in {:?}", root.attribute("aria-label"));
+            }
+        }
+        assert!(!plot.contains("NaN") && !plot.contains("inf"));
+    }
+}
+
+/// A text and the room it takes if a letter is 0.6 of its size wide: more than in common fonts on average.
+fn text_box(node: roxmltree::Node<'_, '_>) -> (String, [f64; 4]) {
+    let number = |name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok()).expect("a number");
+    let text = node.text().unwrap_or_default().to_owned();
+    let (x, y, size) = (number("x"), number("y"), number("font-size"));
+    let width = text.chars().count() as f64 * size * 0.52;
+    let left = match node.attribute("text-anchor") {
+        Some("middle") => x - width / 2.0,
+        Some("end") => x - width,
+        _ => x,
+    };
+    (text, [left, y - size * 0.8, left + width, y + size * 0.2])
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+}
+
+#[test]
+fn made_again_it_is_the_same() {
+    let (directory, page, summary) = made_up("again", &[StudyName::SizeByCalls]);
+    let written = report::write(&directory).unwrap();
+    assert_eq!(fs::read_to_string(written.page).unwrap(), page);
+    assert_eq!(fs::read_to_string(written.summary).unwrap(), summary);
+}
+
+#[test]
+fn instructions_are_not_shown_as_times() {
+    let directory = directory("instructions");
+    let mut rows = support::made_up_rows(StudyName::SizeByCalls);
+    for row in &mut rows {
+        row.server_instructions = row.server_cpu;
+    }
+    let mut info = support::made_up_run("size-by-calls");
+    info.guest = Some(Guest { emulator: "QEMU 7.2 TCG".into(), counts_instructions: true });
+    write(&directory, &rows, &info);
+    let page = fs::read_to_string(report::write(&directory).unwrap().page).unwrap();
+    assert!(page.contains("they are no times and claim no speed"));
+    assert!(page.contains("Instructions per request"));
+    for clock in ["Throughput", "Requests per second", "Latency", "Return on investment", " µs"] {
+        assert!(!page.contains(clock), "an emulated guest cannot tell {clock:?}");
+    }
+}
+
+#[test]
+fn counts_of_guests_are_reported_too() {
+    let directory = directory("guest");
+    let mut rows = Vec::new();
+    for (size, name) in [(1 << 10, "1k"), (64 << 10, "64k")] {
+        for (arm, count) in [("user", 60_000), ("kernel", 80_000), ("nginx", 70_000)] {
+            rows.push(Row {
+                study: "instructions".into(),
+                cell: name.into(),
+                arm: arm.into(),
+                size,
+                connections: 2,
+                requests: 10,
+                server_instructions: Some(10 * if size == 1 << 10 { count } else { 900_000 - 5 * count }),
+                ..Row::default()
+            });
+        }
+    }
+    let mut info = support::made_up_run("instructions");
+    info.guest = Some(Guest { emulator: "QEMU 7.2 TCG".into(), counts_instructions: true });
+    write(&directory, &rows, &info);
+    let written = report::write(&directory).unwrap();
+    assert!(
+        written.findings[0]
+            .starts_with("kernel against user, unlimited calls per connection, 2 connections: kernel cheaper from "),
+        "{:?}",
+        written.findings
+    );
+    let table = report::readme_table(&directory, "nginx").unwrap();
+    assert!(table.contains("| 1k | 70.0 k | 60.0 k (0.86×) | 80.0 k (1.14×) |\n"), "{table}");
+    assert!(table.contains("Instructions of the server per request"), "{table}");
+}
+
+#[test]
+fn an_auto_that_stayed_in_user_space_proves_nothing_about_the_kernel() {
+    let directory = directory("idle");
+    let mut rows = support::made_up_rows(StudyName::Netdev);
+    rows.retain(|row| ["user", "auto"].contains(&row.arm.as_str()));
+    write(&directory, &rows, &support::made_up_run("netdev"));
+    let page = || fs::read_to_string(report::write(&directory).unwrap().page).unwrap();
+    assert!(!page().contains("user by another name"));
+    for row in &mut rows {
+        row.tls_tx_opened = None;
+    }
+    write(&directory, &rows, &support::made_up_run("netdev"));
+    assert!(page().contains("auto in netdev sent nothing through the kernel"));
+    assert_eq!(report::write(&directory).unwrap().findings, ["measured, but not on two paths or servers that compare"]);
+    assert!(!page().contains("kernel cheaper from"));
+}
+
+#[test]
+fn the_readme_table_is_stable_and_has_ratios() {
+    let directory = directory("readme");
+    let rows = support::made_up_rows(StudyName::Crossover);
+    let keep = |row: &Row| row.cell.contains("calls=unlimited") && row.cell.contains("suite=aes128-gcm");
+    let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
+    write(&directory, &rows, &support::made_up_run("crossover"));
+    let table = report::readme_table(&directory, "user").unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "| cell | user | kernel |");
+    assert_eq!(lines[1], "| --- | ---: | ---: |");
+    assert_eq!(lines[2], "| 1k | 8.12 µs | 8.76 µs (1.08×) |");
+    assert!(table.ends_with("MADE UP FOR A TEST, NOT MEASURED, Linux 6.12.0-fixture, 2026-11-18.\n"), "{table}");
+    // In whatever order the rows came.
+    rows.reverse();
+    write(&directory, &rows, &support::made_up_run("crossover"));
+    assert_eq!(report::readme_table(&directory, "user").unwrap(), table);
+
+    let error = report::readme_table(&directory, "nginx").unwrap_err().to_string();
+    assert!(error.contains("no cell was measured on nginx") && error.contains("user, kernel"), "{error}");
+}
+
+#[test]
+fn broken_input_is_told_with_its_line() {
+    let directory = directory("broken");
+    let failure = || format!("{:#}", report::write(&directory).unwrap_err());
+    let raw = directory.join(report::raw::FILE);
+
+    assert!(failure().contains("run.json") && failure().contains("sealion-lab run"), "{}", failure());
+    support::made_up_run("x").write(&directory).unwrap();
+    assert!(failure().contains("raw.csv") && failure().contains("sealion-lab run"), "{}", failure());
+    fs::write(&raw, "").unwrap();
+    assert!(failure().contains("holds no measurement"), "{}", failure());
+
+    let rows = support::made_up_rows(StudyName::NginxArticle);
+    write(&directory, &rows, &support::made_up_run("x"));
+    let whole = fs::read_to_string(&raw).unwrap();
+    report::write(&directory).unwrap();
+
+    fs::write(&raw, &whole[..whole.lines().next().unwrap().len() + 1]).unwrap();
+    assert!(failure().contains("holds no measurement"), "{}", failure());
+    fs::write(&raw, &whole[..whole.len() - 40]).unwrap();
+    assert!(failure().contains("was the run cut short"), "{}", failure());
+    let mut lines: Vec<String> = whole.lines().map(str::to_owned).collect();
+    lines[2] = lines[2].replacen("1073741824", "a lot", 2);
+    fs::write(&raw, lines.join("\n")).unwrap();
+    assert!(failure().contains("line 3") && failure().contains("not a measurement"), "{}", failure());
+    let mut changed = rows.clone();
+    changed[4].latency = "AAAA".into();
+    write(&directory, &changed, &support::made_up_run("x"));
+    assert!(failure().contains("line 6") && failure().contains("column latency"), "{}", failure());
+}
+
+#[test]
+fn a_run_json_of_another_version() {
+    let directory = directory("versions");
+    write(&directory, &support::made_up_rows(StudyName::NginxArticle), &support::made_up_run("nginx-article"));
+    let file = directory.join(RunInfo::FILE);
+    let whole = fs::read_to_string(&file).unwrap();
+
+    let old: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let mut without = old.clone();
+    for later in ["guest", "aead_drivers", "versions", "arms", "server_cores", "client_cores", "warnings", "limits"] {
+        without.as_object_mut().unwrap().remove(later);
+    }
+    fs::write(&file, without.to_string()).unwrap();
+    let page = fs::read_to_string(report::write(&directory).unwrap().page).unwrap();
+    assert!(page.contains("not recorded"));
+
+    without.as_object_mut().unwrap().remove("kernel");
+    fs::write(&file, without.to_string()).unwrap();
+    let error = format!("{:#}", report::write(&directory).unwrap_err());
+    assert!(error.contains("run.json") && error.contains("missing field `kernel`"), "{error}");
+}
+
+#[test]
+fn nothing_that_counts_is_said_and_not_drawn() {
+    let directory = directory("void");
+    let mut rows = support::made_up_rows(StudyName::SizeByCalls);
+    for row in &mut rows {
+        row.void = "debug build".into();
+        row.elapsed = 0;
+    }
+    write(&directory, &rows, &support::made_up_run("size-by-calls"));
+    let page = fs::read_to_string(report::write(&directory).unwrap().page).unwrap();
+    assert!(page.contains("nothing that counts was measured"));
+    assert!(page.contains("debug build"));
+    assert!(!page.contains("<svg"));
+}

@@ -1,0 +1,161 @@
+//! Runs of the lab on this machine, with nginx as `cargo xtask test` provides it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sealion_lab::arm::Nginx;
+use sealion_lab::study::StudyName;
+use sealion_testkit::PATIENCE;
+use sealion_testkit::server::Server;
+
+use crate::process::{files, lab, rows, run};
+
+#[test]
+fn every_study_runs_and_is_reported() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let (output, said) = run(lab(&["all", "--smoke", "--arms", "user,nginx"], &out));
+    assert!(output.status.success(), "{said}");
+    let rows = rows(&out);
+    for study in StudyName::ALL {
+        for arm in ["user", "nginx"] {
+            assert!(rows.iter().any(|r| r.study == study.name() && r.arm == arm), "{} {arm}", study.name());
+        }
+    }
+    for row in &rows {
+        assert_eq!(row.void, "", "{row:?}");
+        assert!(row.body_verified && row.requests > 0, "{row:?}");
+        assert!(row.server_memory.is_some_and(|m| m > 0), "{row:?}");
+        // Of two loads, and of connections that only wait, the cost is not kept.
+        let idle = row.cell.ends_with(" idle");
+        assert_eq!(row.server_cpu.is_some_and(|cpu| cpu > 0), !idle && row.beside.is_empty(), "{row:?}");
+        assert_eq!(row.idle_memory.is_some_and(|m| m > 0), idle, "{row:?}");
+        assert!(row.tls_tx_opened.is_none_or(|opened| opened == 0), "{row:?}");
+        let last = if row.study == "nginx-article" || row.study == "size-by-calls" {
+            "AES_256_GCM_SHA384"
+        } else {
+            "AES_128_GCM_SHA256"
+        };
+        assert!(row.suite.ends_with(last), "{row:?}");
+    }
+    let report = fs::read_to_string(out.join("report.html")).expect("a report");
+    for study in StudyName::ALL {
+        assert!(report.contains(study.name()), "{} is not in the report", study.name());
+    }
+}
+
+#[test]
+fn an_arm_that_claims_kernel_tls_while_it_is_off_is_void() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    // nginx whose configuration loses what would switch kernel TLS on, whatever this kernel has.
+    let nginx = Nginx::find(None).unwrap_or_else(|why| panic!("{why:#}; `cargo xtask test` brings one"));
+    let root = nginx.program.ancestors().nth(3).expect("usr/sbin/nginx");
+    let wrapper = directory.path().join("nginx");
+    let script = format!(
+        "#!/bin/sh\nfor last; do :; done\n[ -f \"$last\" ] && sed -i /KTLS/d \"$last\"\n\
+         export LD_LIBRARY_PATH={}/usr/lib/x86_64-linux-gnu\nexec {} \"$@\"\n",
+        root.display(),
+        nginx.program.display()
+    );
+    fs::write(&wrapper, script).expect("a script");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let wrapper = wrapper.display().to_string();
+    let arguments = ["crossover", "--smoke", "--arms", "nginx,nginx-ktls", "--nginx", &wrapper];
+    let (output, said) = run(lab(&arguments, &out));
+    assert!(output.status.success(), "the run goes on: {said}");
+    for row in rows(&out) {
+        if row.arm == "nginx-ktls" {
+            assert!(row.void.contains("kernel TLS"), "{row:?}");
+        } else {
+            assert_eq!(row.void, "", "{row:?}");
+        }
+    }
+    let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+    assert!(summary.contains("Void") && summary.contains("nginx-ktls"), "{summary}");
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let arguments = ["size-by-calls", "--smoke", "--arms", "user,auto", "--rounds", "4"];
+    let mut child = lab(&arguments, &out).spawn().expect("the lab runs");
+    let raw = out.join("raw.csv");
+    let began = Instant::now();
+    while fs::read_to_string(&raw).unwrap_or_default().lines().count() < 3 {
+        assert!(began.elapsed() < PATIENCE, "no measurement");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let before = fs::read_to_string(&raw).expect("raw.csv");
+    let kept = rows(&out);
+    assert!(kept.len() >= 2 && kept.len() < 32, "{} rows", kept.len());
+    assert!(!out.join("report.html").exists());
+
+    let (output, said) = run(lab(&["size-by-calls", "--smoke", "--arms", "user"], &out));
+    assert!(!output.status.success() && said.contains("another plan"), "{said}");
+
+    let (output, said) = run(lab(&arguments, &out));
+    assert!(output.status.success() && said.contains("are kept"), "{said}");
+    assert!(fs::read_to_string(&raw).expect("raw.csv").starts_with(&before), "earlier rows are as they were");
+    let done: BTreeSet<_> = rows(&out).into_iter().map(|row| (row.cell, row.arm, row.round)).collect();
+    assert_eq!((done.len(), rows(&out).len()), (32, 32));
+    assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn a_server_that_runs_already_is_an_arm() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("run");
+    let pki = sealion_testkit::pki::Pki::ecdsa();
+    let sealion = PathBuf::from(env!("CARGO_BIN_EXE_sealion-lab")).with_file_name("sealion");
+    let serve = |root: &std::path::Path| {
+        let path = |path: PathBuf| path.display().to_string();
+        let arguments = ["serve".to_owned(), path(root.to_owned()), "--listen=127.0.0.1:0".to_owned()];
+        let pair = ["--cert".to_owned(), path(pki.certificate_file()), "--key".to_owned(), path(pki.key_file())];
+        let quiet = ["--access-log", "off"].map(str::to_owned);
+        Server::start(&sealion, arguments.into_iter().chain(pair).chain(quiet))
+    };
+    let wrong = serve(directory.path());
+    let url = format!("https://{}/", wrong.address());
+    let (output, said) = run(lab(&["crossover", "--smoke", "--peer", &url], &out));
+    assert!(!output.status.success() && said.contains("does not serve the lab's files"), "{said}");
+    assert!(!out.join("raw.csv").exists());
+
+    fs::create_dir_all(files()).expect("a directory");
+    let server = serve(&files());
+    let url = format!("https://{}/", server.address());
+    let pid = server.pid().to_string();
+    let arguments = ["crossover", "--smoke", "--arms", &format!("user,{url}"), "--pid", &pid];
+    let (output, said) = run(lab(&arguments, &out));
+    assert!(output.status.success(), "{said}");
+    let rows: Vec<_> = rows(&out).into_iter().filter(|row| row.arm == url).collect();
+    assert!(!rows.is_empty());
+    assert!(rows.iter().all(|row| row.void.is_empty() && row.server_cpu.is_some_and(|cpu| cpu > 0)), "{rows:?}");
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let table: [(&[&str], &str); 7] = [
+        (&["no-such-study"], "size-by-calls"),
+        (&["netdev", "--smoke", "--peer", "https://127.0.0.1:1/"], "is the server running?"),
+        (&["netdev", "--smoke", "--nginx", "/nowhere/nginx"], "apt-get install nginx"),
+        (&["netdev", "--smoke", "--sealion", "/nowhere/sealion"], "cargo build --release -p sealion"),
+        (&["netdev", "--smoke", "--server-cores", "4000"], "may not use the cores"),
+        (&["netdev", "--smoke", "--arms", "apache"], "nginx-ktls"),
+        (&["netdev", "--quick", "--full"], "cannot be used with"),
+    ];
+    for (number, (arguments, part)) in table.into_iter().enumerate() {
+        let out = directory.path().join(number.to_string());
+        let (output, said) = run(lab(arguments, &out));
+        assert!(!output.status.success() && said.contains(part), "{arguments:?}: {said}");
+        assert!(!out.exists(), "{arguments:?}");
+    }
+}

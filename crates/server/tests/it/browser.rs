@@ -1,0 +1,145 @@
+//! Sites in a real browser: what it shows of names that somebody chose with care, what it runs, and what it keeps from other sites.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::Site;
+use crate::support::configured::Configured;
+
+/// Names that would be something else if they were not written with care. No slash: no file has one.
+const NAMES: &[&str] = &[
+    "\"><script>parent.harmed = 1<",
+    "<img src=x onerror=parent.harmed=1>",
+    "&lt;b&gt;",
+    "100%25 ?a=b#c.txt",
+    "javascript:parent.harmed=1",
+    "it's.txt",
+    "tür 日本語.txt",
+    "\u{202e}gpj.exe",
+    "a..%2f..%2fsecret",
+    "\\evil.example",
+];
+
+/// Looks at the other site's pages as a reader would, and writes down what it finds.
+const DRIVER: &str = r#"<!doctype html><pre id="found"></pre><script>
+const frame = (url) => new Promise((done) => {
+  const frame = document.createElement("iframe");
+  frame.onload = () => { frame.onload = null; done(frame); };
+  frame.src = url;
+  document.body.append(frame);
+});
+const outcome = async (url, options) => {
+  try { return await (await fetch(url, options)).text(); } catch (error) { return "refused"; }
+};
+(async () => {
+  const found = {};
+  const other = new URLSearchParams(location.search).get("other");
+  const listing = (await frame("/pub/")).contentDocument;
+  found.style = getComputedStyle(listing.querySelector("h1")).fontWeight;
+  const links = [...listing.querySelectorAll("tr.file a")];
+  found.names = links.map((link) => link.textContent);
+  found.contents = await Promise.all(links.map((link) => outcome(link.href)));
+  found.elements = listing.querySelectorAll("script, img, b").length;
+  await outcome(links[0].href);
+
+  const missing = await frame("/closed/");
+  found.error = missing.contentDocument.querySelector("h1").textContent;
+  found.status = (await fetch("/closed/")).status;
+
+  const deep = await frame("/app/users/john.doe?tab=2");
+  found.app = [deep.contentDocument.title];
+  await new Promise((done) => { deep.onload = done; deep.contentWindow.location.reload(); });
+  found.app.push(deep.contentDocument.title);
+  found.script = (await fetch("/app/gone.js")).status;
+
+  found.allowed = await outcome(other + "/open/data.json");
+  found.preflight = await outcome(other + "/open/data.json", { headers: { "X-Own": "1" } });
+  found.preflightRefused = await outcome(other + "/open/data.json", { headers: { "X-Other": "1" } });
+  found.method = await outcome(other + "/open/data.json", { method: "DELETE" });
+  found.refused = await outcome(other + "/closed/data.json");
+  found.harmed = window.harmed === undefined ? "no" : "yes";
+  document.getElementById("found").textContent = JSON.stringify(found);
+})().catch((error) => { document.getElementById("found").textContent = JSON.stringify({ error: String(error) }); });
+</script>"#;
+
+#[test]
+fn what_a_browser_makes_of_it() {
+    let site = Site::new();
+    NAMES.iter().for_each(|name| drop(site.add(&format!("pub/{name}"), name)));
+    site.add("driver.html", DRIVER);
+    site.add("403.html", "<h1>not for you</h1>");
+    site.add("index.html", "<!doctype html><script>document.title = location.pathname + location.search</script>");
+    let shown = Configured::serve(
+        site,
+        "security_headers = 'basic'\nerror_pages = { 403 = '/403.html' }\nlisting = { enabled = true, paths = ['/pub/'] }\n\
+         fallback = '/index.html'\naccess = [{ path = '/closed/', deny = ['127.0.0.0/8'] }]\n",
+    );
+    let other = Site::new();
+    other.add("open/data.json", "\"open\"");
+    other.add("closed/data.json", "\"closed\"");
+    let origin = format!("https://{}", shown.server.address());
+    let other = Configured::serve(
+        other,
+        &format!("[site.cors]\norigins = ['{origin}']\npaths = ['/open/**']\nheaders = ['X-Own']\n"),
+    );
+
+    let profile = tempfile::tempdir().expect("a directory");
+    let output = Command::new("timeout")
+        .args([
+            "60",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--ignore-certificate-errors",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--virtual-time-budget=30000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("{origin}/driver.html?other=https://{}", other.server.address()))
+        .output()
+        .expect("timeout is a tool of every Debian");
+    let page = String::from_utf8_lossy(&output.stdout);
+    let found = page.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let found = found
+        .unwrap_or_else(|| panic!("chromium: {}: {page}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let found: Value = serde_json::from_str(&found).unwrap_or_else(|error| panic!("{error}: {found:?}"));
+
+    let mut names: Vec<&str> = found["names"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+    let mut contents: Vec<&str> =
+        found["contents"].as_array().expect("contents").iter().filter_map(Value::as_str).collect();
+    let mut files = NAMES.to_vec();
+    // Each link leads to its own file, and only there.
+    for (name, content) in names.iter().zip(&contents) {
+        assert_eq!(name.replace("\\u{202e}", "\u{202e}"), *content);
+    }
+    files.sort_unstable();
+    contents.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(contents, files);
+    assert!(names.contains(&"\\u{202e}gpj.exe"), "{names:?}");
+    for (key, expected) in [
+        ("elements", Value::from(0)),
+        ("harmed", "no".into()),
+        // The policy lets the page's own style in.
+        ("style", "600".into()),
+        ("error", "not for you".into()),
+        ("status", 403.into()),
+        ("app", ["/app/users/john.doe?tab=2"; 2].as_slice().into()),
+        ("script", 404.into()),
+        ("allowed", "\"open\"".into()),
+        ("preflight", "\"open\"".into()),
+        ("preflightRefused", "refused".into()),
+        ("method", "refused".into()),
+        ("refused", "refused".into()),
+    ] {
+        assert_eq!(found[key], expected, "{key}: {found}");
+    }
+}

@@ -1,0 +1,568 @@
+//! nginx configurations as people have them: converted, accepted, and every directive without a counterpart named.
+
+use crate::support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use sealion_testkit::pki::Pki;
+use sealion_testkit::server::Server;
+use support::{PROGRAM, tool};
+
+/// A configuration of tests/data/nginx with the files it names.
+struct Nginx {
+    directory: tempfile::TempDir,
+    left: &'static str,
+}
+
+impl Nginx {
+    fn new(name: &str, left: &'static str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let nginx = Self { directory, left };
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nginx").join(name);
+        let text = fs::read_to_string(&data).expect("the configuration is there");
+        nginx.write("nginx.conf", text.replace("@DIR@", &nginx.path().display().to_string()));
+        nginx.write("mime.types", "types { text/html html htm; text/x-made-up madeup; }");
+        let pki = Pki::ecdsa();
+        for (from, to) in
+            [(pki.certificate_file(), "cert.pem"), (pki.key_file(), "key.pem"), (pki.certificate_file(), "ca.pem")]
+        {
+            nginx.write(to, fs::read(from).expect("it was made"));
+        }
+        nginx.write("htpasswd", "lion:$2y$05$abcdefghijklmnopqrstuuZ0Zf5QnWcOQYpGQ0X8lE0gY3mDkQ5jm\n");
+        for page in ["index.html", "404.html", "50x.html", "files/7.zip"] {
+            nginx.write(&format!("www/{page}"), page);
+        }
+        nginx.write("media/film.txt", "film");
+        nginx.write("static/x.css", "x");
+        nginx
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
+        fs::write(path, content).expect("it is written");
+    }
+
+    fn import(&self) -> (PathBuf, Output) {
+        let file = self.path().join("sealion.toml");
+        let output = Command::new(PROGRAM)
+            .arg("import-nginx")
+            .arg(self.path().join("nginx.conf"))
+            .arg("--output")
+            .arg(&file)
+            .output()
+            .expect("the program starts");
+        (file, output)
+    }
+
+    /// Converts, compares what is named, and has the result checked.
+    #[track_caller]
+    fn converts(&self) -> toml::Table {
+        let (file, output) = self.import();
+        let said = String::from_utf8(output.stderr).expect("text").replace(&format!("{}/", self.path().display()), "");
+        let named: Vec<&str> = said.lines().filter(|line| !line.starts_with("sealion: ")).collect();
+        let expected: Vec<&str> = self.left.lines().collect();
+        assert_eq!(named.len(), expected.len(), "{said}");
+        for (named, expected) in named.iter().zip(expected) {
+            assert!(named.starts_with(expected), "{named}\nis not: {expected}");
+        }
+        assert_eq!(output.status.code(), Some(if named.is_empty() { 0 } else { 3 }), "{said}");
+        let text = fs::read_to_string(&file).expect("it was written");
+        for line in said.lines().filter(|line| !line.starts_with("sealion: ")) {
+            let place = line.split(": ").next().expect("a place");
+            assert!(text.contains(place), "what is named stands in the file too: {place}");
+        }
+        let checked =
+            Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("the program starts");
+        assert!(checked.status.success(), "{text}\n{}", String::from_utf8_lossy(&checked.stderr));
+        text.parse().expect("TOML")
+    }
+}
+
+macro_rules! nginx {
+    ($name:literal) => {
+        Nginx::new(concat!($name, ".conf"), include_str!(concat!("../data/nginx/", $name, ".left")))
+    };
+}
+
+#[test]
+fn a_static_site_with_kernel_tls() {
+    let config = nginx!("ktls").converts();
+    assert_eq!(config["server"]["workers"].as_integer(), Some(4));
+    assert_eq!(config["server"]["ktls"].as_str(), Some("auto"));
+    assert_eq!(config["server"]["log"].as_str(), Some("warn"));
+    assert_eq!(config["server"]["file_cache_age"].as_str(), Some("30s"));
+    assert_eq!(config["limits"]["max_connections"].as_integer(), Some(4 * 4096));
+    assert_eq!(config["limits"]["idle_timeout"].as_str(), Some("30s"));
+    assert_eq!(config["limits"]["request_timeout"].as_str(), Some("15s"));
+    assert_eq!(config["tls"]["min_version"].as_str(), Some("1.2"));
+    let site = &config["site"][0];
+    assert_eq!(site["names"].as_array().map(Vec::len), Some(2));
+    assert_eq!(site["default"].as_bool(), Some(true));
+    assert_eq!(site["precompressed"].to_string(), r#"["br", "gzip"]"#);
+    assert_eq!(site["hsts"].to_string(), r#"{ max_age = "730d", include_subdomains = true, preload = true }"#);
+    assert_eq!(site["error_pages"].to_string(), r#"{ 404 = "/404.html", 500 = "/50x.html", 503 = "/50x.html" }"#);
+    assert_eq!(site["media_types"].to_string(), r#"{ madeup = "text/x-made-up" }"#);
+    assert_eq!(site["cache_control"][0]["path"].as_str(), Some("*.{css,js,woff2,woff}"));
+    assert_eq!(site["cache_control"][0]["value"].as_str(), Some("max-age=31536000, public, immutable"));
+    assert_eq!(site["headers"][0]["set"]["X-Content-Type-Options"].as_str(), Some("nosniff"));
+    // The location has a field of its own, and so lost the server's.
+    assert_eq!(site["headers"][1]["unset"].to_string(), r#"["X-Content-Type-Options"]"#);
+}
+
+#[test]
+fn an_application_is_served_as_nginx_served_it() {
+    let nginx = nginx!("spa");
+    let config = nginx.converts();
+    assert_eq!(config["listen"][0]["tls"].as_bool(), Some(false));
+    // Port 80 may be taken, or not ours to take.
+    let file = nginx.path().join("sealion.toml");
+    let text = fs::read_to_string(&file)
+        .expect("it was written")
+        .replace("0.0.0.0:80", "127.0.0.1:0")
+        .replace("[::]:80", "[::1]:0");
+    fs::write(&file, text).expect("it is written");
+    let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let head = |path: &str| {
+        let url = format!("https://app.example.org:{}{path}", server.address().port());
+        let resolve = format!("app.example.org:{}:127.0.0.1", server.address().port());
+        tool("curl", ["--silent", "--insecure", "--include", "--resolve", &resolve, &url])
+    };
+    for (path, words) in [
+        ("/some/where", &["200 OK", "index.html", "x-frame-options: deny"][..]),
+        ("/old.html", &["301 Moved", "location: /new.html"]),
+        ("/blog/2026/x", &["302 Found", "location: https://blog.example.org/blog/2026/x"]),
+        ("/download/7", &["301 Moved", "location: /files/7.zip"]),
+        ("/office/", &["403 Forbidden"]),
+        ("/private/", &["401 Unauthorized", "www-authenticate: basic realm=\"private\""]),
+        ("/media/film.txt", &["200 OK", "cache-control: max-age=604800", "film"]),
+        ("/media/", &["200 OK", "film.txt"]),
+    ] {
+        let answer = head(path).to_lowercase();
+        for word in words {
+            assert!(answer.contains(&word.to_lowercase()), "{path}: {word:?} is not in {answer}");
+        }
+    }
+}
+
+#[test]
+fn limits_and_what_is_nginx_own() {
+    let config = nginx!("limits").converts();
+    assert_eq!(config["access_log"]["to"].as_str(), Some("off"));
+    assert_eq!(config["tls"]["min_version"].as_str(), Some("1.3"));
+    assert_eq!(config["limits"]["max_connections_per_address"].as_integer(), Some(8));
+    assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
+    let site = &config["site"][0];
+    assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net"]"#);
+    assert_eq!(site["limits"].to_string(), r#"{ bandwidth = "1MiB", requests_per_second = 10, burst = 20 }"#);
+    assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
+    assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
+    assert_eq!(site["compress"]["min"].as_str(), Some("1KiB"));
+    assert_eq!(site["mounts"][0]["path"].as_str(), Some("/static/"));
+    assert_eq!(site["cors"].to_string(), r#"{ origins = ["*"], paths = ["/static/**"] }"#);
+}
+
+/// Whatever kept somebody out does so here, or is named.
+#[test]
+fn nobody_gets_in_who_was_kept_out() {
+    let nginx = nginx!("guards");
+    for file in [
+        "internal/x",
+        "closed/x",
+        "closedness",
+        "gone/x",
+        "dump.SQL",
+        "a/private/x",
+        "config/x",
+        "only/x.txt",
+        "secret/x",
+        "office/x",
+        "hosts/x",
+        "staff/x",
+        "admin/x",
+        "app.php5",
+        "api/x",
+        "files/x",
+    ] {
+        nginx.write(&format!("www/{file}"), "secret");
+    }
+    let config = nginx.converts();
+    let sites = config["site"].as_array().expect("sites");
+    assert_eq!(sites[0]["access"].as_array().map(Vec::len), Some(6), "{}", sites[0]["access"]);
+    assert_eq!(sites[1]["access_log"].as_bool(), Some(false));
+    assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_second = 1, burst = 1 }");
+    let file = nginx.path().join("sealion.toml");
+    let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let get = |host: &str, path: &str| {
+        let (port, out) = (server.address().port(), "\n%{http_code}");
+        let (url, resolve) = (format!("https://{host}:{port}{path}"), format!("{host}:{port}:127.0.0.1"));
+        tool("curl", ["--silent", "--insecure", "--write-out", out, "--resolve", &resolve, &url])
+    };
+    for (path, answer) in [
+        ("/index.html", "index.html\n200"),
+        ("/404.html", "403 Forbidden\n\n403"),
+        // The page is sent all the same.
+        ("/none", "404.html\n404"),
+        ("/internal/x", "403 Forbidden\n\n403"),
+        ("/closed/x", "404.html\n404"),
+        ("/closedness", "404.html\n404"),
+        ("/gone/x", "403 Forbidden\n\n403"),
+        ("/dump.SQL", "404.html\n404"),
+        ("/a/private/x", "404.html\n404"),
+        ("/config/x", "404.html\n404"),
+        ("/only/x.txt", "404.html\n404"),
+        ("/secret/x", "401 Unauthorized\n\n401"),
+        ("/office/x", "secret\n200"),
+        ("/hosts/x", "403 Forbidden\n\n403"),
+        ("/staff/x", "401 Unauthorized\n\n401"),
+        ("/admin/x", "401 Unauthorized\n\n401"),
+        ("/app.php5", "404.html\n404"),
+        ("/api/x", "403 Forbidden\n\n403"),
+    ] {
+        assert_eq!(get("guarded.example", path), answer, "{path}");
+    }
+    assert_eq!(get("office.example", "/files/x"), "403 Forbidden\n\n403");
+    assert_eq!(get("other.example", "/"), "403 Forbidden\n\n403");
+}
+
+#[test]
+fn where_servers_differ_the_strictest_version_and_the_first_word_count() {
+    let config = nginx!("differing").converts();
+    assert_eq!(config["listen"][0].to_string(), "{ address = \"0.0.0.0:80\", tls = false }");
+    assert_eq!(config["tls"]["min_version"].as_str(), Some("1.3"));
+    assert_eq!(config["limits"]["idle_timeout"].as_str(), Some("30s"));
+    let site = &config["site"][0];
+    assert!(site["root"].as_str().is_some_and(|root| root.ends_with("/www")), "{site}");
+    assert_eq!(site["cors"].to_string(), r#"{ origins = ["https://one.example"], paths = ["/one/**"] }"#);
+    assert_eq!(site["redirects"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn what_certbot_leaves() {
+    let config = nginx!("certbot").converts();
+    assert_eq!(config["listen"].as_array().map(Vec::len), Some(3));
+    assert_eq!(config["site"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_configuration_that_nginx_refuses_is_refused_with_its_line() {
+    let nginx = nginx!("spa");
+    nginx.write("nginx.conf", "http {\n  server {\n    listen 443 ssl\n  }\n}\n");
+    let (file, output) = nginx.import();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nginx.conf:4: listen has no ; before the }"), "{said}");
+    assert!(!file.exists(), "nothing is written");
+}
+
+/// Converts `http`, the text of an `http` block, beside the files of every configuration here.
+fn import(http: &str) -> (toml::Table, Vec<String>, Option<i32>) {
+    let nginx = Nginx::new("guards.conf", "");
+    for page in ["index.php", "app.cgi", "shown.html", "hidden/x.html", "x.phtml"] {
+        nginx.write(&format!("www/{page}"), "secret");
+    }
+    let www = nginx.path().join("www").display().to_string();
+    let certificate = "ssl_certificate cert.pem; ssl_certificate_key key.pem;";
+    nginx.write("nginx.conf", format!("http {{ {certificate} root {www};\n{http}\n}}\n"));
+    let (file, output) = nginx.import();
+    let said = String::from_utf8(output.stderr).expect("text");
+    let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{http}: {e}: {said}"));
+    let named = said.lines().filter_map(|line| line.split_once("nginx.conf:")?.1.split_once(": "));
+    let named = named.map(|(_, named)| named.to_owned()).collect();
+    (text.parse().expect("TOML"), named, output.status.code())
+}
+
+/// Converts a server with this body.
+fn import_server(body: &str) -> (toml::Value, Vec<String>) {
+    let (config, named, _) = import(&format!("server {{ listen 443 ssl; server_name a.example;\n{body}\n}}"));
+    (config["site"][0].clone(), named)
+}
+
+/// The directives that are marked UNGUARDED, up to their colon.
+fn marked(named: &[String]) -> Vec<&str> {
+    named.iter().filter_map(|line| line.split_once(": UNGUARDED: ")).map(|(directive, _)| directive).collect()
+}
+
+#[test]
+fn programs_and_closed_files_are_sent_in_the_place_of_nothing() {
+    // What stands in the server, and the start of the directive that is not converted.
+    for (body, refused) in [
+        ("error_page 404 /404.php;", "error_page"),
+        ("error_page 404 =200 /index.php;", "error_page"),
+        ("error_page 404 =200 /index.PHP;", "error_page"),
+        ("error_page 404 /index.php/404;", "error_page"),
+        ("error_page 404 /index.php?e=404;", "error_page"),
+        ("error_page 404 /index%2Ephp;", "error_page"),
+        ("error_page 403 404 =404 /app.cgi;", "error_page"),
+        ("location / { error_page 404 /404.phtml; }", "error_page"),
+        ("error_page 500 /cgi-bin/error;", "error_page"),
+        ("try_files $uri /index.php;", "try_files"),
+        ("try_files $uri $uri/ /index.phtml?q=1;", "try_files"),
+        ("try_files $uri /app.cgi;", "try_files"),
+        ("try_files $uri /index.php/app;", "try_files"),
+        ("location / { try_files $uri /app.fcgi; }", "try_files"),
+        ("index index.php;", "index"),
+        ("index index.phtml;", "index"),
+        ("index index.cgi index.PL;", "index"),
+        ("location / { index app.py; }", "index"),
+        ("rewrite ^/old$ /index.php last;", "rewrite"),
+        ("rewrite ^/(.*)$ /index.php?q=$1 last;", "rewrite"),
+        ("rewrite ^/(.*)$ /$1.php last;", "rewrite"),
+        ("error_page 404 /hidden/x.html; location /hidden/ { deny all; }", "error_page"),
+        (
+            "error_page 404 /hidden/x.html; location /hidden { auth_basic x; auth_basic_user_file htpasswd; }",
+            "error_page",
+        ),
+        ("error_page 404 /hidden/x.html; location /hidden/ { allow 10.0.0.0/8; deny all; }", "error_page"),
+        ("error_page 404 /hidden/x.html; location = /hidden/x.html { return 404; }", "error_page"),
+        ("error_page 404 /hidden/x.html; location ~ ^/hid { deny all; }", "error_page"),
+        ("error_page 404 /hidden/x.html; location ~* X\\.HTML$ { deny all; }", "error_page"),
+        ("error_page 404 /hidden/x.html; location ~ \"^/(?!public)[a-z]+/\" { deny all; }", "error_page"),
+        ("error_page 404 =200 /app; location /app { proxy_pass http://127.0.0.1:3000; }", "error_page"),
+        ("try_files $uri /app; location = /app { uwsgi_pass 127.0.0.1:3000; }", "try_files"),
+        (
+            "try_files $uri /hidden/x.html; location ~ /hidden/ { internal; grpc_pass grpc://127.0.0.1:3000; }",
+            "try_files",
+        ),
+        ("rewrite ^/new$ /hidden/x.html last; location ~ ^/hid { deny all; }", "rewrite"),
+    ] {
+        let (site, named) = import_server(body);
+        assert!(named.iter().any(|line| line.starts_with(refused)), "{body}: {named:?}");
+        for key in ["fallback", "error_pages", "index"] {
+            assert!(site.get(key).is_none(), "{body}: {key} in {site}");
+        }
+        for rewrite in site.get("rewrites").and_then(toml::Value::as_array).into_iter().flatten() {
+            assert_eq!(rewrite["to"].as_str(), Some("/.refused"), "{body}");
+        }
+    }
+    for body in [
+        "error_page 404 /404.html;",
+        "error_page 404 /404.html; location = /404.html { internal; }",
+        "error_page 404 /404.html; location / { proxy_pass http://127.0.0.1:3000; } location = /404.html { }",
+        "error_page 404 /404.html; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }",
+        "error_page 404 /404.html; location ~ \"^/(?!public)[a-z]+\\.key$\" { deny all; }",
+    ] {
+        let (site, named) = import_server(body);
+        assert_eq!(site["error_pages"]["404"].as_str(), Some("/404.html"), "{body}: {named:?}");
+    }
+    assert_eq!(import_server("index index.html index.php;").0["index"].to_string(), r#"["index.html"]"#);
+    assert_eq!(import_server("try_files $uri /shown.html;").0["fallback"].as_str(), Some("/shown.html"));
+}
+
+#[test]
+fn what_a_program_answered_is_not_sent_as_files() {
+    for (body, path) in [
+        ("location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }", "/index.php"),
+        ("location ~* \\.php$ { fastcgi_pass 127.0.0.1:9000; }", "/index.PHP"),
+        ("location ~ [^/]\\.php(/|$) { fastcgi_pass 127.0.0.1:9000; }", "/index.php"),
+        ("location /app/ { uwsgi_pass 127.0.0.1:9000; }", "/app/"),
+        ("location ^~ /app/ { scgi_pass 127.0.0.1:9000; }", "/app/"),
+        ("location = /app { proxy_pass http://127.0.0.1:9000; }", "/app"),
+        ("location /app/ { content_by_lua_block { x } }", "/app/"),
+        ("location /app/ { js_content x; }", "/app/"),
+        ("location /app/ { perl x; }", "/app/"),
+        ("location /app/ { passenger_enabled on; }", "/app/"),
+        ("location /app/ { return 200 ok; }", "/app/"),
+        ("location /app/ { return 301 https://$arg_x/; }", "/app/"),
+    ] {
+        let (site, named) = import_server(body);
+        let list = |key: &str| site.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
+        let by_path = list("access").iter().any(|rule| rule["path"].as_str() == Some(path));
+        let by_regex = list("rewrites").iter().any(|rule| {
+            let regex = rule["regex"].as_str().expect("an expression");
+            rule["to"].as_str() == Some("/.refused")
+                && regex::bytes::Regex::new(regex).unwrap().is_match(path.as_bytes())
+        });
+        assert!(by_path || by_regex, "{body}: {site}");
+        assert!(!named.is_empty() && marked(&named).is_empty(), "{body}: {named:?}");
+    }
+}
+
+/// What nginx refused and Sealion would answer is marked, and nothing else is.
+#[test]
+fn what_is_open_now_is_marked() {
+    let mut wrong = Vec::new();
+    // What stands in the server, and the starts of what is marked.
+    for (body, expected) in [
+        // A program, and what is inside another block.
+        ("location /blog/ { location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }", &["location ~"][..]),
+        ("location ^~ /blog/ { location /blog/app/ { proxy_pass http://127.0.0.1:9000; } }", &["location /blog/app/"]),
+        ("location / { if ($uri ~ x) { proxy_pass http://127.0.0.1:9000; } }", &["if"]),
+        ("location / { proxy_pass http://127.0.0.1:9000; } location /static/ { expires 1d; }", &["location /"]),
+        ("location ~ \"^/(?!x).*[.]php$\" { fastcgi_pass 127.0.0.1:9000; }", &["location ~"]),
+        ("location ~ ^/(a|b)/ { if ($http_referer = \"\") { return 403; } }", &["if"]),
+        ("location ~ ^/(a|b)/ { auth_request /auth; }", &["auth_request"]),
+        ("location ~ ^/(a|b)/ { location ~ x { deny all; } }", &["location ~"]),
+        // Conditions.
+        ("if ($bad) { return 403; }", &["if"]),
+        ("if ($bad) { return 444; }", &["if"]),
+        ("if ($cookie_user = \"\") { return 302 /login; }", &["if"]),
+        ("if ($cookie_user = \"\") { rewrite ^ /login last; }", &["if"]),
+        ("if ($host = b.example) { return 301 https://a.example$request_uri; }", &[]),
+        ("if ($request_method = POST) { return 405; }", &["if"]),
+        ("valid_referers none server_names; if ($invalid_referer) { return 403; }", &["valid_referers", "if"]),
+        // Who may.
+        ("location /x/ { auth_request /auth; }", &["auth_request"]),
+        ("auth_request /auth;", &["auth_request"]),
+        ("location /x/ { auth_request off; }", &[]),
+        ("location /x/ { secure_link $arg_md5; secure_link_md5 x; }", &["secure_link"]),
+        ("location /x/ { satisfy any; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file htpasswd; }", &[]),
+        ("location /x/ { limit_except GET { deny all; } }", &[]),
+        ("location /x/ { limit_except POST { deny all; } }", &["limit_except"]),
+        ("location /x/ { rewrite_by_lua_block { x } }", &["rewrite_by_lua_block"]),
+        ("location /x/ { access_by_lua_file x; }", &["access_by_lua_file"]),
+        ("disable_symlinks on;", &["disable_symlinks"]),
+        ("disable_symlinks off;", &[]),
+        ("merge_slashes off; location /x/ { deny all; }", &[]),
+        ("location = /x { deny all; }", &[]),
+        ("location /x { deny all; }", &[]),
+        ("location /x { allow 10.0.0.0/8; deny all; }", &["allow"]),
+        ("location ~* ^/X/ { deny all; }", &[]),
+        ("location /x/ { internal; }", &[]),
+        // Clients' certificates.
+        ("ssl_client_certificate ca.pem; ssl_verify_client on;", &[]),
+        ("ssl_client_certificate ca.pem; ssl_verify_client optional;", &[]),
+        ("ssl_client_certificate ca.pem; ssl_verify_client optional_no_ca;", &["ssl_verify_client"]),
+        ("ssl_verify_client on;", &["ssl_verify_client"]),
+        ("ssl_client_certificate ca.pem; ssl_verify_client on; ssl_crl crl.pem;", &["ssl_crl"]),
+        ("ssl_reject_handshake on;", &[]),
+        ("return 444;", &[]),
+        // Directories.
+        ("autoindex on; location /x/ { autoindex off; }", &["location /x/"]),
+        ("location / { autoindex on; } location /x/ { expires 1d; }", &["location /x/"]),
+        ("location /x/ { autoindex on; } location /y/ { expires 1d; }", &[]),
+        ("autoindex on; location /x/ { autoindex off; deny all; }", &[]),
+        ("location /x/ { alias /srv/x; }", &[]),
+        // Includes.
+        ("location /x/ { include snippets/office.conf; }", &["include"]),
+        ("include mime.types.gone;", &["include"]),
+        ("include snippets/options-ssl-nginx.conf; location /x/ { include fastcgi_params; }", &[]),
+        // An expression looks at what is asked for, and `/private/` is answered with index.html.
+        ("location ~ ^/private/.*\\.html$ { deny all; }", &["deny"]),
+        ("location ~* \\.HTML$ { deny all; }", &["deny"]),
+        ("location ~ ^/private/.+ { deny all; }", &["deny"]),
+        ("location ~ ^/private/.*$ { deny all; }", &[]),
+        ("location ~ ^/[a-z]+/private/ { return 403; }", &[]),
+        ("location ~ /index { deny all; }", &["deny"]),
+        ("location /index { deny all; }", &["deny"]),
+        ("location /home { deny all; }", &[]),
+        ("location ~ ^/a/(b|in) { deny all; }", &["deny"]),
+        ("location ~ \\.(env|git|sql)$ { deny all; }", &[]),
+        ("location ~ \\.(env|git|html?)$ { deny all; }", &["deny"]),
+        ("location ~ [^.]+$ { deny all; }", &["deny"]),
+        ("location ~ /\\.ht { deny all; }", &[]),
+        ("location ~ /\\. { deny all; }", &[]),
+        ("location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }", &[]),
+        ("location ~ [^/]\\.php(/|$) { fastcgi_pass 127.0.0.1:9000; }", &[]),
+        ("location ~ ^(.+\\.php)(.*)$ { fastcgi_pass 127.0.0.1:9000; }", &[]),
+        ("index start.htm; location ~ \\.html$ { deny all; }", &[]),
+        ("index start.htm; location ~ \\.htm$ { deny all; }", &["deny"]),
+        ("location ~ ^/x/.*\\.html$ { allow 10.0.0.0/8; deny all; }", &["allow"]),
+        // The address that rules compare with is the proxy's.
+        ("real_ip_header X-Forwarded-For; set_real_ip_from 10.0.0.0/8;", &[]),
+        ("real_ip_header X-Forwarded-For; location /x/ { allow 10.0.0.0/8; deny all; }", &["real_ip_header"]),
+        ("real_ip_header X-Real-IP; deny 192.0.2.1;", &["real_ip_header"]),
+        ("set_real_ip_from 10.0.0.0/8; deny 192.0.2.1;", &["set_real_ip_from"]),
+        ("real_ip_header proxy_protocol; set_real_ip_from 10.0.0.0/8; deny 192.0.2.1;", &["set_real_ip_from"]),
+        ("real_ip_header X-Real-IP; location /x/ { deny all; }", &[]),
+    ] {
+        let (_, named) = import_server(body);
+        let marked = marked(&named);
+        let all =
+            marked.len() == expected.len() && marked.iter().zip(expected).all(|(one, start)| one.starts_with(start));
+        if !all {
+            wrong.push(format!("{body}: {named:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn names_in_well_known_are_not_hidden_and_so_refused_by_rule() {
+    for (regex, refused) in
+        [("/\\.", true), ("/\\.w", true), ("/\\.(git|well)", true), ("/\\.ht", false), ("/\\.(?!well-known)", false)]
+    {
+        let (site, named) = import_server(&format!("location ~ {regex} {{ deny all; }}"));
+        assert_eq!(site.get("rewrites").is_some(), refused, "{regex}: {site} {named:?}");
+    }
+}
+
+#[test]
+fn a_prefix_is_only_made_of_an_expression_that_says_no_more() {
+    let (site, _) = import_server("location ~ ^/v1.0/ { deny all; } location ~ ^/v2\\.0/ { deny all; }");
+    assert_eq!(site["rewrites"][0]["to"].as_str(), Some("/.refused"));
+    assert_eq!(site["access"][0]["path"].as_str(), Some("/v2.0/"));
+}
+
+/// `.` of PCRE is an octet: a name that is not UTF-8 is refused too.
+#[test]
+fn expressions_match_octets() {
+    let (site, _) = import_server("location ~ ^/p/.*\\.bak$ { deny all; }");
+    let regex = regex::bytes::Regex::new(site["rewrites"][0]["regex"].as_str().expect("an expression")).unwrap();
+    assert!(regex.is_match(b"/p/caf\xe9.bak"));
+}
+
+#[test]
+fn an_alias_that_would_join_names_is_not_mounted() {
+    let (site, named) = import_server("location /x/ { alias /srv/x; }");
+    assert!(site.get("mounts").is_none() && named.iter().any(|line| line.starts_with("alias")), "{site} {named:?}");
+}
+
+#[test]
+fn a_server_that_answers_at_more_addresses_is_marked() {
+    // The `listen`s of servers, and which of the servers are marked.
+    for (servers, expected) in [
+        (&["listen 443 ssl;", "listen 443 ssl;"][..], &[][..]),
+        (&["listen 443 ssl; listen [::]:443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[]),
+        (&["listen 443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[]),
+        (&["listen [::]:443 ssl ipv6only=off;", "listen 443 ssl;"], &[]),
+        (&["listen 127.0.0.1:443 ssl;"], &[]),
+        (&["listen 127.0.0.1:443 ssl;", "listen 127.0.0.1:443 ssl;"], &[]),
+        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl;"], &[1]),
+        (&["listen 443 ssl;", "listen 10.0.0.1:443 ssl;", "listen 10.0.0.2:443 ssl;"], &[1, 2]),
+        (&["listen 443 ssl;", "listen 8443 ssl;"], &[0, 1]),
+        (&["listen 443 ssl; listen 8443 ssl;", "listen 443 ssl;"], &[1]),
+        (&["listen 443 ssl;", "listen unix:/run/x.sock ssl;"], &[0, 1]),
+        (&["listen 80;", "listen 443 ssl;"], &[]),
+        (&["listen 443 ssl; return 444;", "listen 127.0.0.1:443 ssl;"], &[1]),
+        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl; deny all;"], &[]),
+    ] {
+        let blocks = servers
+            .iter()
+            .enumerate()
+            .map(|(n, listens)| format!("server {{ server_name s{n}.example; {listens} }}\n"));
+        let (_, named, code) = import(&blocks.collect::<String>());
+        assert_eq!(marked(&named).len(), expected.len(), "{servers:?}: {named:#?}");
+        assert!(expected.is_empty() || code == Some(3));
+    }
+}
+
+#[test]
+fn the_address_of_http_counts_for_its_servers() {
+    for (servers, expected) in [
+        ("server { listen 443 ssl; server_name a; deny 192.0.2.1; }", 1),
+        (
+            "limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s; server { listen 443 ssl; server_name a; limit_req zone=z; }",
+            1,
+        ),
+        ("deny 192.0.2.1; server { listen 443 ssl; server_name a; }", 1),
+        ("server { listen 443 ssl; server_name a; }", 0),
+    ] {
+        let (_, named, _) = import(&format!("set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; {servers}"));
+        assert_eq!(marked(&named).len(), expected, "{servers}: {named:#?}");
+        assert!(named.iter().any(|line| line.starts_with("real_ip_header")), "{named:?}");
+    }
+}
+
+#[test]
+fn a_closed_default_server_that_is_not_the_default_here_is_marked() {
+    let open = "server { listen 443 ssl default_server; server_name a.example; }";
+    let (_, named, _) = import(&format!("{open} server {{ listen [::]:443 ssl default_server; return 444; }}"));
+    assert_eq!(marked(&named).len(), 1, "{named:#?}");
+}

@@ -1,0 +1,30 @@
+//! The program on this machine, a module a feature: `cargo test -p sealion --test it sites::`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod access_log;
+mod acme;
+mod browser;
+mod calibrate;
+mod certificates;
+mod cli;
+mod cold;
+mod config;
+mod deadlines;
+mod doctor;
+mod encoding;
+mod faults;
+mod files;
+mod health;
+mod http;
+mod import_nginx;
+mod limits;
+mod listeners;
+mod metrics;
+mod privileges;
+mod session_tickets;
+mod shutdown;
+mod sites;
+mod top;
+mod upgrade;

@@ -1,0 +1,186 @@
+//! `/metrics`: the format, the numbers of a known sequence of requests, and that documents and dashboards name what there is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use sealion_testkit::server::Signal;
+use sealion_testkit::{Suite, http};
+
+use crate::support::watch::{Scrape, Watched};
+use crate::support::{self, LARGE, Site, begin, exchange, wait_for_message, wait_until};
+
+#[test]
+fn a_known_sequence_of_requests_is_counted() {
+    let site = Site::new();
+    site.add("f", "content");
+    let watched = Watched::serve(&site, &["--workers", "2"]);
+    // The listener answers before the last worker has begun.
+    wait_until("both workers are there", || watched.scrape().get("sealion_workers") == 2.0);
+    let before = watched.scrape();
+    assert_eq!(before.sum("sealion_http_responses_total"), 0.0);
+    // An alert sees the first one rise from it.
+    assert_eq!(before.get("sealion_http_responses_total{code=\"500\"}"), 0.0);
+
+    let connector = site.connector(Suite::TLS13);
+    for _ in 0..2 {
+        let mut client = connector.connect(watched.server.address());
+        for _ in 0..3 {
+            http::get(&mut client, "/f").expect("an answer");
+        }
+        http::request(&mut client, "GET", "/f", &[("Range", "bytes=0-1")]).expect("an answer");
+        http::get(&mut client, "/none").expect("an answer");
+        client.close_notify().expect("it is sent");
+        client.read_to_end().expect("the server closes").assert_orderly();
+    }
+    exchange(&mut site.connect(&watched.server), b"nonsense\r\n\r\n").assert_orderly();
+
+    // The last connection is counted as over a moment after its client has seen that.
+    let over =
+        |scrape: &Scrape| scrape.get("sealion_tls_alerts_total{direction=\"sent\",alert=\"close_notify\"}") == 3.0;
+    wait_until("all connections are over", || over(&watched.scrape()));
+    let scrape = watched.scrape();
+    for (series, value) in [
+        ("sealion_http_responses_total{code=\"200\"}", 6.0),
+        ("sealion_http_responses_total{code=\"206\"}", 2.0),
+        ("sealion_http_responses_total{code=\"404\"}", 2.0),
+        ("sealion_http_responses_total{code=\"400\"}", 1.0),
+        ("sealion_responses_total{path=\"user\",reason=\"never\"}", 11.0),
+        ("sealion_connections_accepted_total", 3.0),
+        ("sealion_connections{state=\"idle\"}", 0.0),
+        ("sealion_connections{state=\"active\"}", 0.0),
+        ("sealion_http_request_duration_seconds_count", 11.0),
+        ("sealion_tls_handshake_duration_seconds_count", 3.0),
+        ("sealion_tls_alerts_total{direction=\"received\",alert=\"close_notify\"}", 2.0),
+        ("sealion_access_log_lines_total{result=\"written\"}", 0.0),
+    ] {
+        assert_eq!(scrape.get(series), value, "{series}");
+    }
+    let handshakes = |resumed: &str| {
+        scrape.get(&format!(
+            "sealion_tls_handshakes_total{{version=\"1.3\",suite=\"TLS_AES_128_GCM_SHA256\",resumed=\"{resumed}\"}}"
+        ))
+    };
+    assert_eq!((handshakes("no"), handshakes("yes")), (2.0, 1.0));
+    let sent = scrape.get("sealion_sent_bytes_total{path=\"user\"}");
+    assert!(sent > 11.0 * 150.0, "{sent}");
+    assert_eq!(scrape.sum("sealion_response_bytes_total"), sent);
+    assert!(scrape.get("sealion_file_cache_hits_total") > 0.0);
+    assert!(scrape.get("sealion_file_cache_misses_total") > 0.0);
+    assert_eq!(scrape.get("sealion_file_cache_bytes") > 0.0, scrape.get("sealion_file_cache_entries") > 0.0);
+}
+
+#[test]
+fn what_goes_wrong_is_counted_by_kind() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let watched = Watched::serve(&site, &["--handshake-timeout", "200ms", "--idle-timeout", "200ms"]);
+    let address = watched.server.address();
+    let mut reset = site.connect_slow_reader(&watched.server);
+    begin(&mut reset, "/large");
+    assert_eq!(watched.scrape().get("sealion_connections{state=\"active\"}"), 1.0);
+    // What is under way is counted before it ends, but a moment after a client may have it.
+    wait_until("bytes are counted", || watched.scrape().get("sealion_sent_bytes_total{path=\"user\"}") > 1000.0);
+    reset.reset().expect("the connection is reset");
+    let silent = std::net::TcpStream::connect(address).expect("it listens");
+    let mut plain = std::net::TcpStream::connect(address).expect("it listens");
+    std::io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").expect("it is sent");
+    // Its end is waited for, and must not count as a handshake that takes too long.
+    plain.shutdown(std::net::Shutdown::Write).expect("it is shut down");
+    let _idle = site.connect(&watched.server);
+    for series in [
+        "sealion_connection_errors_total{kind=\"reset\"}",
+        "sealion_tls_handshake_failures_total{reason=\"timeout\"}",
+        "sealion_tls_handshake_failures_total{reason=\"plain-http\"}",
+        "sealion_timeouts_total{kind=\"handshake\"}",
+        "sealion_timeouts_total{kind=\"idle\"}",
+    ] {
+        wait_until(series, || watched.scrape().get(series) == 1.0);
+    }
+    drop(silent);
+}
+
+#[test]
+fn reloads_are_counted_and_told_apart() {
+    let site = Site::new();
+    let file = site.outside().join("sealion.toml");
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let text = |rest: &str| {
+        format!(
+            "[[listen]]\naddress = '127.0.0.1:0'\n[metrics]\nlisten = '127.0.0.1:0'\n[server]\nktls = 'never'\n\
+             [[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{rest}"
+        )
+    };
+    fs::write(&file, text("")).expect("it is written");
+    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let watched = Watched::of(sealion_testkit::server::Server::start(support::PROGRAM.as_ref(), arguments));
+    fs::write(&file, text("nonsense = 1\n")).expect("it is written");
+    watched.server.signal(Signal::HUP);
+    wait_for_message(&watched.server, "was not reloaded");
+    wait_until("the refusal is counted", || watched.scrape().get("sealion_config_reloads_refused_total") == 1.0);
+    assert_eq!(watched.scrape().get("sealion_config_last_reload_success"), 0.0);
+    fs::write(&file, text("")).expect("it is written");
+    watched.server.signal(Signal::HUP);
+    wait_until("the reload is counted", || watched.scrape().get("sealion_config_last_reload_success") == 1.0);
+    assert_eq!(watched.scrape().get("sealion_config_generation"), 1.0);
+}
+
+/// The names in `text` that look like metrics of ours or of the process.
+fn named_in(text: &str) -> BTreeSet<String> {
+    let pattern = regex::Regex::new(r"\b(?:sealion|process)_[a-z_]*[a-z]\b").expect("a pattern");
+    pattern.find_iter(text).map(|found| found.as_str().to_owned()).collect()
+}
+
+fn repository(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Only where the kernel's module is loaded.
+const OF_THE_KERNEL: [&str; 2] = ["sealion_kernel_tls_sockets", "sealion_kernel_tls_events_total"];
+
+#[test]
+fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
+    let site = Site::new();
+    let watched = Watched::serve(&site, &[]);
+    let scrape = watched.scrape();
+    let kernel = OF_THE_KERNEL.map(str::to_owned);
+    let families: BTreeSet<String> = scrape.families.keys().cloned().chain(kernel.clone()).collect();
+    let page = repository("docs/metrics.md");
+    let described: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next())
+        .filter(|name| !name.starts_with('/'))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(described, families, "docs/metrics.md, left, and what is exposed");
+
+    let mut names = scrape.names();
+    names.extend(kernel);
+    for file in ["packaging/grafana/sealion.json", "packaging/prometheus/alerts.yml"] {
+        let text = repository(file);
+        let expressions: String = match file.ends_with(".json") {
+            true => expressions(&serde_json::from_str(&text).expect("JSON")).join("\n"),
+            false => text,
+        };
+        let used = named_in(&expressions);
+        assert!(used.len() > 5, "{file}: {used:?}");
+        let unknown: Vec<_> = used.difference(&names).collect();
+        assert!(unknown.is_empty(), "{file} asks for {unknown:?}");
+    }
+}
+
+/// The queries of a dashboard.
+fn expressions(value: &serde_json::Value) -> Vec<String> {
+    match value {
+        serde_json::Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| match value.as_str() {
+                Some(text) if name == "expr" => vec![text.to_owned()],
+                _ => expressions(value),
+            })
+            .collect(),
+        serde_json::Value::Array(values) => values.iter().flat_map(expressions).collect(),
+        _ => Vec::new(),
+    }
+}

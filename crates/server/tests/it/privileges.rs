@@ -1,0 +1,147 @@
+//! What the process gives up is gone: shown by /proc, and by the kernel refusing files that their permissions would give.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use sealion_testkit::http;
+use sealion_testkit::server::{Line, Server, Signal};
+
+use crate::support::watch::Watched;
+use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_message};
+
+/// A field of /proc/PID/status.
+fn status(pid: u32, name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).expect("the kernel tells");
+    line.split_ascii_whitespace().next().expect("it has a value").to_owned()
+}
+
+#[test]
+fn every_feature_works_with_the_listed_system_calls_alone() {
+    let site = Site::new();
+    site.add_large("large", LARGE);
+    site.add("d/index.html", "index");
+    let log = site.outside().join("log/access.log");
+    std::fs::create_dir(site.outside().join("log")).expect("a directory");
+    let confined = ["--landlock", "true", "--seccomp", "kill", "--grace", "5s", "--file-cache-age", "0s"];
+    let watched = ["--metrics", "127.0.0.1:0", "--access-log", log.to_str().expect("text")];
+    let server = site.serve(&[&confined[..], &watched].concat());
+    assert_eq!((status(server.pid(), "Seccomp"), status(server.pid(), "NoNewPrivs")), ("2".to_owned(), "1".to_owned()));
+    let mut client = site.connect(&server);
+    content::assert_equal(&http::get(&mut client, "/large").expect("a large file").body, 0..LARGE);
+    let range = [("Range", "bytes=5-9,100000-300000")];
+    let parts = http::request(&mut client, "GET", "/large", &range).expect("ranges");
+    assert_eq!(parts.status, 206);
+    assert_eq!(http::get(&mut client, "/d/").expect("an index").body, b"index");
+    assert_eq!(http::get(&mut client, "/d").expect("a redirect").status, 301);
+    assert_eq!(http::get(&mut client, "/none").expect("no file").status, 404);
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "configuration 1 is in use");
+    std::fs::rename(&log, site.outside().join("log/old")).expect("it is moved");
+    server.signal(Signal::USR1);
+    wait_for_message(&server, "the access log was reopened");
+    let watched = Watched::of(server);
+    assert!(watched.get("/metrics").1.contains("sealion_build_info"));
+    let successor = Successor::of(&watched.server);
+    assert_eq!(status(successor.pid(), "Seccomp"), "2", "a successor is as confined");
+    let mut client = site.connect(&watched.server);
+    content::assert_equal(&http::get(&mut client, "/large").expect("of the new one").body, 0..LARGE);
+    assert_eq!(watched.get("/ready").0, 200, "whoever watches finds the new one at the same place");
+}
+
+#[test]
+fn files_that_are_not_named_are_refused_by_the_kernel() {
+    let site = Site::new();
+    site.add("f", "content");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    fs::write(elsewhere.path().join("f"), "elsewhere").expect("a file");
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let directory = site.outside().join("etc");
+    fs::create_dir(&directory).expect("a directory");
+    let file = directory.join("sealion.toml");
+    let write_more = |root: &std::path::Path, landlock: bool, more: &str| {
+        let text = format!(
+            "[[listen]]\naddress = '127.0.0.1:0'\n[privileges]\nlandlock = {landlock}\n[[site]]\nroot = {root:?}\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{more}"
+        );
+        fs::write(&file, text).expect("the file is written");
+    };
+    let write = |root: &std::path::Path, landlock: bool| write_more(root, landlock, "");
+    let start = || Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+
+    // Without Landlock another root is taken over: its permissions allow it.
+    write(&site.root(), false);
+    let free = start();
+    write(elsewhere.path(), false);
+    free.signal(Signal::HUP);
+    wait_for_message(&free, "configuration 1 is in use");
+    drop(free);
+
+    write(&site.root(), true);
+    let confined = start();
+    if messages(&confined, "this kernel has no Landlock") > 0 {
+        eprintln!("not shown: this kernel has no Landlock");
+        return;
+    }
+    write(elsewhere.path(), true);
+    confined.signal(Signal::HUP);
+    wait_for_message(&confined, "site.root: Landlock keeps this process from");
+    write_more(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]\n", elsewhere.path()));
+    confined.signal(Signal::HUP);
+    let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
+    confined.wait_for_lines(2, "word of a mount that is out of reach", twice);
+    assert_eq!(http::get(&mut site.connect(&confined), "/f").expect("the old root").body, b"content");
+}
+
+#[test]
+fn root_becomes_a_user_and_cannot_come_back() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not shown: only root can become another user");
+        return;
+    }
+    let site = Site::new();
+    site.add("f", "content");
+    for directory in [site.outside(), &site.root()] {
+        set_mode(directory, 0o755);
+    }
+    set_mode(site.pki.directory(), 0o755);
+    set_mode(&site.pki.key_file(), 0o600);
+    let socket = site.outside().join("s.sock");
+    let listen = format!("unix:{}", socket.display());
+    let confined = ["--user", "65534", "--metrics", "127.0.0.1:0", "--listen", &listen];
+    let server = site.serve(&confined);
+    for name in ["Uid", "Gid"] {
+        let line = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+        let line = line.lines().find(|line| line.starts_with(name)).expect("the kernel tells").to_owned();
+        assert_eq!(line.split_ascii_whitespace().skip(1).collect::<Vec<_>>(), ["65534"; 4], "{line}");
+    }
+    assert_eq!(status(server.pid(), "CapEff"), "0000000000000000");
+    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
+    assert_eq!(
+        fs::metadata(&socket).expect("it is there").uid(),
+        65534,
+        "the socket is the user's, and so is its group"
+    );
+    // The key is root's alone: it is told at the start, and a reload says no more.
+    let told = wait_for_message(&server, "a reload or an upgrade will fail");
+    assert!(told.contains(&site.pki.key_file().display().to_string()), "{told}");
+
+    // Root bound the listener for metrics, and the user hands it on.
+    set_mode(&site.pki.key_file(), 0o644);
+    let watched = Watched::of(server);
+    let _successor = Successor::of(&watched.server);
+    assert_eq!(watched.get("/ready").0, 200);
+}
+
+fn set_mode(path: &std::path::Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+#[test]
+fn a_user_that_is_not_there_is_an_error() {
+    let site = Site::new();
+    let output = Command::new(PROGRAM).args(site.arguments(&["--user", "no-such-user"])).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("there is no user no-such-user"), "{said}");
+}

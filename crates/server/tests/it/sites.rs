@@ -1,0 +1,364 @@
+//! What a site does to a request besides finding the file, through curl and the shipped binary.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use sealion_testkit::http::Response;
+
+use crate::support;
+use crate::support::Site;
+use crate::support::configured::{Configured, problems};
+
+const BROWSER: &[&str] = &["-H", "Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
+
+fn body(response: &Response) -> &str {
+    std::str::from_utf8(&response.body).expect("text")
+}
+
+/// `htpasswd -nbB -C 4 ada secret` and the like.
+fn users(lines: &[(&str, &str)]) -> String {
+    let hash =
+        |password| bcrypt::hash_with_result(password, 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
+    lines.iter().map(|(user, password)| format!("{user}:{}\n", hash(password))).collect()
+}
+
+#[test]
+fn fields_of_responses() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    site.add("assets/app.js", "js");
+    site.add("data.own", "x");
+    let served = Configured::serve(
+        site,
+        "server_header = false\nsecurity_headers = 'strict'\n\
+         headers = [{ set = { X-All = '1', X-Frame-Options = 'SAMEORIGIN' } }, { path = '/assets/**', set = { X-All = '2' }, unset = ['Referrer-Policy'] }]\n\
+         cache_control = [{ path = '*.html', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=31536000, immutable' }]\n\
+         media_types = { own = 'text/x-own; charset=utf-8' }\n\
+         [site.hsts]\nmax_age = '365d'\ninclude_subdomains = true\n",
+    );
+    let home = served.get("/", &[]);
+    for (name, value) in [
+        ("server", None),
+        ("x-all", Some("1")),
+        ("x-frame-options", Some("SAMEORIGIN")),
+        ("x-content-type-options", Some("nosniff")),
+        ("referrer-policy", Some("no-referrer")),
+        ("strict-transport-security", Some("max-age=31536000; includeSubDomains")),
+        ("cache-control", Some("no-cache")),
+    ] {
+        assert_eq!(home.field(name), value, "{name}");
+    }
+    let script = served.get("/assets/app.js", &[]);
+    assert_eq!((script.field("x-all"), script.field("referrer-policy")), (Some("2"), None));
+    assert_eq!(script.field("cache-control"), Some("max-age=31536000, immutable"));
+    let etag = format!("If-None-Match: {}", script.field("etag").expect("a tag"));
+    let unchanged = served.get("/assets/app.js", &["-H", &etag]);
+    assert_eq!((unchanged.status, unchanged.field("cache-control")), (304, Some("max-age=31536000, immutable")));
+    let missing = served.get("/assets/none.js", &[]);
+    assert_eq!((missing.status, missing.field("cache-control"), missing.field("x-all")), (404, None, Some("2")));
+    assert_eq!(served.get("/data.own", &[]).field("content-type"), Some("text/x-own; charset=utf-8"));
+    let head = served.get("/", &["--head"]);
+    let names = |response: &Response| response.fields.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&head), names(&home));
+}
+
+#[test]
+fn cross_origin_requests() {
+    let site = Site::new();
+    site.add("data.json", "{}");
+    let served = Configured::serve(
+        site,
+        "[site.cors]\norigins = ['https://app.example']\nheaders = ['X-Own']\nexpose = ['ETag']\nmax_age = '10m'\ncredentials = true\n",
+    );
+    let ours = served.get("/data.json", &["-H", "Origin: https://app.example"]);
+    assert_eq!(ours.field("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(ours.field("access-control-allow-credentials"), Some("true"));
+    assert_eq!((ours.field("access-control-expose-headers"), ours.field("vary")), (Some("ETag"), Some("Origin")));
+    let theirs = served.get("/data.json", &["-H", "Origin: https://app.example.evil"]);
+    assert_eq!(
+        (theirs.status, theirs.field("access-control-allow-origin"), theirs.field("vary")),
+        (200, None, Some("Origin"))
+    );
+    let preflight = |origin: &str| {
+        let origin = format!("Origin: {origin}");
+        served.get("/data.json", &["-X", "OPTIONS", "-H", &origin, "-H", "Access-Control-Request-Method: GET"])
+    };
+    let allowed = preflight("https://app.example");
+    assert_eq!((allowed.status, allowed.field("content-length"), allowed.body.len()), (204, None, 0));
+    assert_eq!(allowed.field("access-control-allow-methods"), Some("GET, HEAD"));
+    assert_eq!(allowed.field("access-control-allow-headers"), Some("X-Own"));
+    assert_eq!(allowed.field("access-control-max-age"), Some("600"));
+    assert_eq!(preflight("https://b.example").field("access-control-allow-origin"), None);
+    assert_eq!(served.get("/data.json", &["-X", "OPTIONS"]).status, 405);
+}
+
+#[test]
+fn error_pages_keep_their_status() {
+    let site = Site::new();
+    site.add("404.html", "<h1>not here</h1>");
+    site.add("403.html", "<h1>not you</h1>");
+    site.add("secret/x", "x");
+    let served = Configured::serve(
+        site,
+        "error_pages = { 404 = '/404.html', 403 = '/403.html', 405 = '/404.html' }\naccess = [{ path = '/secret/', deny = ['127.0.0.0/8'] }]\n",
+    );
+    for (target, status, page) in [
+        ("/none", 404, "<h1>not here</h1>"),
+        ("/.git", 404, "<h1>not here</h1>"),
+        ("/secret/x", 403, "<h1>not you</h1>"),
+    ] {
+        let response = served.get(target, &[]);
+        assert_eq!((response.status, body(&response)), (status, page), "{target}");
+        assert_eq!(response.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!((response.field("etag"), response.field("accept-ranges")), (None, None));
+    }
+    let post = served.get("/", &["-X", "POST"]);
+    assert_eq!((post.status, post.field("allow"), body(&post)), (405, Some("GET, HEAD"), "<h1>not here</h1>"));
+    let head = served.get("/none", &["--head"]);
+    assert_eq!((head.status, head.field("content-length")), (404, Some("17")));
+    // It is read anew, and one that is gone leaves the plain answer.
+    fs::remove_file(served.site.root().join("404.html")).expect("removed");
+    let gone = || body(&served.get("/none", &[])) == "404 Not Found\n";
+    let deadline = std::time::Instant::now() + sealion_testkit::PATIENCE;
+    while !gone() {
+        assert!(std::time::Instant::now() < deadline, "the page is not let go");
+    }
+}
+
+#[test]
+fn an_applications_own_paths() {
+    let site = Site::new();
+    site.add("index.html", "<app>");
+    site.add("assets/app.js", "js");
+    let served = Configured::serve(
+        site,
+        "fallback = '/index.html'\ncache_control = [{ path = '*.html', value = 'no-cache' }]\n",
+    );
+    for (target, options, status) in [
+        ("/users/42", &[][..], 200),
+        ("/users/john.doe", BROWSER, 200),
+        ("/users/", BROWSER, 200),
+        ("/assets/app.js", &[], 200),
+        ("/assets/old.js", &[], 404),
+        ("/api/users", &["-H", "Accept: application/json"], 404),
+        ("/.git/config", BROWSER, 404),
+    ] {
+        let response = served.get(target, options);
+        assert_eq!(response.status, status, "{target}");
+        let is_page = response.field("content-type") == Some("text/html; charset=utf-8");
+        assert_eq!(is_page, status == 200 && target != "/assets/app.js", "{target}");
+        assert_eq!(response.field("cache-control"), is_page.then_some("no-cache"), "{target}");
+    }
+    // What is missing to one client is there for another: caches have to know.
+    for accept in ["Accept: text/html", "Accept: application/json"] {
+        assert_eq!(served.get("/deep/link", &["-H", accept]).field("vary"), Some("Accept"), "{accept}");
+    }
+    assert_eq!(served.get("/assets/app.js", &[]).field("vary"), None);
+    let page = served.get("/deep/link", &["-H", "Range: bytes=1-3"]);
+    assert_eq!((page.status, body(&page)), (206, "app"));
+}
+
+#[test]
+fn listings() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    site.add("pub/<b>.txt", "four");
+    site.add("pub/.hidden", "");
+    site.add("pub/sub/x", "");
+    site.add("pub/with/index.html", "own");
+    site.add("private/x", "");
+    symlink("/etc/passwd", site.root().join("pub/out")).expect("a link");
+    let served = Configured::serve(
+        site,
+        "security_headers = 'strict'\ncache_control = [{ path = '**', value = 'max-age=9' }]\n\
+         [site.listing]\nenabled = true\npaths = ['/pub/']\nmax_entries = 3\n",
+    );
+    let page = served.get("/pub/", BROWSER);
+    // There may be more in it in a moment.
+    assert_eq!(page.field("cache-control"), None);
+    let html = body(&page);
+    assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(html.contains("<a href=\"./%3Cb%3E.txt\"><bdi>&lt;b&gt;.txt</bdi></a>"), "{html}");
+    assert!(html.contains("<a href=\"./sub/\">") && !html.contains("hidden") && !html.contains("./out"), "{html}");
+    // The page's own policy stands alone: the site's would forbid its style.
+    let policies = page.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-security-policy"));
+    assert_eq!(policies.count(), 1);
+    assert_eq!(page.field("x-frame-options"), Some("DENY"));
+    let json = served.get("/pub/?sort=size&order=desc", &["-H", "Accept: application/json"]);
+    let parsed: serde_json::Value = serde_json::from_slice(&json.body).expect("JSON");
+    assert_eq!((&parsed["path"], &parsed["more"]), (&"/pub/".into(), &false.into()));
+    assert_eq!(parsed["entries"][2]["href"], "./%3Cb%3E.txt");
+    assert_eq!((&parsed["entries"][2]["size"], &parsed["entries"][0]["type"]), (&4.into(), &"directory".into()));
+    assert_eq!(served.way("/pub", &[]), (301, Some("/pub/".to_owned())));
+    assert_eq!(body(&served.get("/pub/with/", &[])), "own");
+    for (target, status) in [("/private/", 404), ("/pub/none/", 404), ("/pub/sub/", 200), ("/pub/sub/x/", 404)] {
+        assert_eq!(served.get(target, &[]).status, status, "{target}");
+    }
+    served.site.add("pub/more", "");
+    assert!(body(&served.get("/pub/", &[])).contains("these are 3 of them"));
+}
+
+#[test]
+fn redirects_and_rewrites() {
+    let site = Site::new();
+    site.add("new.html", "new");
+    site.add("v2/a.txt", "two");
+    site.add("v2/dir/index.html", "dir");
+    let served = Configured::serve(
+        site,
+        "redirects = [{ path = '/old', to = '/new.html', status = 301 }, { regex = '^/go/(.*)$', to = '/$1' }, { prefix = '/shop', to = 'https://shop.example/' }]\n\
+         rewrites = [{ prefix = '/v1', to = '/v2/' }]\n",
+    );
+    for (target, status, location) in [
+        ("/old?a=b", 301, Some("/new.html?a=b")),
+        ("/go//evil.example/%0d%0aX:1", 308, Some("/evil.example/%0D%0AX:1")),
+        ("/shop/a", 308, Some("https://shop.example/a")),
+        ("/v1/a.txt", 200, None),
+        ("/v1/dir", 301, Some("/v1/dir/")),
+        ("/v1/none", 404, None),
+        ("/old/", 404, None),
+    ] {
+        assert_eq!(served.way(target, &[]), (status, location.map(str::to_owned)), "{target}");
+    }
+    assert_eq!(body(&served.get("/old", &["-L"])), "new");
+    assert_eq!(body(&served.get("/v1/dir/", &[])), "dir");
+}
+
+#[test]
+fn passwords() {
+    let site = Site::new();
+    site.add("in/x", "secret");
+    site.add("open", "open");
+    fs::write(site.outside().join("users"), users(&[("ada", "right"), ("bob", "b")])).expect("written");
+    let served = Configured::serve(
+        site,
+        "basic_auth = [{ path = '/in/', realm = 'inside', users = 'users' }]\nrewrites = [{ path = '/around', to = '/in/x' }]\n[access_log]\nformat = 'combined'\n",
+    );
+    for (target, options, status) in [
+        ("/open", &[][..], 200),
+        ("/in/x", &[], 401),
+        ("/in/x", &["-u", "ada:right"], 200),
+        ("/in/x", &["-u", "ada:right"], 200),
+        ("/in/x", &["-u", "ada:wrong"], 401),
+        ("/in/x", &["-u", "eve:right"], 401),
+        ("/%69n/x", &[], 401),
+        ("//in//x", &[], 401),
+        ("/in", &[], 401),
+        ("/in/none", &[], 401),
+        ("/in/none", &["-u", "bob:b"], 404),
+        ("/around", &[], 401),
+        ("/around", &["-u", "bob:b"], 200),
+    ] {
+        let response = served.get(target, options);
+        assert_eq!(response.status, status, "{target} {options:?}");
+        let challenge = (status == 401).then_some("Basic realm=\"inside\", charset=\"UTF-8\"");
+        assert_eq!(response.field("www-authenticate"), challenge, "{target}");
+    }
+    served
+        .server
+        .wait_for("a line with the user", |line| line.text.contains(" - bob [") && line.text.contains("/around"));
+    fs::write(served.site.outside().join("users"), "ada:$apr1$a$b\n").expect("written");
+    let said = problems(&served.site, "basic_auth = [{ users = 'users' }]\n");
+    assert!(
+        said.contains("site.basic_auth.users: ") && said.contains("users:1: ada: ") && said.contains("htpasswd -B"),
+        "{said}"
+    );
+}
+
+/// What a rule keeps in, no other name of it gives away.
+#[test]
+fn what_is_sent_instead_of_what_was_asked_for_is_guarded_too() {
+    let site = Site::new();
+    for name in ["in/index.html", "in/a.html", "in/a.html.br", "in/a.html.gz", "second/home.htm", "app.html"] {
+        site.add(name, "secret");
+    }
+    site.add("open/a.html.br", "open");
+    fs::write(site.outside().join("users"), users(&[("ada", "right")])).expect("written");
+    let served = Configured::serve(
+        site,
+        "index = ['index.html', 'home.htm']\nprecompressed = ['br']\nfallback = '/app.html'\n\
+         rewrites = [{ path = '/around/', to = '/in/' }]\n\
+         basic_auth = [{ path = '/in/index.html', users = 'users' }, { path = '/second/home.htm', users = 'users' }]\n\
+         access = [{ path = '/in/a.html', deny = ['127.0.0.0/8'] }, { path = '/app.html', deny = ['127.0.0.0/8'] }]\n",
+    );
+    for (target, status) in [
+        ("/in/", 401),
+        ("/around/", 401),
+        ("/second/", 401),
+        ("/in/a.html", 403),
+        ("/in/a.html.br", 403),
+        ("/in/a.html.gz", 403),
+        ("/%69n/a.html%2Ebr", 403),
+        ("/some/page", 403),
+        ("/open/a.html.br", 200),
+    ] {
+        let refused = served.get(target, BROWSER);
+        assert_eq!(refused.status, status, "{target}");
+        assert!(!body(&refused).contains("secret"), "{target}");
+        assert_eq!(served.get(target, &["--head"]).status, status, "{target}");
+    }
+    for target in ["/in/", "/around/", "/second/"] {
+        assert_eq!(body(&served.get(target, &["-u", "ada:right"])), "secret", "{target}");
+    }
+}
+
+#[test]
+fn mounts_indexes_and_hidden_files() {
+    let site = Site::new();
+    site.add("docs/hidden-by-the-mount", "");
+    site.add("a/home.htm", "home");
+    site.add("a/.env", "shown");
+    let docs = site.outside().join("docs/guide");
+    fs::create_dir_all(&docs).expect("made");
+    fs::write(docs.join("index.html"), "guide").expect("written");
+    let served = Configured::serve(
+        site,
+        "index = ['index.html', 'home.htm']\ncache_control = [{ path = '*.htm', value = 'no-cache' }]\nshow_dotfiles = true\nmounts = [{ path = '/docs/', root = 'docs' }]\n",
+    );
+    for (target, status, expected) in [
+        ("/a/", 200, "home"),
+        ("/a/.env", 200, "shown"),
+        ("/docs/guide/", 200, "guide"),
+        ("/docs/guide/index.html", 200, "guide"),
+        ("/docs/hidden-by-the-mount", 404, "404 Not Found\n"),
+        ("/documents", 404, "404 Not Found\n"),
+        ("/docs/../a/.env", 400, "400 Bad Request\n"),
+    ] {
+        let response = served.get(target, &[]);
+        assert_eq!((response.status, body(&response)), (status, expected), "{target}");
+    }
+    assert_eq!(
+        served.get("/a/", &[]).field("cache-control"),
+        Some("no-cache"),
+        "the rules look at the file that is sent"
+    );
+    assert_eq!(served.way("/docs", &[]), (301, Some("/docs/".to_owned())));
+    assert_eq!(served.way("/docs/guide?q", &[]), (301, Some("/docs/guide/?q".to_owned())));
+}
+
+#[test]
+fn a_listener_without_tls_shows_the_way() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    let plain = "names = ['example.org']\nhsts = { max_age = '1h' }\n[[listen]]\naddress = '127.0.0.1:0'\ntls = false\nhttps_port = 8443\n";
+    let served = Configured::serve(site, plain);
+    let line =
+        served.server.wait_for("where it listens without TLS", |line| line.text.contains("sending clients to HTTPS"));
+    let port = line.text.split("http://localhost:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
+    let ask = |target: &str, options: &[&str]| {
+        let url = format!("http://127.0.0.1:{port}{target}");
+        let arguments = [&["-s", "-i", "--max-time", "60"][..], options, &[&url]].concat();
+        let answer = support::tool("curl", arguments);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
+    };
+    let (head, _) = ask("/a%20b?c", &["-H", "Host: example.org"]);
+    assert!(head.starts_with("HTTP/1.1 308 ") && head.contains("Location: https://example.org:8443/a%20b?c"), "{head}");
+    assert!(head.contains("Connection: close") && !head.to_lowercase().contains("strict-transport"), "{head}");
+    let (head, _) = ask("/a", &["-X", "POST", "-d", "x=1", "-H", "Host: example.org:80"]);
+    assert!(head.contains("Location: https://example.org:8443/a\r\n"), "{head}");
+    let (head, body) = ask("/.well-known/acme-challenge/x", &[]);
+    assert!(head.starts_with("HTTP/1.1 404 ") && body == "404 Not Found\n", "{head}");
+    let (head, body) = ask("/", &["--head", "-H", "Host: example.org"]);
+    assert!(head.starts_with("HTTP/1.1 308 ") && body.is_empty(), "{head}");
+}

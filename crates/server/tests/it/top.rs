@@ -1,0 +1,52 @@
+//! `sealion top`: the numbers as text for scripts, and what it says when there is no server.
+
+use std::process::{Command, Output};
+
+use sealion_testkit::http;
+
+use crate::support;
+use crate::support::Site;
+use crate::support::watch::Watched;
+
+fn top(arguments: &[&str]) -> Output {
+    let mut command = Command::new(support::PROGRAM);
+    command.args(["top", "--every", "300ms"]).args(arguments).env_remove("SEALION_TOP_URL");
+    command.output().expect("the program starts")
+}
+
+#[test]
+fn once_prints_what_the_server_does() {
+    let site = Site::new();
+    site.add("often", "content");
+    site.add("seldom", "content");
+    let watched = Watched::serve(&site, &["--workers", "1"]);
+    let mut client = site.connect(&watched.server);
+    for _ in 0..20 {
+        http::get(&mut client, "/often?x=1").expect("an answer");
+    }
+    http::get(&mut client, "/seldom").expect("an answer");
+    let url = format!("http://{}", watched.address);
+    let output = top(&["--once", "--url", &url]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{text}");
+    for topic in
+        ["server ", "requests ", "sent ", "connections ", "handshakes ", "latency ", "file cache ", "access log "]
+    {
+        assert!(text.lines().any(|line| line.starts_with(topic)), "{topic}: {text}");
+    }
+    assert!(text.contains("idle 1  active 0"), "{text}");
+    let paths: Vec<Vec<&str>> =
+        text.lines().filter(|line| line.contains(" /")).map(|line| line.split_whitespace().collect()).collect();
+    let requests = |path: &str| paths.iter().find(|row| row.last() == Some(&path)).map(|row| row[1]);
+    assert_eq!((requests("/often"), requests("/seldom")), (Some("20"), Some("1")), "{text}");
+}
+
+#[test]
+fn without_a_server_it_says_what_to_do() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port");
+    for (url, words) in [(format!("http://{free}"), "--metrics"), ("https://x".to_owned(), "http://127.0.0.1:9443")] {
+        let output = top(&["--once", "--url", &url]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(words), "{text}");
+    }
+}

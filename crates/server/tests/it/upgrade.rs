@@ -1,0 +1,241 @@
+//! A new process takes over, and the configuration is read again, while requests come: none fails, and no byte is wrong.
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, kill_process};
+use sealion_testkit::server::{Server, Signal};
+use sealion_testkit::{Suite, http, pattern};
+
+use crate::support::{PROGRAM, Site, messages, wait_for_message};
+
+/// Reloads and upgrades of the test under load. The full run is made by hand:
+/// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test upgrade under_load`.
+fn times(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// The newest process of a service, which is none that the test has started itself.
+struct Service {
+    first: Server,
+}
+
+impl Service {
+    fn successors(&self) -> Vec<i32> {
+        let taken_over = |text: &str| text.split_once("process ")?.1.strip_suffix(" has taken over")?.parse().ok();
+        self.first.lines().iter().filter_map(|line| taken_over(&line.text)).collect()
+    }
+
+    fn newest(&self) -> Pid {
+        let first = self.first.pid() as i32;
+        Pid::from_raw(self.successors().last().copied().unwrap_or(first)).expect("a process has a number")
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        kill_process(self.newest(), signal).expect("the newest process runs");
+    }
+
+    #[track_caller]
+    fn upgrade(&self) {
+        let before = self.successors().len();
+        self.signal(Signal::USR2);
+        self.first.wait_for_lines(before + 1, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        for pid in self.successors().into_iter().filter_map(Pid::from_raw) {
+            // Most have ended.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn under_load_no_request_fails_by_reloads_and_upgrades() {
+    const SIZES: [u64; 4] = [100, 20_000, 150_000, 2_000_001];
+    let site = Site::new();
+    for len in SIZES {
+        site.add_pattern(&len.to_string(), len);
+    }
+    let service = Service { first: site.serve(&["--workers", "2", "--access-log", "off", "--grace", "20s"]) };
+    let address = service.first.address();
+    let over = AtomicBool::new(false);
+    let (requests, connections) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..6_usize {
+            let (site, over, requests, connections) = (&site, &over, &requests, &connections);
+            scope.spawn(move || {
+                let connector = site.connector(if client % 3 == 2 { Suite::TLS12 } else { Suite::TLS13 });
+                while !over.load(Ordering::Relaxed) {
+                    let mut connection = connector.connect(address);
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    for n in 0..40 {
+                        let len = SIZES[(client + n) % SIZES.len()];
+                        let got = http::get(&mut connection, &format!("/{len}")).expect("every request is answered");
+                        assert_eq!(got.status, 200);
+                        pattern::assert_equal(&got.body, 0..len);
+                        requests.fetch_add(1, Ordering::Relaxed);
+                        if got.field("connection") == Some("close") || over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        let (reloads, upgrades) = (times("SEALION_TEST_RELOADS", 10), times("SEALION_TEST_UPGRADES", 3));
+        // Stops the clients when something below panics, too.
+        let stop = Stop(&over);
+        for round in 0..reloads.max(upgrades) {
+            if round * upgrades / reloads.max(upgrades) != (round + 1) * upgrades / reloads.max(upgrades) {
+                service.upgrade();
+            }
+            if round < reloads {
+                let before = messages(&service.first, " is in use");
+                service.signal(Signal::HUP);
+                service.first.wait_for_lines(before + 1, "word of a reload", |line| line.text.contains(" is in use"));
+            }
+            let goal = requests.load(Ordering::Relaxed) + 6;
+            while requests.load(Ordering::Relaxed) < goal && !over.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        drop(stop);
+        assert_eq!(service.successors().len(), upgrades);
+    });
+    eprintln!("{} requests on {} connections", requests.into_inner(), connections.into_inner());
+    assert_eq!(messages(&service.first, "ERROR"), 0);
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn idle_connections_of_the_old_process_get_one_more_answer() {
+    let site = Site::new();
+    site.add("f", "content");
+    let mut service = Service { first: site.serve(&["--grace", "1h"]) };
+    let mut idle = site.connect(&service.first);
+    http::get(&mut idle, "/f").expect("an answer");
+    service.upgrade();
+    wait_for_message(&service.first, "no new connections");
+    let last = http::get(&mut idle, "/f").expect("what is asked at the moment of an upgrade is answered");
+    assert_eq!((last.body.as_slice(), last.field("connection")), (&b"content"[..], Some("close")));
+    idle.read_to_end().expect("then it ends").assert_orderly();
+    drop(idle);
+    assert!(service.first.wait().success(), "nothing is left to do");
+    assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");
+}
+
+#[test]
+fn a_successor_that_cannot_serve_changes_nothing_and_says_why() {
+    let site = Site::new();
+    site.add("f", "content");
+    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    let file = site.outside().join("sealion.toml");
+    let good = format!(
+        "[server]\nworkers = 3\n[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n"
+    );
+    let write = |text: &str| std::fs::write(&file, text).expect("the file is written");
+    write(&good);
+    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let service = Service { first: Server::start(PROGRAM.as_ref(), arguments) };
+    write(&good.replace("'root'", "'missing'"));
+    service.signal(Signal::USR2);
+    let failed = wait_for_message(&service.first, "the upgrade failed: ");
+    assert!(failed.contains("sealion.toml:6: site.root: cannot serve"), "{failed}");
+    assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the old one").body, b"content");
+    // What a reload cannot change, an upgrade can.
+    write(&good.replace("workers = 3", "workers = 1"));
+    service.upgrade();
+    assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");
+}
+
+/// Arguments that listen at this address alone.
+/// A bare chroot has no /proc.
+#[test]
+fn a_server_without_proc_serves() {
+    let site = Site::new();
+    site.add("f", "content");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh", PROGRAM]);
+    command.args(site.arguments(&["--ktls", "never", "--metrics", "127.0.0.1:0"]));
+    let server = Server::spawn(command);
+    assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").status, 200);
+}
+
+fn at(site: &Site, address: &str, more: &[&str]) -> Vec<std::ffi::OsString> {
+    let arguments = site.arguments(more).into_iter();
+    arguments.map(|argument| if argument == "127.0.0.1:0" { address.into() } else { argument }).collect()
+}
+
+/// The program as systemd starts it with `listener`: descriptor 3, and LISTEN_PID its own number.
+fn activated(listener: OwnedFd, arguments: &[std::ffi::OsString]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    let script = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\"";
+    command.args(["-c", script, PROGRAM]).args(arguments).stdin(Stdio::from(listener));
+    command
+}
+
+#[test]
+fn a_socket_of_systemd_is_served_and_handed_on() {
+    let site = Site::new();
+    site.add("f", "content");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let command = activated(listener.into(), &at(&site, &address, &["--workers", "3"]));
+    let service = Service { first: Server::spawn_with_input(command) };
+    assert_eq!(service.first.address().to_string(), address);
+    for _ in 0..2 {
+        for _ in 0..8 {
+            assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("an answer").body, b"content");
+        }
+        service.upgrade();
+    }
+}
+
+#[test]
+fn a_socket_of_systemd_that_nobody_asked_for_is_an_error() {
+    let site = Site::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let output = activated(listener.into(), &site.arguments(&[])).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(&address) && said.contains("[[listen]]"), "{said}");
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let site = Site::new();
+    let path = site.outside().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(sealion_testkit::PATIENCE)).expect("a timeout");
+    let mut said = [0; 512];
+    let mut next = || {
+        let len = manager.recv(&mut said).expect("a message");
+        String::from_utf8(said[..len].to_vec()).expect("text")
+    };
+    let mut command = Command::new(PROGRAM);
+    command.args(site.arguments(&[])).env("NOTIFY_SOCKET", &path);
+    let service = Service { first: Server::spawn(command) };
+    assert!(next().contains("READY=1"));
+    service.signal(Signal::HUP);
+    let reloading = next();
+    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert!(next().contains("READY=1"));
+    service.upgrade();
+    let pid = service.newest().as_raw_nonzero();
+    assert!(next().contains(&format!("MAINPID={pid}")));
+    assert!(next().contains("READY=1"), "the new one is ready when it is the service");
+    service.signal(Signal::TERM);
+    assert!(next().contains("STOPPING=1"));
+}

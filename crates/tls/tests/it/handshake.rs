@@ -1,0 +1,311 @@
+//! Handshakes: what is agreed on, what is resumed, and how bad ones fail. The kernel has no part in it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use sealion_testkit::{Connector, PATIENCE, Suite};
+use sealion_tls::record::{Aead, ContentType};
+use sealion_tls::{
+    AlertDescription, ConfigError, Error, HandshakeError, HandshakeInfo, Limits, Part, ServerConfig, TlsStream, Version,
+};
+
+use crate::support::{self, PKI, Server};
+
+/// Serves one connection that answers four bytes with four and closes.
+fn serve_info(server: &Server) -> support::Serving<HandshakeInfo> {
+    server.serve(async |mut stream: TlsStream| {
+        support::take(&mut stream, 4).await.unwrap();
+        stream.respond(&[Part::Bytes(b"pong")]).await.unwrap();
+        stream.shutdown().await.unwrap();
+        stream.info().clone()
+    })
+}
+
+#[test]
+fn what_both_sides_agreed_on_is_told() {
+    let expected = [
+        (Version::Tls12, Aead::Aes128Gcm, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+        (Version::Tls12, Aead::Aes256Gcm, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+        (Version::Tls12, Aead::Chacha20Poly1305, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+        (Version::Tls13, Aead::Aes128Gcm, "TLS_AES_128_GCM_SHA256"),
+        (Version::Tls13, Aead::Aes256Gcm, "TLS_AES_256_GCM_SHA384"),
+        (Version::Tls13, Aead::Chacha20Poly1305, "TLS_CHACHA20_POLY1305_SHA256"),
+    ];
+    let server = Server::with_alpn(support::limits(), &[b"h2", b"http/1.1"]);
+    for (version, aead, suite) in expected {
+        let serving = serve_info(&server);
+        let connector = Connector::new(&PKI, Suite { version, aead });
+        let mut client = connector.alpn(&[b"http/1.1", b"h2"]).connect(serving.address);
+        client.send(b"ping").unwrap();
+        assert_eq!(client.read(4).unwrap(), b"pong");
+        drop(client);
+        let alpn = Some(b"h2".to_vec());
+        let info = serving.finish();
+        assert_eq!(info.server_name.as_deref(), Some("localhost"));
+        assert_ne!(info.group.map_or("unknown", sealion_tls::Group::as_str), "unknown");
+        let HandshakeInfo { server_name, group, .. } = info.clone();
+        assert_eq!(info, HandshakeInfo { alpn, server_name, group, ..HandshakeInfo::new(version, suite) });
+    }
+}
+
+#[test]
+fn the_second_connection_resumes() {
+    for suite in Suite::all() {
+        let server = Server::new(support::limits());
+        let connector = Connector::new(&PKI, suite);
+        for round in 0..4 {
+            let serving = serve_info(&server);
+            let mut client = connector.connect(serving.address);
+            assert_eq!(client.info().resumed, round > 0, "{suite}, connection {round}");
+            client.send(b"ping").unwrap();
+            assert_eq!(client.read(4).unwrap(), b"pong");
+            client.read_to_end().unwrap().assert_orderly();
+            if suite.version == Version::Tls13 {
+                assert!(client.tickets() > 0);
+            }
+            drop(client);
+            assert_eq!(serving.finish().resumed, round > 0, "{suite}, connection {round}");
+        }
+    }
+}
+
+/// A session that the server keeps would outlive its ticket keys, and have no end.
+#[test]
+fn no_session_is_resumed_by_its_id() {
+    use rustls::client::{Resumption, Tls12Resumption};
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(PKI.certificate().clone()).unwrap();
+    let mut config = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS12])
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
+    let config = std::sync::Arc::new(config);
+    let server = Server::new(support::limits());
+    for round in 0..2 {
+        let serving = server.serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().resumed);
+        let name = "localhost".try_into().unwrap();
+        let mut client = rustls::ClientConnection::new(config.clone(), name).unwrap();
+        let mut io = TcpStream::connect(serving.address).unwrap();
+        io.set_read_timeout(Some(PATIENCE)).unwrap();
+        while client.is_handshaking() {
+            client.complete_io(&mut io).unwrap();
+        }
+        assert!(!serving.finish(), "connection {round}");
+    }
+}
+
+/// The request may lie behind Finished in one segment, whole, in several records or cut off.
+#[test]
+fn what_comes_with_finished_is_not_lost() {
+    for suite in Suite::all() {
+        let server = Server::new(support::limits());
+        let connector = Connector::new(&PKI, suite);
+        if suite.version == Version::Tls12 {
+            // Only a resumption ends with the client's Finished.
+            let serving = serve_info(&server);
+            let mut client = connector.connect(serving.address);
+            client.send(b"ping").unwrap();
+            client.read_to_end().unwrap().assert_orderly();
+            drop(client);
+            serving.finish();
+        }
+        for (large, cut) in [(0, 0), (0, 1), (0, 6), (50_000, 0), (50_000, 700)] {
+            let serving = server.serve(async move |mut stream| {
+                let received = support::take(&mut stream, 6 + large).await.unwrap();
+                stream.respond(&[Part::Bytes(&received[..6])]).await.unwrap();
+                stream.shutdown().await.unwrap();
+            });
+            let holding = connector.clone().hold_last_flight();
+            let mut client = holding.connect(serving.address);
+            let mut bytes = client.seal(ContentType::ApplicationData, b"one");
+            bytes.extend(client.seal(ContentType::ApplicationData, b"two"));
+            for piece in vec![b'.'; large].chunks(16_384) {
+                bytes.extend(client.seal(ContentType::ApplicationData, piece));
+            }
+            let (first, second) = bytes.split_at(bytes.len() - cut);
+            client.write(first).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            client.write(second).unwrap();
+            let answer = client.read(6).unwrap_or_else(|e| panic!("{suite} {large} {cut}: {e}"));
+            assert_eq!(answer, b"onetwo");
+            client.read_to_end().unwrap().assert_orderly();
+            drop(client);
+            serving.finish();
+        }
+    }
+}
+
+/// Sends `bytes` instead of a handshake, half-closes if asked to, and returns the server's error and
+/// what it answered.
+fn handshake_with(bytes: &[u8], fin: bool) -> (HandshakeError, Vec<u8>) {
+    let serving = Server::new(support::limits())
+        .serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
+    let mut io = TcpStream::connect(serving.address).unwrap();
+    io.set_read_timeout(Some(PATIENCE)).unwrap();
+    io.write_all(bytes).unwrap();
+    if fin {
+        io.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    let mut answer = Vec::new();
+    io.read_to_end(&mut answer).unwrap();
+    (serving.finish(), answer)
+}
+
+#[test]
+fn plain_http_is_recognised() {
+    for request in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HEAD /x HTTP/1.0\r\n\r\n"] {
+        let (error, _) = handshake_with(request.as_bytes(), false);
+        assert!(matches!(error, HandshakeError::PlainHttp), "{error:?}");
+        assert!(error.to_string().contains("https://"), "{error}");
+    }
+}
+
+#[test]
+fn garbage_is_refused_at_once() {
+    let (error, answer) = handshake_with(b"\x00\x01\x02\x03\x04garbage garbage", false);
+    assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
+    assert_eq!(answer[..3], [21, 3, 3], "an alert: {answer:02x?}");
+    // A record of the right shape whose handshake message is none.
+    let (error, answer) = handshake_with(b"\x16\x03\x01\x00\x06\x77\x00\x00\x02aa", false);
+    assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
+    assert_eq!(answer[..3], [21, 3, 3], "an alert: {answer:02x?}");
+    // A header that announces more than a record holds.
+    let (error, _) = handshake_with(b"\x16\x03\x01\xff\xff", false);
+    assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
+}
+
+#[test]
+fn a_peer_that_leaves_is_told_apart() {
+    let (error, answer) = handshake_with(b"", true);
+    assert!(matches!(error, HandshakeError::ClosedByPeer), "{error:?}");
+    assert!(answer.is_empty());
+    for cut in [1, 4, 5, 20] {
+        let (error, _) = handshake_with(&b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03aaaaaaaaa"[..cut], true);
+        assert!(matches!(error, HandshakeError::Truncated), "{cut}: {error:?}");
+    }
+    let (error, _) = handshake_with(&[21, 3, 1, 0, 2, 2, 40], false);
+    assert!(matches!(error, HandshakeError::PeerAlert(AlertDescription::HANDSHAKE_FAILURE)), "{error:?}");
+}
+
+#[test]
+fn an_endless_handshake_is_cut_off() {
+    // Fragments of a ClientHello that never ends.
+    let mut bytes = Vec::new();
+    let mut first = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
+    first.resize(5 + 0x4000, 0);
+    bytes.extend(&first);
+    for _ in 0..12 {
+        bytes.extend([0x16, 3, 1, 0x40, 0]);
+        bytes.extend([0; 0x4000]);
+    }
+    let serving = Server::new(support::limits())
+        .serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
+    let mut io = TcpStream::connect(serving.address).unwrap();
+    // The server closes while we still write.
+    let _ = io.write_all(&bytes);
+    let error = serving.finish();
+    assert!(matches!(error, HandshakeError::Tls(_) | HandshakeError::TooLong(_)), "{error:?}");
+}
+
+/// An ECDSA certificate, and a client that knows RSA alone.
+#[test]
+fn without_a_common_suite_the_client_is_told() {
+    let serving = Server::new(support::limits())
+        .serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
+    let mut hello = vec![3, 3];
+    hello.extend([7; 32]);
+    // No session, one suite (TLS_RSA_WITH_AES_128_CBC_SHA), no compression, signature_algorithms
+    // and supported_groups.
+    hello.extend([0, 0, 2, 0, 0x2f, 1, 0]);
+    let extensions = [0, 13, 0, 4, 0, 2, 4, 1, 0, 10, 0, 4, 0, 2, 0, 23];
+    hello.extend([0, extensions.len() as u8]);
+    hello.extend(extensions);
+    let mut bytes = vec![0x16, 3, 1, 0, 4 + hello.len() as u8, 1, 0, 0, hello.len() as u8];
+    bytes.extend(hello);
+    let mut io = TcpStream::connect(serving.address).unwrap();
+    io.set_read_timeout(Some(PATIENCE)).unwrap();
+    io.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    io.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, AlertDescription::HANDSHAKE_FAILURE.0]);
+    let error = serving.finish();
+    assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
+}
+
+#[test]
+fn without_a_common_protocol_the_client_is_told() {
+    let server = Server::with_alpn(support::limits(), &[b"h2", b"http/1.1"]);
+    let serving =
+        server.serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
+    let connector = Connector::new(&PKI, Suite::TLS13).alpn(&[b"gopher"]);
+    let error = connector.try_connect(serving.address).err().unwrap();
+    assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");
+    serving.finish();
+}
+
+#[test]
+fn a_client_that_distrusts_the_certificate_says_so() {
+    let other = sealion_testkit::pki::Pki::ecdsa();
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let serving =
+            Server::new(support::limits()).serve_handshakes(1, async |mut accepted| match accepted.remove(0) {
+                Err(error) => error,
+                Ok(_) => panic!("the client cannot have agreed"),
+            });
+        Connector::new(&other, suite).try_connect(serving.address).err().unwrap();
+        let error = serving.finish();
+        assert!(
+            matches!(error, HandshakeError::PeerAlert(_) | HandshakeError::ClosedByPeer | HandshakeError::Io(_)),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn an_rsa_certificate_serves_too() {
+    let pki = sealion_testkit::pki::Pki::rsa();
+    for suite in Suite::all() {
+        let config = ServerConfig::from_pem_files(&pki.certificate_file(), &pki.key_file(), &[], Limits::default());
+        let server = Server::from_config(config.unwrap());
+        let serving = serve_info(&server);
+        let mut client = Connector::new(&pki, suite).connect(serving.address);
+        client.send(b"ping").unwrap();
+        assert_eq!(client.read(4).unwrap(), b"pong");
+        drop(client);
+        let info = serving.finish();
+        if suite.version == Version::Tls12 {
+            assert!(info.suite.starts_with("TLS_ECDHE_RSA_WITH_"), "{}", info.suite);
+        }
+    }
+}
+
+#[test]
+fn unusable_files_are_named() {
+    let other = sealion_testkit::pki::Pki::ecdsa();
+    let load = |certificate: &std::path::Path, key: &std::path::Path| {
+        ServerConfig::from_pem_files(certificate, key, &[], Limits::default()).err().unwrap()
+    };
+    let (certificate, key) = (PKI.certificate_file(), PKI.key_file());
+    let error = load(&certificate, &other.key_file());
+    assert!(matches!(error, ConfigError::Mismatch { .. }), "{error}");
+    for (error, file) in [
+        (load(&PKI.directory().join("absent"), &key), "absent"),
+        (load(&key, &key), "key.pem"),
+        (load(&certificate, &certificate), "certificate.pem"),
+    ] {
+        assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
+        assert!(error.to_string().contains(file), "{error}");
+    }
+}
+
+#[test]
+fn an_established_connection_without_data_is_closed_as_such() {
+    let serving = Server::new(support::limits()).serve(async |mut stream: TlsStream| {
+        let end = stream.read_more().await;
+        assert!(matches!(end, Ok(0) | Err(Error::Truncated)), "{end:?}");
+        end.is_ok()
+    });
+    let mut client = support::connect(&serving, Suite::TLS13);
+    client.close_notify().unwrap();
+    assert!(serving.finish());
+}

@@ -1,0 +1,11 @@
+//! The connection with its sending side in user space: `cargo test -p sealion-tls --test it handshake::`.
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+mod handshake;
+mod sites;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Who seals what the server sends.
+const SENDER: sealion_tls::Path = sealion_tls::Path::User;

@@ -1,0 +1,11 @@
+//! The connection with its sending side in the kernel: `cargo xtask guest --kernel 6.1 -p sealion-tls -- moves::`.
+
+#[path = "../bodies/mod.rs"]
+mod bodies;
+mod examples;
+mod moves;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Who seals what the server sends.
+const SENDER: sealion_tls::Path = sealion_tls::Path::Kernel;
