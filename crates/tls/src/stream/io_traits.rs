@@ -8,7 +8,7 @@ use sealion_ktls::More;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::key_update::most_records;
-use super::send::TURN;
+use super::source::TURN;
 use super::{Sender, Sending, TlsStream};
 use crate::error::Error;
 

@@ -7,7 +7,8 @@ mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;
 mod receive;
-pub(crate) mod send;
+mod send;
+pub(crate) mod source;
 
 use std::future::Future;
 use std::io;

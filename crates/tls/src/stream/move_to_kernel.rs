@@ -9,15 +9,15 @@ use super::{KernelSender, Sender, Sending, TlsStream};
 use crate::error::Error;
 use crate::record::KernelRefused;
 
-/// Why the sending side stays where it is. In every case but [`MoveError::Connection`] the
-/// connection goes on in user space and nothing was lost.
+/// Why the sending side did not move. After every error but [`MoveError::Connection`] the connection goes on where it was, and
+/// nothing is lost.
 #[derive(Debug)]
 pub enum MoveError {
-    /// It is in the kernel already.
+    /// The kernel seals this connection already.
     AlreadyMoved,
     /// The kernel refused.
     Refused(sealion_ktls::Error),
-    /// The kernel could not update the key in the middle of what is to be sent.
+    /// The key would reach its limit within the upcoming bytes, and this kernel cannot update it.
     KeyWorn,
     /// The connection is lost.
     Connection(Error),

@@ -1,0 +1,285 @@
+//! What is sent: the parts of a response, and how far they have come.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use tokio::task::{JoinHandle, yield_now};
+
+use super::cold::{self, Read, Wait};
+use crate::buffers::SendBuffer;
+use crate::error::Error;
+
+/// A stretch of a response.
+#[derive(Clone, Debug)]
+pub enum Part<'a> {
+    /// Bytes in memory.
+    Bytes(&'a [u8]),
+    /// Bytes of a file, which must be there: see [`Error::FileShrank`].
+    File {
+        /// A regular file.
+        file: &'a File,
+        /// The offsets of the first byte and behind the last.
+        range: Range<u64>,
+    },
+}
+
+impl Part<'_> {
+    /// Bytes of this part.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { range, .. } => range.end.saturating_sub(range.start),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// After how many bytes a response lets the other connections of its thread run.
+/// One batch of records in user space, about a sixth of a millisecond: a smaller one would cut batches, a larger one makes
+/// small responses wait.
+pub(super) const TURN: u64 = 512 << 10;
+
+/// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
+pub(super) const SLICES: usize = 2;
+
+/// Parts on their way through [`TlsStream::poll_send`], and how far they have come.
+///
+/// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
+pub struct Source<'a> {
+    pub(super) rest: Rest<'a>,
+    pub(super) started: bool,
+    pub(super) stage: Stage,
+    /// Bytes since other connections last had a turn.
+    pub(super) turn: u64,
+    /// Whether the next read may wait for the disk.
+    pub(super) wait: Wait,
+    /// Brings pages into memory; the next step waits for it.
+    pub(super) fetch: Option<JoinHandle<()>>,
+    /// The records of the kernel's next operation are counted against its key.
+    pub(super) reserved: bool,
+}
+
+pub(super) enum Stage {
+    New,
+    /// All that was taken from the rest is with TCP or the kernel.
+    Next,
+    /// User space has sealed so many bytes, in a batch of that many records at most, which TCP does not have yet.
+    Sealed {
+        bytes: u64,
+        batch: usize,
+    },
+    /// The kernel gets everything as one record, which is put together here.
+    Record(Record),
+}
+
+/// The plaintext of a record, some of it sent.
+pub(super) struct Record {
+    buffer: SendBuffer,
+    len: usize,
+    pub(super) sent: usize,
+}
+
+impl<'a> Source<'a> {
+    /// All of `parts`, from their beginning.
+    pub fn new(parts: &'a [Part<'a>]) -> Self {
+        Self {
+            rest: Rest::new(parts),
+            started: false,
+            stage: Stage::New,
+            turn: 0,
+            wait: Wait::No,
+            fetch: None,
+            reserved: false,
+        }
+    }
+
+    /// Waits for pages that are being fetched. What is read next is there, or may be waited for.
+    pub(super) fn poll_fetched(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(fetch) = &mut self.fetch {
+            // It neither panics nor is it cancelled but with the runtime.
+            let _ = ready!(Pin::new(fetch).poll(cx));
+            self.fetch = None;
+            self.wait = Wait::Yes;
+        }
+        Poll::Ready(())
+    }
+
+    /// Counts what was sent, and pauses for the other connections of this thread when a turn is over.
+    pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
+        self.turn += bytes;
+        if self.turn < TURN || self.rest.len == 0 {
+            return Poll::Ready(());
+        }
+        self.turn = 0;
+        // Its first poll arranges the wake-up, after the sockets have been asked; a plain `wake` would come before that.
+        pin!(yield_now()).poll(cx)
+    }
+}
+
+impl Record {
+    pub(super) fn new() -> Self {
+        Self { buffer: SendBuffer::take(), len: 0, sent: 0 }
+    }
+
+    /// Takes all of `rest`, which fits. Returns what has to be fetched from a disk before that can go on.
+    pub(super) fn fill<'a>(
+        &mut self,
+        rest: &mut Rest<'a>,
+        wait: Wait,
+    ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+        while let Some(piece) = rest.piece() {
+            let taken = match piece {
+                Part::Bytes(bytes) => {
+                    self.buffer[self.len..][..bytes.len()].copy_from_slice(bytes);
+                    bytes.len()
+                }
+                Part::File { file, range } => {
+                    let wanted = (range.end - range.start) as usize;
+                    let mut slot = [IoSliceMut::new(&mut self.buffer[self.len..][..wanted])];
+                    match cold::read(file, &mut slot, &range, wait)? {
+                        Read::Bytes(read) => read,
+                        Read::Cold => return Ok(Some((file, range))),
+                    }
+                }
+            };
+            rest.advance(taken as u64);
+            self.len += taken;
+        }
+        Ok(None)
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.buffer[self.sent..self.len]
+    }
+}
+
+/// What of the parts nobody has taken yet.
+#[derive(Clone)]
+pub(super) struct Rest<'a> {
+    parts: &'a [Part<'a>],
+    /// How much of the first part is done.
+    done: u64,
+    /// Bytes left in all parts.
+    pub(super) len: u64,
+}
+
+impl<'a> Rest<'a> {
+    pub(super) fn new(parts: &'a [Part<'a>]) -> Self {
+        let len = parts.iter().map(Part::len).sum();
+        let mut rest = Self { parts, done: 0, len };
+        rest.advance(0);
+        rest
+    }
+
+    /// The rest of the first part that has any.
+    pub(super) fn piece(&self) -> Option<Part<'a>> {
+        Some(match self.parts.first()? {
+            Part::Bytes(bytes) => Part::Bytes(&bytes[self.done as usize..]),
+            Part::File { file, range } => Part::File { file, range: range.start + self.done..range.end },
+        })
+    }
+
+    /// Whether what remains lies in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Bytes(_)))
+    }
+
+    /// The parts in memory before the first file: how many slices, and how many bytes.
+    pub(super) fn leading_memory(&self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut skip = self.done as usize;
+        for (slice, part) in slices.iter_mut().zip(self.parts) {
+            let Part::Bytes(part) = part else { break };
+            // More than a turn is not asked for at once.
+            let rest = &part[skip..];
+            let rest = &rest[..rest.len().min(2 * TURN as usize - bytes)];
+            *slice = IoSlice::new(rest);
+            skip = 0;
+            count += 1;
+            bytes += rest.len();
+            if bytes == 2 * TURN as usize {
+                break;
+            }
+        }
+        (count, bytes as u64)
+    }
+
+    pub(super) fn advance(&mut self, bytes: u64) {
+        self.done += bytes;
+        self.len -= bytes;
+        while let Some((first, rest)) = self.parts.split_first()
+            && self.done >= first.len()
+        {
+            self.done -= first.len();
+            self.parts = rest;
+        }
+    }
+
+    /// Fills all slots, which are no longer than what remains. Returns what has to be fetched from a disk instead: then
+    /// neither the slots nor this source are of use.
+    pub(super) fn fill(
+        &mut self,
+        mut slots: &mut [IoSliceMut<'_>],
+        wait: Wait,
+    ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+        let mut room: u64 = slots.iter().map(|slot| slot.len() as u64).sum();
+        while room > 0 {
+            let piece = self.piece().expect("the slots are no longer than what remains");
+            let filled = match piece {
+                Part::Bytes(bytes) => {
+                    let len = bytes.len().min(slots[0].len());
+                    slots[0][..len].copy_from_slice(&bytes[..len]);
+                    len
+                }
+                Part::File { file, ref range } => {
+                    let read = if piece.len() >= room {
+                        cold::read(file, slots, range, wait)?
+                    } else {
+                        // The part ends inside the slots: not beyond it in one call.
+                        let len = slots[0].len().min((range.end - range.start) as usize);
+                        cold::read(file, &mut [IoSliceMut::new(&mut slots[0][..len])], range, wait)?
+                    };
+                    match read {
+                        Read::Bytes(read) => read,
+                        Read::Cold => return Ok(Some((file, range.start..range.end.min(range.start + room)))),
+                    }
+                }
+            };
+            self.advance(filled as u64);
+            room -= filled as u64;
+            IoSliceMut::advance_slices(&mut slots, filled);
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_goes_on_where_a_send_ended_in_any_part() {
+        let parts = [Part::Bytes(b"head"), Part::Bytes(b""), Part::Bytes(b"body"), Part::Bytes(b"end")];
+        for first in 0..=11 {
+            let mut source = Rest::new(&parts);
+            source.advance(first);
+            let mut rest = Vec::new();
+            while source.len > 0 {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let (count, bytes) = source.leading_memory(&mut slices);
+                slices[..count].iter().for_each(|slice| rest.extend_from_slice(slice));
+                source.advance(bytes);
+            }
+            assert_eq!(rest, b"headbodyend"[first as usize..], "{first}");
+            assert!(source.piece().is_none(), "{first}");
+        }
+    }
+}
