@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::directives::{Fate, fate};
+use super::directives::{Handling, handling};
 use super::limits::Zones;
 use super::listeners::Listeners;
 use super::syntax::{self, Directive};
 use super::targets::Targets;
 use super::toml_text::Table;
-use super::{Conversion, Left, guards, real_ip, site, tls, values};
+use super::{Conversion, Unconverted, guards, real_ip, site, tls, values};
 
 /// Converts the main configuration file of nginx.
 pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conversion, String> {
@@ -20,7 +20,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         is_reserved,
         directory: file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         root: Table::default(),
-        left: Vec::new(),
+        unconverted: Vec::new(),
         workers: None,
         names: HashSet::new(),
         has_default: false,
@@ -30,10 +30,13 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         refusals: Vec::new(),
     };
     for missing in &configuration.missing {
-        context.left.push(Left {
+        context.unconverted.push(Unconverted {
             place: missing.place.clone(),
             directive: "include".to_owned(),
-            remedy: format!("{}: run the conversion where the file is readable, as it may restrict access", missing.what),
+            remedy: format!(
+                "{}: run the conversion where the file is readable, as it may restrict access",
+                missing.what
+            ),
             unguarded: !missing.is_known(),
         });
     }
@@ -61,8 +64,8 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
             converted.push(server);
         }
     }
-    listeners.name_new_addresses(&mut context);
-    real_ip::name(&mut context, &shared, &converted);
+    listeners.report_new_addresses(&mut context);
+    real_ip::report(&mut context, &shared, &converted);
     if sites.is_empty() {
         context.root.comment("No server with `listen … ssl` was found, so there is no site.");
     }
@@ -70,15 +73,15 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         // As nginx does.
         first.set("default", true);
     }
-    context.find_names_without_site();
+    context.report_names_without_site();
     listeners.write(&mut context.root);
     for site in sites {
         context.root.push("site", site);
     }
-    let Context { root, mut left, .. } = context;
-    left.sort_by(|a, b| a.place.cmp(&b.place));
-    left.dedup();
-    Ok(Conversion { root, left })
+    let Context { root, mut unconverted, .. } = context;
+    unconverted.sort_by(|a, b| a.place.cmp(&b.place));
+    unconverted.dedup();
+    Ok(Conversion { root, unconverted })
 }
 
 /// State of a conversion.
@@ -88,7 +91,7 @@ pub(super) struct Context {
     /// Base of relative paths: the directory of the main file.
     directory: PathBuf,
     pub(super) root: Table,
-    pub(super) left: Vec<Left>,
+    pub(super) unconverted: Vec<Unconverted>,
     workers: Option<u64>,
     names: HashSet<String>,
     has_default: bool,
@@ -103,29 +106,29 @@ pub(super) struct Context {
 
 impl Context {
     /// Reports an unconverted directive with the remedy for its kind, marked if it restricted access.
-    pub(super) fn leave(&mut self, directive: &Directive) {
-        let remedy = match fate(&directive.name) {
-            Some(Fate::Absent(remedy)) => remedy,
-            Some(Fate::Needless(_)) => return,
-            Some(Fate::Converted(_)) => "unsupported in this form or place: see docs/migrate-from-nginx.md",
+    pub(super) fn report(&mut self, directive: &Directive) {
+        let remedy = match handling(&directive.name) {
+            Some(Handling::Unsupported(remedy)) => remedy,
+            Some(Handling::NotNeeded(_)) => return,
+            Some(Handling::Converted(_)) => "unsupported in this form or place: see docs/migrate-from-nginx.md",
             None => "unknown directive: check its documentation for its effect",
         };
-        self.name(directive, remedy.to_owned(), guards::guards(directive));
+        self.record(directive, remedy.to_owned(), guards::guards(directive));
     }
 
     /// Reports an unconverted directive whose loss grants no access.
-    pub(super) fn leave_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
-        self.name(directive, remedy.into(), false);
+    pub(super) fn report_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy.into(), false);
     }
 
     /// Reports an unconverted directive that restricted access.
-    pub(super) fn unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
-        self.name(directive, remedy.into(), true);
+    pub(super) fn report_unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy.into(), true);
     }
 
-    fn name(&mut self, directive: &Directive, remedy: String, unguarded: bool) {
+    fn record(&mut self, directive: &Directive, remedy: String, unguarded: bool) {
         let (place, directive) = (directive.place.clone(), directive.to_string());
-        self.left.push(Left { place, directive, remedy, unguarded });
+        self.unconverted.push(Unconverted { place, directive, remedy, unguarded });
     }
 
     /// Sets a process-wide key. The first value wins.
@@ -133,7 +136,7 @@ impl Context {
         let value = value.into();
         match self.root.table(table).get(key).cloned() {
             Some(known) if known != value => {
-                self.leave_with(
+                self.report_with(
                     directive,
                     format!("[{table}] {key} applies to all servers: an earlier directive set it to {known}"),
                 );
@@ -161,9 +164,9 @@ impl Context {
                 let remedy = format!(
                     "{remedy}: at this server's addresses, it now answers unknown names that this server refused"
                 );
-                self.unguarded(server, remedy);
+                self.report_unguarded(server, remedy);
             } else {
-                self.leave_with(server, remedy);
+                self.report_with(server, remedy);
             }
             return false;
         }
@@ -173,7 +176,7 @@ impl Context {
     }
 
     /// Reports names of plain HTTP servers that no site has: plain HTTP redirects only names of sites.
-    fn find_names_without_site(&mut self) {
+    fn report_names_without_site(&mut self) {
         for (server, names) in std::mem::take(&mut self.plain) {
             let is_known = |name: &String| {
                 let wildcard = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
@@ -182,7 +185,7 @@ impl Context {
             let unknown: Vec<String> = names.into_iter().filter(|name| !is_known(name)).collect();
             if !unknown.is_empty() {
                 let names = unknown.join(", ");
-                self.leave_with(
+                self.report_with(
                     &server,
                     format!("no HTTPS site has the names {names}: add a site with a certificate for them"),
                 );
@@ -200,7 +203,7 @@ impl Context {
                     self.workers = Some(workers);
                     self.root.table("server").set("workers", workers as i64);
                 }
-                _ => self.leave(directive),
+                _ => self.report(directive),
             },
             ("worker_connections", _) => match number {
                 Some(connections @ 1..=1_000_000) => {
@@ -208,11 +211,11 @@ impl Context {
                     let all = connections * self.workers.unwrap_or_else(cores);
                     self.root.table("limits").set("max_connections", all as i64);
                 }
-                _ => self.leave(directive),
+                _ => self.report(directive),
             },
             ("worker_shutdown_timeout", _) => self.limit_time(directive, "grace"),
             ("error_log", _) => self.error_log(directive),
-            _ => self.leave(directive),
+            _ => self.report(directive),
         }
     }
 
@@ -226,26 +229,26 @@ impl Context {
             "ssl_handshake_timeout" => self.limit_time(directive, "handshake_timeout"),
             "keepalive_requests" => match directive.first().parse::<i64>() {
                 Ok(requests @ 1..) => self.process_wide(directive, "limits", "max_requests", requests),
-                _ => self.leave(directive),
+                _ => self.report(directive),
             },
             "large_client_header_buffers" => self.header_buffers(directive),
             "open_file_cache_valid" => match values::time(directive.first()) {
                 Some(age) => self.process_wide(directive, "server", "file_cache_age", age.to_string()),
-                None => self.leave(directive),
+                None => self.report(directive),
             },
             // Handled with the servers.
-            name if real_ip::is_one(name) => {}
+            name if real_ip::is_real_ip_directive(name) => {}
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
             "access_log" => self.access_log(directive),
             "limit_req_zone" | "limit_conn_zone" => {
                 if !self.zones.take(directive) {
-                    self.leave_with(directive, "only limits per client address are supported");
+                    self.report_with(directive, "only limits per client address are supported");
                 }
             }
             "ssl_session_tickets" if directive.first() == "on" => {}
             "ssl_session_tickets" => {
-                self.leave_with(
+                self.report_with(
                     directive,
                     "sessions resume by tickets only; to turn them off, set enabled = false in [tls.session_tickets]",
                 );
@@ -254,25 +257,25 @@ impl Context {
             "ssl_conf_command" => tls::command(self, directive),
             // Inherited by the servers.
             name if site::inherits(name) => {}
-            _ => self.leave(directive),
+            _ => self.report(directive),
         }
     }
 
     fn limit_time(&mut self, directive: &Directive, key: &str) {
         match values::time(directive.first()) {
             Some(time) if !time.0.is_zero() => self.process_wide(directive, "limits", key, time.to_string()),
-            _ => self.leave_with(directive, format!("set [limits] {key} to a time above 0")),
+            _ => self.report_with(directive, format!("set [limits] {key} to a time above 0")),
         }
     }
 
     fn header_buffers(&mut self, directive: &Directive) {
-        let [number, size] = directive.arguments.as_slice() else { return self.leave(directive) };
+        let [number, size] = directive.arguments.as_slice() else { return self.report(directive) };
         match (number.parse::<u64>(), values::size(size)) {
             (Ok(number @ 1..), Some(size)) if (256..=1 << 20).contains(&size.0) => {
                 self.root.table("limits").set("max_request_line", size.0 as i64);
                 self.root.table("limits").set("max_head", (number * size.0).min(1 << 20) as i64);
             }
-            _ => self.leave(directive),
+            _ => self.report(directive),
         }
     }
 
@@ -294,14 +297,16 @@ impl Context {
                 table.set("to", to);
                 table.set("format", "combined");
                 if let Some(format) = directive.arguments.get(1).filter(|format| *format != "combined") {
-                    self.leave_with(
+                    self.report_with(
                         directive,
-                        format!("lines are written as `combined`: choose the fields of `{format}` with [access_log] fields"),
+                        format!(
+                            "lines are written as `combined`: choose the fields of `{format}` with [access_log] fields"
+                        ),
                     );
                 }
             }
-            (_, true) => self.leave_with(directive, "there is one access log: the field `site` tells sites apart"),
-            _ => self.leave_with(directive, "set [access_log] to = \"journald\", \"syslog\" or a file"),
+            (_, true) => self.report_with(directive, "there is one access log: the field `site` tells sites apart"),
+            _ => self.report_with(directive, "set [access_log] to = \"journald\", \"syslog\" or a file"),
         }
     }
 }

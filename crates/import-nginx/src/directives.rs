@@ -2,31 +2,31 @@
 
 /// How a directive is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Handling {
     /// Converted to these keys.
     Converted(&'static [&'static str]),
     /// No counterpart needed, and why.
-    Needless(&'static str),
+    NotNeeded(&'static str),
     /// No counterpart, and what to do instead.
-    Absent(&'static str),
+    Unsupported(&'static str),
 }
 
-use Fate::{Absent, Converted, Needless};
+use Handling::{Converted, NotNeeded, Unsupported};
 
 /// How a directive is handled; `None`: it is unknown, for instance from a third-party module.
-pub(super) fn fate(name: &str) -> Option<Fate> {
-    DIRECTIVES.iter().find(|(names, ..)| names.split(' ').any(|known| known == name)).map(|(_, fate, _)| *fate)
+pub(super) fn handling(name: &str) -> Option<Handling> {
+    DIRECTIVES.iter().find(|(names, ..)| names.split(' ').any(|known| known == name)).map(|(_, handling, _)| *handling)
 }
 
 /// The table of docs/migrate-from-nginx.md.
 pub fn markdown() -> String {
     let mut table = String::from("| nginx | Sealion | |\n|---|---|---|\n");
-    for (names, fate, note) in DIRECTIVES {
+    for (names, handling, note) in DIRECTIVES {
         let names: Vec<String> = names.split(' ').map(|name| format!("`{name}`")).collect();
-        let (ours, more) = match fate {
+        let (ours, more) = match handling {
             Converted(keys) => (keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "), *note),
-            Needless(why) => ("not needed".to_owned(), *why),
-            Absent(remedy) => ("**none**".to_owned(), *remedy),
+            NotNeeded(why) => ("not needed".to_owned(), *why),
+            Unsupported(remedy) => ("**none**".to_owned(), *remedy),
         };
         table.push_str(&format!("| {} | {ours} | {} |\n", names.join(", "), more.replace('|', "\\|")));
     }
@@ -34,23 +34,23 @@ pub fn markdown() -> String {
 }
 
 /// Directives, how they are handled, and notes on the conversion.
-const DIRECTIVES: &[(&str, Fate, &str)] = &[
+const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // The process.
-    ("user", Needless("the service runs as the user sealion; [privileges] user sets another"), ""),
+    ("user", NotNeeded("the service runs as the user sealion; [privileges] user sets another"), ""),
     ("worker_processes", Converted(&["server.workers"]), "`auto` is the default; workers are threads"),
     ("worker_connections", Converted(&["limits.max_connections"]), "nginx counts per worker, Sealion in total"),
-    ("worker_rlimit_nofile", Needless("LimitNOFILE= of the unit sets it"), ""),
+    ("worker_rlimit_nofile", NotNeeded("LimitNOFILE= of the unit sets it"), ""),
     ("worker_shutdown_timeout", Converted(&["limits.grace"]), ""),
-    ("worker_cpu_affinity worker_priority", Absent("use CPUAffinity= and Nice= of the unit"), ""),
-    ("pid lock_file daemon master_process", Needless("systemd follows the process"), ""),
-    ("events http server", Needless("the contents are converted"), ""),
+    ("worker_cpu_affinity worker_priority", Unsupported("use CPUAffinity= and Nice= of the unit"), ""),
+    ("pid lock_file daemon master_process", NotNeeded("systemd follows the process"), ""),
+    ("events http server", NotNeeded("the contents are converted"), ""),
     (
         "use multi_accept accept_mutex accept_mutex_delay worker_aio_requests",
-        Needless("the kernel distributes connections to workers by SO_REUSEPORT"),
+        NotNeeded("the kernel distributes connections to workers by SO_REUSEPORT"),
         "",
     ),
-    ("pcre_jit thread_pool timer_resolution working_directory env", Needless("there is nothing to set"), ""),
-    ("load_module", Absent("modules are not loaded: their directives are reported where they are used"), ""),
+    ("pcre_jit thread_pool timer_resolution working_directory env", NotNeeded("there is nothing to set"), ""),
+    ("load_module", Unsupported("modules are not loaded: their directives are reported where they are used"), ""),
     (
         "error_log",
         Converted(&["server.log"]),
@@ -64,14 +64,18 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     (
         "http2 http2_max_concurrent_streams http2_chunk_size http3 quic_retry",
-        Absent("Sealion speaks HTTP/1.1; clients fall back to it automatically"),
+        Unsupported("Sealion speaks HTTP/1.1; clients fall back to it automatically"),
         "",
     ),
     ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
-    ("server_name_in_redirect port_in_redirect absolute_redirect", Needless("redirects contain a path and no host"), ""),
+    (
+        "server_name_in_redirect port_in_redirect absolute_redirect",
+        NotNeeded("redirects contain a path and no host"),
+        "",
+    ),
     (
         "server_names_hash_max_size server_names_hash_bucket_size types_hash_max_size types_hash_bucket_size variables_hash_max_size variables_hash_bucket_size map_hash_max_size map_hash_bucket_size",
-        Needless("hash tables grow on demand"),
+        NotNeeded("hash tables grow on demand"),
         "",
     ),
     (
@@ -81,7 +85,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     (
         "real_ip_header real_ip_recursive",
-        Absent(
+        Unsupported(
             "only `proxy_protocol` is supported; request fields are not trusted, which is marked where rules compare addresses",
         ),
         "",
@@ -98,7 +102,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ("autoindex", Converted(&["site.listing"]), "locations that are newly listed are marked"),
     (
         "autoindex_exact_size autoindex_format autoindex_localtime",
-        Needless("a listing is HTML, or JSON on request"),
+        NotNeeded("a listing is HTML, or JSON on request"),
         "",
     ),
     (
@@ -124,33 +128,33 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         "programs and files that a location refuses are reported",
     ),
     ("types", Converted(&["site.media_types"]), "where they differ from Sealion's own"),
-    ("default_type", Needless("unknown extensions are application/octet-stream"), ""),
-    ("charset charset_types source_charset override_charset", Needless("text is sent as UTF-8"), ""),
-    ("log_not_found log_subrequest", Needless("the access log has the status"), ""),
+    ("default_type", NotNeeded("unknown extensions are application/octet-stream"), ""),
+    ("charset charset_types source_charset override_charset", NotNeeded("text is sent as UTF-8"), ""),
+    ("log_not_found log_subrequest", NotNeeded("the access log has the status"), ""),
     (
         "open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors",
         Converted(&["server.file_cache_age"]),
         "files are always cached; `open_file_cache_valid` is converted",
     ),
-    ("disable_symlinks", Absent("symbolic links out of the root are refused, others are followed"), ""),
+    ("disable_symlinks", Unsupported("symbolic links out of the root are refused, others are followed"), ""),
     (
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay postpone_output output_buffers",
-        Needless("heads and files are sent together on both paths"),
+        NotNeeded("heads and files are sent together on both paths"),
         "",
     ),
     (
         "aio aio_write directio directio_alignment read_ahead",
-        Needless("files outside the page cache are read by other threads"),
+        NotNeeded("files outside the page cache are read by other threads"),
         "",
     ),
-    ("etag if_modified_since max_ranges", Needless("validators and ranges are always on"), ""),
-    ("server_tokens", Needless("the version is never sent"), ""),
+    ("etag if_modified_since max_ranges", NotNeeded("validators and ranges are always on"), ""),
+    ("server_tokens", NotNeeded("the version is never sent"), ""),
     (
         "merge_slashes chunked_transfer_encoding ignore_invalid_headers underscores_in_headers msie_padding msie_refresh",
-        Needless("requests are parsed strictly"),
+        NotNeeded("requests are parsed strictly"),
         "",
     ),
-    ("recursive_error_pages uninitialized_variable_warn rewrite_log", Needless("there is nothing to set"), ""),
+    ("recursive_error_pages uninitialized_variable_warn rewrite_log", NotNeeded("there is nothing to set"), ""),
     // Redirects and conditions.
     (
         "return",
@@ -164,19 +168,19 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     (
         "if",
-        Absent(
+        Unsupported(
             "conditions are not converted, except for the redirect to HTTPS: use redirects, access rules or a separate site instead",
         ),
         "",
     ),
-    ("set map geo split_clients", Absent("there are no variables: use rules of the site instead"), ""),
+    ("set map geo split_clients", Unsupported("there are no variables: use rules of the site instead"), ""),
     // Response fields.
     (
         "add_header",
         Converted(&["site.headers", "site.cache_control", "site.hsts"]),
         "fields that Sealion sets itself are reported",
     ),
-    ("add_trailer", Absent("responses have no trailers"), ""),
+    ("add_trailer", Unsupported("responses have no trailers"), ""),
     ("expires", Converted(&["site.cache_control"]), "as Cache-Control, which overrides Expires"),
     // Compression.
     (
@@ -187,24 +191,28 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ("gzip_static brotli_static zstd_static", Converted(&["site.precompressed"]), "`always` is treated as `on`"),
     (
         "gzip_vary gzip_proxied gzip_comp_level gzip_buffers gzip_http_version gzip_disable gunzip brotli_comp_level brotli_buffers brotli_window zstd_comp_level",
-        Needless("Vary is always sent, and the level depends on the size"),
+        NotNeeded("Vary is always sent, and the level depends on the size"),
         "",
     ),
     // TLS.
-    ("ssl", Needless("every listener is HTTPS unless tls = false"), ""),
+    ("ssl", NotNeeded("every listener is HTTPS unless tls = false"), ""),
     ("ssl_certificate ssl_certificate_key", Converted(&["site.certificates"]), "any number"),
-    ("ssl_password_file", Absent("encrypted keys are not supported: decrypt with openssl pkey -in KEY -out PLAIN"), ""),
+    (
+        "ssl_password_file",
+        Unsupported("encrypted keys are not supported: decrypt with openssl pkey -in KEY -out PLAIN"),
+        "",
+    ),
     ("ssl_protocols", Converted(&["tls.min_version"]), "TLS 1.2 and 1.3; older versions are reported"),
     (
         "ssl_ciphers",
-        Absent(
+        Unsupported(
             "only AEAD suites with forward secrecy are offered: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, and ECDHE with the same AEADs in TLS 1.2; [tls] suites restricts them",
         ),
         "",
     ),
     (
         "ssl_prefer_server_ciphers ssl_ecdh_curve ssl_dhparam",
-        Needless("X25519 and the NIST curves; finite-field Diffie-Hellman is not supported"),
+        NotNeeded("X25519 and the NIST curves; finite-field Diffie-Hellman is not supported"),
         "",
     ),
     (
@@ -212,7 +220,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         Converted(&["server.ktls"]),
         "`Options KTLS` is `ktls = \"auto\"`, the default; other commands are reported",
     ),
-    ("ssl_session_cache ssl_session_timeout", Needless("sessions resume by tickets, for twelve hours"), ""),
+    ("ssl_session_cache ssl_session_timeout", NotNeeded("sessions resume by tickets, for twelve hours"), ""),
     (
         "ssl_session_tickets",
         Converted(&["tls.session_tickets.enabled"]),
@@ -220,24 +228,24 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ),
     (
         "ssl_session_ticket_key",
-        Absent(
+        Unsupported(
             "the key format differs: make keys with sealion ticket-key, and set [tls.session_tickets] keys to their directory",
         ),
         "",
     ),
-    ("ssl_buffer_size", Needless("records have the maximum length"), ""),
-    ("ssl_early_data", Absent("early data is not accepted, as it can be replayed"), ""),
-    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Absent("OCSP stapling is not supported"), ""),
+    ("ssl_buffer_size", NotNeeded("records have the maximum length"), ""),
+    ("ssl_early_data", Unsupported("early data is not accepted, as it can be replayed"), ""),
+    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Unsupported("OCSP stapling is not supported"), ""),
     (
         "ssl_client_certificate ssl_trusted_certificate ssl_verify_client",
         Converted(&["site.client_auth"]),
         "`on` and `optional`",
     ),
-    ("ssl_verify_depth", Needless("chains must end at a configured root"), ""),
-    ("ssl_crl", Absent("revocation lists are not supported"), ""),
+    ("ssl_verify_depth", NotNeeded("chains must end at a configured root"), ""),
+    ("ssl_crl", Unsupported("revocation lists are not supported"), ""),
     (
         "ssl_reject_handshake",
-        Absent("unknown names get the default site's certificate, then 403 for every request"),
+        Unsupported("unknown names get the default site's certificate, then 403 for every request"),
         "",
     ),
     // Access.
@@ -251,7 +259,7 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         Converted(&["site.basic_auth"]),
         "bcrypt and argon2 passwords only; `off` inside a protected part is reported",
     ),
-    ("satisfy auth_request auth_jwt", Absent("all access and basic_auth rules must hold"), ""),
+    ("satisfy auth_request auth_jwt", Unsupported("all access and basic_auth rules must hold"), ""),
     // Limits and times.
     ("client_header_timeout client_body_timeout", Converted(&["limits.request_timeout"]), ""),
     ("keepalive_timeout", Converted(&["limits.idle_timeout"]), ""),
@@ -262,12 +270,12 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
     ("large_client_header_buffers", Converted(&["limits.max_request_line", "limits.max_head"]), ""),
     (
         "client_header_buffer_size client_body_buffer_size client_max_body_size client_body_temp_path client_body_in_file_only request_pool_size connection_pool_size",
-        Needless("request bodies are read and discarded, up to limits.max_body"),
+        NotNeeded("request bodies are read and discarded, up to limits.max_body"),
         "",
     ),
     (
         "keepalive_disable keepalive_time lingering_close lingering_time reset_timedout_connection keepalive_min_timeout",
-        Needless("there is nothing to set"),
+        NotNeeded("there is nothing to set"),
         "",
     ),
     (
@@ -281,47 +289,47 @@ const DIRECTIVES: &[(&str, Fate, &str)] = &[
         "by client address; without `nodelay`, nginx delays requests, Sealion answers 429",
     ),
     ("limit_rate", Converted(&["site.limits.bandwidth"]), "bytes per second on a connection"),
-    ("limit_rate_after", Absent("the limit applies from the first byte"), ""),
+    ("limit_rate_after", Unsupported("the limit applies from the first byte"), ""),
     (
         "limit_conn_status limit_conn_log_level limit_conn_dry_run limit_req_status limit_req_log_level limit_req_dry_run",
-        Needless("the status is 429"),
+        NotNeeded("the status is 429"),
         "",
     ),
-    ("limit_except", Absent("only GET, HEAD and OPTIONS are answered"), ""),
+    ("limit_except", Unsupported("only GET, HEAD and OPTIONS are answered"), ""),
     // Logs.
     (
         "access_log",
         Converted(&["access_log.to", "access_log.format", "site.access_log"]),
         "one for all sites, or `off` for some; others, and those of locations, are reported",
     ),
-    ("log_format", Absent("set the form of lines with [access_log] format and fields"), ""),
+    ("log_format", Unsupported("set the form of lines with [access_log] format and fields"), ""),
     // Beyond files.
     (
         "proxy_pass proxy_set_header proxy_http_version proxy_read_timeout proxy_connect_timeout proxy_buffering proxy_redirect proxy_cache proxy_cache_path upstream",
-        Absent("Sealion serves files only: keep nginx for this path, under another host name"),
+        Unsupported("Sealion serves files only: keep nginx for this path, under another host name"),
         "",
     ),
     (
         "fastcgi_pass fastcgi_param fastcgi_index fastcgi_split_path_info uwsgi_pass scgi_pass grpc_pass memcached_pass",
-        Absent("Sealion serves files only: keep nginx for this path, under another host name"),
+        Unsupported("Sealion serves files only: keep nginx for this path, under another host name"),
         "",
     ),
-    ("stub_status", Absent("use [metrics], which has a listener of its own"), ""),
+    ("stub_status", Unsupported("use [metrics], which has a listener of its own"), ""),
     (
         "dav_methods create_full_put_path mp4 flv slice sub_filter ssi addition_types image_filter xslt_stylesheet",
-        Absent("files are sent unmodified"),
+        Unsupported("files are sent unmodified"),
         "",
     ),
-    ("stream mail", Absent("only HTTPS is served"), ""),
+    ("stream mail", Unsupported("only HTTPS is served"), ""),
 ];
 
 /// The keys of sealion.toml that directives convert to, for instance `site.root`.
 pub fn counterparts() -> impl Iterator<Item = &'static str> {
-    let of = |fate: &'static Fate| match fate {
+    let of = |handling: &'static Handling| match handling {
         Converted(counterparts) => *counterparts,
         _ => &[],
     };
-    DIRECTIVES.iter().flat_map(move |(_, fate, _)| of(fate)).copied()
+    DIRECTIVES.iter().flat_map(move |(_, handling, _)| of(handling)).copied()
 }
 
 #[cfg(test)]
@@ -329,15 +337,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_directive_stands_once() {
+    fn every_directive_is_listed_once() {
         let mut seen = std::collections::HashSet::new();
         for name in DIRECTIVES.iter().flat_map(|(names, ..)| names.split(' ')) {
-            assert!(seen.insert(name), "{name} stands twice");
+            assert!(seen.insert(name), "{name} is listed twice");
         }
     }
 
     #[test]
-    fn the_page_on_migration_has_the_table() {
+    fn the_migration_page_has_the_table() {
         let page = include_str!("../../../docs/migrate-from-nginx.md");
         let table = markdown();
         assert!(page.contains(&table), "put this into docs/migrate-from-nginx.md:\n{table}");

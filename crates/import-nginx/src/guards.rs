@@ -16,7 +16,7 @@ use super::toml_text::Table;
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// A rewrite target that is always refused, since names that begin with a dot are hidden.
-const NOWHERE: &str = "/.refused";
+const REFUSED: &str = "/.refused";
 
 /// Remedy for a part of the site that no rule can express.
 const NO_PART: &str =
@@ -35,12 +35,12 @@ pub(super) fn guards(directive: &Directive) -> bool {
         "return" => refuses(directive.first()),
         "if" if is_about_clients(directive) => true,
         name if name.starts_with("access_by_") || name.starts_with("rewrite_by_") => true,
-        _ => hands_over(directive) || directive.children().iter().any(guards),
+        _ => passes_to_program(directive) || directive.children().iter().any(guards),
     }
 }
 
 /// Whether a directive passes requests to a program, so that nginx sends no files, including the program's source.
-pub(super) fn hands_over(directive: &Directive) -> bool {
+pub(super) fn passes_to_program(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "perl" | "js_content" => true,
         "passenger_enabled" => directive.first() == "on",
@@ -147,13 +147,12 @@ fn may_be_well_known(name: &str) -> bool {
 }
 
 /// Reports rewrites that may lead to a path that an expression refuses.
-pub(super) fn look_behind_rewrites(context: &mut Context, site: &Table, server: &Directive) {
-    let leads_nowhere = |rule: &Table| rule.get("to").and_then(Value::as_str) == Some(NOWHERE);
-    let (refusals, others): (Vec<_>, Vec<_>) = site.list("rewrites").partition(|rule| leads_nowhere(rule));
+pub(super) fn report_rewrites_to_refused(context: &mut Context, site: &Table, server: &Directive) {
+    let is_refusal = |rule: &Table| rule.get("to").and_then(Value::as_str) == Some(REFUSED);
+    let (refusals, others): (Vec<_>, Vec<_>) = site.list("rewrites").partition(|rule| is_refusal(rule));
     if !refusals.is_empty() && !others.is_empty() {
-        let remedy =
-            "rewrite targets are not checked against other rewrites: make sure that none leads to a path that another refuses (/.refused)";
-        context.unguarded(server, remedy);
+        let remedy = "rewrite targets are not checked against other rewrites: make sure that none leads to a path that another refuses (/.refused)";
+        context.report_unguarded(server, remedy);
     }
 }
 
@@ -170,13 +169,15 @@ pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, dire
         (_, Some(regex)) => {
             let regex = of_octets(regex);
             rule.set("regex", regex.as_str());
-            rule.set("to", NOWHERE);
+            rule.set("to", REFUSED);
             context.refusals.push((directive.clone(), regex));
             // The first matching rewrite applies.
             site.push_first("rewrites", rule);
         }
-        (_, None) => context
-            .unguarded(directive, "the expression of its location is not supported: keep such files out of the root"),
+        (_, None) => context.report_unguarded(
+            directive,
+            "the expression of its location is not supported: keep such files out of the root",
+        ),
     }
 }
 
@@ -189,11 +190,11 @@ fn of_octets(regex: String) -> String {
 }
 
 /// Refuses the paths of a rewrite whose target may be a program.
-pub(super) fn lead_nowhere(site: &mut Table, directive: &Directive, regex: &str) {
+pub(super) fn refuse_by_rewrite(site: &mut Table, directive: &Directive, regex: &str) {
     let mut rule = Table::default();
     rule.comment(&directive.place);
     rule.set("regex", regex);
-    rule.set("to", NOWHERE);
+    rule.set("to", REFUSED);
     site.push("rewrites", rule);
 }
 
@@ -206,11 +207,12 @@ pub(super) fn passed_on(
     location: &Directive,
     pass: &Directive,
 ) {
-    let remedy =
-        format!("{location} is passed on; Sealion serves files only: keep nginx for this path, under another host name");
-    context.leave_with(pass, remedy);
+    let remedy = format!(
+        "{location} is passed to a program, and Sealion serves files only: keep nginx for this path, under another host name"
+    );
+    context.report_with(pass, remedy);
     match scope {
-        Some(Scope::Everything) if settings.all("location").len() > 1 => context.unguarded(
+        Some(Scope::Everything) if settings.all("location").len() > 1 => context.report_unguarded(
             location,
             "files beneath the root are sent unmodified, including programs and settings: choose a root without them",
         ),
@@ -235,7 +237,7 @@ pub(super) fn of_block(
     }
     let rules: Vec<_> = location.children().iter().filter(|inner| is_access(inner)).collect();
     if let (Some(first), Some(of_server)) = (rules.first(), settings.access().first()) {
-        context.leave_with(first, format!("rules add up: those at {} apply here too", of_server.place));
+        context.report_with(first, format!("rules add up: those at {} apply here too", of_server.place));
     }
     let open = access(context, site, scope, &rules);
     let (realm, users) = (last("auth_basic"), last("auth_basic_user_file"));
@@ -244,7 +246,10 @@ pub(super) fn of_block(
         match realm.or(of_server) {
             Some(off) if off.first() == "off" && of_server.is_none() => {}
             Some(off) if off.first() == "off" => {
-                context.leave_with(off, "exceptions inside a protected part are not supported: list the protected parts one by one");
+                context.report_with(
+                    off,
+                    "exceptions inside a protected part are not supported: list the protected parts one by one",
+                );
             }
             Some(realm) => {
                 basic_auth(context, site, scope, realm, users.or(settings.last("auth_basic_user_file")));
@@ -257,7 +262,7 @@ pub(super) fn of_block(
     if let (Scope::Everything, Some(own)) = (scope, own)
         && settings.all("location").len() > 1
     {
-        context.leave_with(own, "it applies to the whole site here, including its other locations");
+        context.report_with(own, "it applies to the whole site here, including its other locations");
     }
     open
 }
@@ -280,14 +285,17 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
                 ends_with_deny = !allows;
                 break;
             }
-            ("unix:", _) if allows => context.leave_with(rule, "clients on a Unix socket have no address to allow"),
-            ("unix:", _) => context.unguarded(rule, "clients on a Unix socket have no address to deny: restrict the mode of the socket"),
+            ("unix:", _) if allows => context.report_with(rule, "clients on a Unix socket have no address to allow"),
+            ("unix:", _) => context.report_unguarded(
+                rule,
+                "clients on a Unix socket have no address to deny: restrict the mode of the socket",
+            ),
             (_, Some(network)) if allows => allow.push(network),
             // In Sealion, `deny` takes precedence over `allow`.
             (_, Some(network)) => deny.extend(without(network, &allow)),
-            (_, None) if allows => context.leave_with(rule, "write the networks that the name stands for"),
+            (_, None) if allows => context.report_with(rule, "write the networks that the name stands for"),
             (_, None) => {
-                context.leave_with(rule, "not a network, so the part is closed: write the networks");
+                context.report_with(rule, "not a network, so the part is closed: write the networks");
                 close(context, site, scope, rule);
                 return false;
             }
@@ -300,7 +308,7 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
         }
         (false, _) if deny.is_empty() => return true,
         (_, None) => {
-            context.leave_with(first, NO_PART);
+            context.report_with(first, NO_PART);
             close(context, site, scope, first);
             return false;
         }
@@ -320,15 +328,16 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
             site.push("access", table);
         }
     }
-    beside_the_part(context, scope, first);
+    report_narrowed_prefix(context, scope, first);
     true
 }
 
 /// Reports that a prefix location of nginx covers more than a path and its subtree.
-fn beside_the_part(context: &mut Context, scope: &Scope, directive: &Directive) {
+fn report_narrowed_prefix(context: &mut Context, scope: &Scope, directive: &Directive) {
     if let (false, Some(part)) = (scope.is_all_of_part(), scope.part()) {
-        let remedy = format!("it applies to {part} and {part}/ here, but not to other paths with this prefix: list those");
-        context.unguarded(directive, remedy);
+        let remedy =
+            format!("it applies to {part} and {part}/ here, but not to other paths with this prefix: list those");
+        context.report_unguarded(directive, remedy);
     }
 }
 
@@ -362,14 +371,14 @@ pub(super) fn basic_auth(
     users: Option<&Directive>,
 ) {
     let Some(users) = users else {
-        return context.unguarded(realm, "without auth_basic_user_file, nginx accepts everybody");
+        return context.report_unguarded(realm, "without auth_basic_user_file, nginx accepts everybody");
     };
     let Some(part) = scope.part() else {
-        context.leave_with(realm, NO_PART);
+        context.report_with(realm, NO_PART);
         return close(context, site, scope, realm);
     };
     if users.first().contains('$') {
-        context.leave_with(users, "variables are not supported, so the part is closed: write the full path");
+        context.report_with(users, "variables are not supported, so the part is closed: write the full path");
         return close(context, site, scope, users);
     }
     let file = context.resolve(users.first());
@@ -377,8 +386,9 @@ pub(super) fn basic_auth(
         let old = text.lines().filter(|line| line.split_once(':').is_some_and(|(_, hash)| !is_known_hash(hash)));
         let old = old.count();
         if old > 0 {
-            let remedy = format!("{old} passwords are neither bcrypt nor argon2: reset each with htpasswd -B {file} USER");
-            context.leave_with(users, remedy);
+            let remedy =
+                format!("{old} passwords are neither bcrypt nor argon2: reset each with htpasswd -B {file} USER");
+            context.report_with(users, remedy);
         }
     }
     let mut table = Table::default();
@@ -387,7 +397,7 @@ pub(super) fn basic_auth(
     table.set("realm", realm.first());
     table.set("users", file);
     site.push("basic_auth", table);
-    beside_the_part(context, scope, realm);
+    report_narrowed_prefix(context, scope, realm);
 }
 
 fn is_known_hash(hash: &str) -> bool {
@@ -399,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_network() {
+    fn networks_are_subtracted() {
         let of = |text: &str| text.parse::<IpNet>().unwrap();
         let left = |network: &str, others: &[&str]| {
             let others: Vec<IpNet> = others.iter().map(|other| of(other)).collect();
@@ -415,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_as_nginx_takes_them() {
+    fn networks_parse_as_in_nginx() {
         for (text, taken) in [
             ("10.1.2.3/8", Some("10.0.0.0/8")),
             ("10.1.2.3", Some("10.1.2.3")),

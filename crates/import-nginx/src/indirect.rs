@@ -22,7 +22,7 @@ pub(super) fn mark(context: &mut Context, site: &Table) {
                 "an expression matches the requested path only: where it refuses {index}, a request for the directory is still \
                  answered with that file. List the directories in [[site.access]] or [[site.basic_auth]], or set another index"
             );
-            context.unguarded(&directive, remedy);
+            context.report_unguarded(&directive, remedy);
         }
     }
 }
@@ -240,7 +240,7 @@ mod tests {
 
     /// What is said to be certain is so: no path of a directory that is not refused leads to an index that is.
     #[test]
-    fn what_is_certain_holds_for_paths() {
+    fn a_negative_answer_holds_for_all_paths() {
         const ATOMS: [&str; 14] =
             ["a", "/", "in", "index", r"\.", "html", "[a-z]", ".*", ".+", "(a|/)", "(/|$)", "x?", "^/", "$"];
         const DIRECTORIES: [&str; 6] = ["/", "/a/", "/a/x/", "/index.html/", "/in/a/", "/x.html/"];

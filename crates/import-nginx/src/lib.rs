@@ -55,7 +55,7 @@ impl fmt::Display for Place {
 
 /// A directive that was not converted, or not exactly. Displays as one line with place and remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub struct Unconverted {
     place: Place,
     directive: String,
     remedy: String,
@@ -63,7 +63,7 @@ pub struct Left {
     pub unguarded: bool,
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Unconverted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.unguarded { "UNGUARDED: " } else { "" };
         write!(f, "{}: {}: {mark}{}", self.place, self.directive, self.remedy)
@@ -75,18 +75,18 @@ impl fmt::Display for Left {
 pub struct Conversion {
     root: toml_text::Table,
     /// Directives that were not converted, in source order.
-    pub left: Vec<Left>,
+    pub unconverted: Vec<Unconverted>,
 }
 
 impl Conversion {
     /// The text of sealion.toml, with unconverted directives as comments at the top.
     pub fn text(&self) -> String {
         let mut text = String::from("# Made by sealion import-nginx. Check it with: sealion check --config FILE\n");
-        if !self.left.is_empty() {
+        if !self.unconverted.is_empty() {
             text.push_str("#\n# Not converted:\n");
         }
-        for left in &self.left {
-            text.push_str(&format!("# - {}\n", left.to_string().replace('\n', " ")));
+        for directive in &self.unconverted {
+            text.push_str(&format!("# - {}\n", directive.to_string().replace('\n', " ")));
         }
         text + &self.root.to_string()
     }

@@ -46,7 +46,7 @@ pub(super) fn convert(context: &mut Context, site: &mut Table, settings: &Settin
         match values::size(directive.first()) {
             Some(rate) if rate.0 > 0 => site.table("limits").set("bandwidth", rate.to_string()),
             Some(_) => {}
-            None => context.leave(directive),
+            None => context.report(directive),
         }
     }
     for directive in settings.all("limit_conn") {
@@ -55,7 +55,7 @@ pub(super) fn convert(context: &mut Context, site: &mut Table, settings: &Settin
             Some(number) if context.zones.connections.iter().any(|zone| zone == directive.first()) => {
                 context.process_wide(directive, "limits", "max_connections_per_address", number);
             }
-            _ => context.leave_with(
+            _ => context.report_with(
                 directive,
                 "its zone is not keyed by client address: to limit a whole site, set connections in [site.limits]",
             ),
@@ -66,15 +66,17 @@ pub(super) fn convert(context: &mut Context, site: &mut Table, settings: &Settin
         let zone = argument(directive, "zone=");
         let rate = context.zones.rates.iter().find(|(name, _)| Some(name.as_str()) == zone).map(|(_, rate)| *rate);
         let Some(rate) = rate else {
-            context.leave_with(directive, "its zone is not keyed by client address");
+            context.report_with(directive, "its zone is not keyed by client address");
             continue;
         };
         if rate.fract() > 0.0 {
-            context
-                .leave_with(directive, format!("requests_per_second is a whole number: rounded up to {}", rate.ceil()));
+            context.report_with(
+                directive,
+                format!("requests_per_second is a whole number: rounded up to {}", rate.ceil()),
+            );
         }
         if strictest.is_some() {
-            context.leave_with(directive, "a site has one rate per address: the lowest is used");
+            context.report_with(directive, "a site has one rate per address: the lowest is used");
         }
         if strictest.is_none_or(|strictest| rate < strictest) {
             strictest = Some(rate);

@@ -74,19 +74,19 @@ impl Listeners {
         for directive in directives {
             let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
             if has("quic") {
-                context.leave_with(directive, "HTTP/3 is not supported: clients use TCP");
+                context.report_with(directive, "HTTP/3 is not supported: clients use TCP");
                 continue;
             }
             let Some(address) = address(directive.first()) else {
-                context.leave_with(directive, "write the address with its port, for instance 0.0.0.0:443");
+                context.report_with(directive, "write the address with its port, for instance 0.0.0.0:443");
                 continue;
             };
             let tls = all_tls || self.tls.contains(&address);
             if has("ipv6only=off") {
-                context.leave_with(directive, "an IPv6 address accepts IPv6 only: add an IPv4 address");
+                context.report_with(directive, "an IPv6 address accepts IPv6 only: add an IPv4 address");
             }
             if has("http2") || has("spdy") {
-                context.leave_with(directive, "HTTP/2 is not supported: clients fall back to HTTP/1.1 automatically");
+                context.report_with(directive, "HTTP/2 is not supported: clients fall back to HTTP/1.1 automatically");
             }
             listens.default |= has("default_server") || has("default");
             if tls {
@@ -115,7 +115,7 @@ impl Listeners {
                 }
             }
             if proxy_protocol && trusted.is_empty() {
-                context.leave_with(directive, "list the proxies in trusted_proxies of the listener");
+                context.report_with(directive, "list the proxies in trusted_proxies of the listener");
             }
         }
         listens
@@ -128,7 +128,7 @@ impl Listeners {
     }
 
     /// Marks servers that become reachable at addresses where nginx did not answer for them.
-    pub(super) fn name_new_addresses(&self, context: &mut Context) {
+    pub(super) fn report_new_addresses(&self, context: &mut Context) {
         for Bound { server, addresses, .. } in self.bound.iter().filter(|bound| !bound.is_closed) {
             let reaches = |other: &str| addresses.iter().any(|own| own == other || is_wildcard_of(own, other));
             let mut new: Vec<&str> = Vec::new();
@@ -144,7 +144,7 @@ impl Listeners {
                     addresses.join(", "),
                     new.join(", ")
                 );
-                context.unguarded(server, remedy);
+                context.report_unguarded(server, remedy);
             }
         }
     }

@@ -108,31 +108,32 @@ pub(super) fn convert(
         return;
     }
     let scope = Scope::of(location);
-    if let Some(pass) = location.children().iter().find(|inner| guards::hands_over(inner)) {
+    if let Some(pass) = location.children().iter().find(|inner| guards::passes_to_program(inner)) {
         return guards::passed_on(context, site, settings, scope.as_ref(), location, pass);
     }
     let Some(scope) = scope else {
-        return context.leave_with(location, "named locations are not supported: consider an error page or a fallback");
+        return context
+            .report_with(location, "named locations are not supported: consider an error page or a fallback");
     };
     if !guards::of_block(context, site, settings, &scope, location) {
         return;
     }
     if let Some(refusal) = location.children().iter().find(|inner| path_rules::refuses(inner)) {
         if scope == Scope::Everything && settings.all("location").len() > 1 {
-            context.leave_with(refusal, "it applies to the whole site here, including its other locations");
+            context.report_with(refusal, "it applies to the whole site here, including its other locations");
         }
         return path_rules::answer(context, site, &scope, host, refusal);
     }
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
     let Some(pattern) = scope.pattern() else {
         let remedy = "write patterns for its files: *.css by name, /assets/** from the root";
-        context.leave_with(location, remedy);
+        context.report_with(location, remedy);
         for inner in location.children() {
             match inner.name.as_str() {
                 "return" => path_rules::answer(context, site, &scope, host, inner),
                 "allow" | "deny" | "auth_basic" => {}
-                "location" if guards::guards(inner) => context.unguarded(inner, NESTED),
-                _ if guards::guards(inner) => context.leave(inner),
+                "location" if guards::guards(inner) => context.report_unguarded(inner, NESTED),
+                _ if guards::guards(inner) => context.report(inner),
                 _ => {}
             }
         }
@@ -156,30 +157,30 @@ pub(super) fn convert(
             "root" if settings.root() == Some(inner.first()) => {}
             "root" | "alias" => mount(context, site, &scope, inner),
             "index" if scope == Scope::Everything => index(context, site, inner),
-            "index" => context.leave_with(inner, "a site has one index for all paths"),
+            "index" => context.report_with(inner, "a site has one index for all paths"),
             // Handled with all locations.
             "autoindex" if inner.first() != "on" => {}
-            name if real_ip::is_one(name) => {}
+            name if real_ip::is_real_ip_directive(name) => {}
             "autoindex" => listing(context, site, &scope, inner),
             "error_page" if scope == Scope::Everything => path_rules::error_page(context, site, inner),
-            "error_page" => context.leave_with(inner, "a site has one set of error pages"),
-            "limit_req" | "limit_conn" | "limit_rate" => context.leave_with(inner, "limits apply to a whole site"),
-            "access_log" => context.leave_with(inner, "every response is logged: filter when reading the log"),
+            "error_page" => context.report_with(inner, "a site has one set of error pages"),
+            "limit_req" | "limit_conn" | "limit_rate" => context.report_with(inner, "limits apply to a whole site"),
+            "access_log" => context.report_with(inner, "every response is logged: filter when reading the log"),
             "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
-                context.leave_with(inner, "compression applies to a whole site");
+                context.report_with(inner, "compression applies to a whole site");
             }
-            "location" if guards::guards(inner) => context.unguarded(inner, NESTED),
-            "location" => context.leave_with(inner, NESTED),
-            _ => context.leave(inner),
+            "location" if guards::guards(inner) => context.report_unguarded(inner, NESTED),
+            "location" => context.report_with(inner, NESTED),
+            _ => context.report(inner),
         }
     }
 }
 
 /// Remedy for nested locations.
-const NESTED: &str = "nested locations are not supported: nested locations are not supported: write it beside the outer one";
+const NESTED: &str = "nested locations are not supported: write it beside the outer one";
 
 /// Marks locations whose directories nginx does not list, but Sealion does.
-pub(super) fn name_listed(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
+pub(super) fn report_listed(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
     let listed = site.table_if("listing").and_then(|table| table.get("paths")).and_then(Value::as_array).cloned();
     let listed = listed.unwrap_or_default();
     for location in settings.all("location") {
@@ -204,7 +205,7 @@ pub(super) fn name_listed(context: &mut Context, site: &mut Table, settings: &Se
         if covered && !closed {
             let remedy = "nginx lists no directories there, but [site.listing] paths covers it and would show its file names: list \
                           only the paths that may be shown";
-            context.unguarded(location, remedy);
+            context.report_unguarded(location, remedy);
         }
     }
 }
@@ -216,7 +217,7 @@ pub(super) fn index(context: &mut Context, site: &mut Table, directive: &Directi
         .iter()
         .partition(|name| !name.contains(['/', '$']) && !name.starts_with('.') && !targets::is_program(name));
     if !others.is_empty() {
-        context.leave_with(directive, "an index is a static file in the directory; programs are not run, and their source is not sent: name a static file");
+        context.report_with(directive, "an index is a static file in the directory; programs are not run, and their source is not sent: name a static file");
     }
     if !names.is_empty() {
         site.set("index", names.into_iter().cloned().map(Value::from).collect::<Vec<_>>());
@@ -225,26 +226,28 @@ pub(super) fn index(context: &mut Context, site: &mut Table, directive: &Directi
 
 /// `try_files`
 pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
-    let Some((last, tried)) = directive.arguments.split_last() else { return context.leave(directive) };
+    let Some((last, tried)) = directive.arguments.split_last() else { return context.report(directive) };
     let usual = tried.iter().all(|tried| matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html"));
     let fallback = last.split('?').next().unwrap_or(last);
     let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
-        _ if !usual => context
-            .leave_with(directive, "only the path itself is tried, as a file and as a directory: use rewrites for the rest"),
+        _ if !usual => context.report_with(
+            directive,
+            "only the path itself is tried, as a file and as a directory: use rewrites for the rest",
+        ),
         "=404" | "$uri" | "$uri/" => {}
         _ if is_file && *scope == Scope::Everything => match context.targets.objection(last) {
             None => site.set("fallback", fallback),
-            Some(objection) => context.leave_with(directive, objection),
+            Some(objection) => context.report_with(directive, objection),
         },
-        _ => context.leave_with(directive, "a fallback is a file and applies to a whole site"),
+        _ => context.report_with(directive, "a fallback is a file and applies to a whole site"),
     }
 }
 
 /// `autoindex on`
 pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let Some(part) = scope.part() else {
-        return context.leave_with(directive, "listings are enabled by path");
+        return context.report_with(directive, "listings are enabled by path");
     };
     let table = site.table("listing");
     table.set("enabled", true);
@@ -257,14 +260,17 @@ pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, di
 fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let directory = directive.first();
     let Scope::Prefix(path) = scope else {
-        return context.leave_with(directive, "a mount applies to a path and its subtree: use a prefix location");
+        return context.report_with(directive, "a mount applies to a path and its subtree: use a prefix location");
     };
     if !directory.starts_with('/') || directory.contains('$') {
-        return context.leave_with(directive, "variables and relative directories are not supported: write a mount with the full path");
+        return context.report_with(
+            directive,
+            "variables and relative directories are not supported: write a mount with the full path",
+        );
     }
     if directive.name == "alias" && path.ends_with('/') && !directory.ends_with('/') {
         let remedy = "nginx appends the rest of the path without a slash, so the part is closed: write a mount, with a slash at the end of both";
-        context.leave_with(directive, remedy);
+        context.report_with(directive, remedy);
         return guards::close(context, site, scope, directive);
     }
     let root = if directive.name == "alias" {

@@ -23,7 +23,7 @@ pub(super) fn fields(
     if let Some(expires) = expires.last() {
         match expires_value(expires) {
             Some(value) => cache_control.extend(value),
-            None => context.leave_with(expires, "use [[site.cache_control]]"),
+            None => context.report_with(expires, "use [[site.cache_control]]"),
         }
     }
     let has_cache_control =
@@ -32,21 +32,21 @@ pub(super) fn fields(
     let mut set = 0;
     for directive in add_header {
         let [name, value, ..] = directive.arguments.as_slice() else {
-            context.leave(directive);
+            context.report(directive);
             continue;
         };
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
-            _ if value.contains('$') => context.leave_with(directive, "variables are not supported in values"),
+            _ if value.contains('$') => context.report_with(directive, "variables are not supported in values"),
             "cache-control" => cache_control.push(value.clone()),
             // Cache-Control overrides them.
             "expires" | "pragma" if has_cache_control => {}
-            "expires" | "pragma" => context.leave_with(directive, "use [[site.cache_control]]"),
+            "expires" | "pragma" => context.report_with(directive, "use [[site.cache_control]]"),
             "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
             "access-control-allow-origin" => cors(context, site, pattern, directive, value),
-            _ if lower.starts_with("access-control-") => context.leave_with(directive, "use [site.cors]"),
+            _ if lower.starts_with("access-control-") => context.report_with(directive, "use [site.cors]"),
             _ if (context.is_reserved)(name) => {
-                context.leave_with(directive, "Sealion sets this field itself or by another key")
+                context.report_with(directive, "Sealion sets this field itself or by another key")
             }
             _ => {
                 rule.table("set").set(name, value.as_str());
@@ -102,7 +102,7 @@ fn expires_value(directive: &Directive) -> Option<Option<String>> {
 fn hsts(context: &mut Context, site: &mut Table, directive: &Directive, value: &str) {
     let parts: Vec<String> = value.split(';').map(|part| part.trim().to_ascii_lowercase()).collect();
     let age = parts.iter().find_map(|part| part.strip_prefix("max-age=")?.trim_matches('"').parse::<u64>().ok());
-    let Some(age) = age else { return context.leave(directive) };
+    let Some(age) = age else { return context.report(directive) };
     let has = |word: &str| parts.iter().any(|part| part == word);
     let table = site.table("hsts");
     table.set("max_age", if age % 86_400 == 0 && age > 0 { format!("{}d", age / 86_400) } else { format!("{age}s") });
@@ -134,25 +134,25 @@ fn cors(context: &mut Context, site: &mut Table, pattern: &str, directive: &Dire
         }
         (Some(known), None) if *known == origins => {}
         _ => context
-            .leave_with(directive, "[site.cors] has one list of origins for all paths: an earlier directive set it"),
+            .report_with(directive, "[site.cors] has one list of origins for all paths: an earlier directive set it"),
     }
 }
 
 /// `error_page`
 pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Directive) {
-    let Some((page, rest)) = directive.arguments.split_last() else { return context.leave(directive) };
+    let Some((page, rest)) = directive.arguments.split_last() else { return context.report(directive) };
     let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
     if !page.starts_with('/') || page.contains('$') {
-        return context.leave_with(directive, "an error page must be a file of the site");
+        return context.report_with(directive, "an error page must be a file of the site");
     }
     if let Some(objection) = context.targets.objection(page) {
-        return context.leave_with(directive, objection);
+        return context.report_with(directive, objection);
     }
     match change.first().map(|change| change.as_str()) {
         None => {}
         Some("=200") if codes == ["404"] => return site.set("fallback", page.as_str()),
         Some(change) if codes.iter().any(|code| change == format!("={code}")) => {}
-        Some(_) => return context.leave_with(directive, "an error page cannot change the status"),
+        Some(_) => return context.report_with(directive, "an error page cannot change the status"),
     }
     for code in codes {
         match code.parse::<u16>() {
@@ -161,7 +161,7 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
             }
             // Sealion never sends these statuses.
             Ok(_) => {}
-            Err(_) => context.leave(directive),
+            Err(_) => context.report(directive),
         }
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn answer(
         [status, ..] if refuses(directive) => {
             guards::close(context, site, scope, directive);
             if status != "403" {
-                context.leave_with(directive, "the part is closed, with status 403 or 404");
+                context.report_with(directive, "the part is closed, with status 403 or 404");
             }
             return;
         }
@@ -199,7 +199,7 @@ pub(super) fn answer(
     };
     let to_itself = keeps_path && (target.is_empty() || host.is_some_and(|host| target == format!("https://{host}")));
     if to_itself {
-        return context.leave_with(directive, "the redirect leads to itself: every site is HTTPS already");
+        return context.report_with(directive, "the redirect leads to itself: every site is HTTPS already");
     }
     let mut table = Table::default();
     table.comment(&directive.place);
@@ -234,7 +234,7 @@ pub(super) fn answer(
 
 /// Closes the paths of an answer that is not converted, since nginx sends no files there.
 fn unanswered(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive, remedy: &str) {
-    context.leave_with(directive, format!("{remedy}; the part is closed, since nginx sends no files there"));
+    context.report_with(directive, format!("{remedy}; the part is closed, since nginx sends no files there"));
     guards::close(context, site, scope, directive);
 }
 
@@ -263,27 +263,28 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
     let (regex, to, flag) = match directive.arguments.as_slice() {
         [regex, to] => (regex, to, ""),
         [regex, to, flag] => (regex, to, flag.as_str()),
-        _ => return context.leave(directive),
+        _ => return context.report(directive),
     };
     let redirects = matches!(flag, "permanent" | "redirect") || to.starts_with("http");
     let objection = context.targets.objection(to).filter(|_| !redirects);
     let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
     if *scope != Scope::Everything && !within {
-        let remedy = "rewrites and redirects apply to a whole site: begin the expression with ^ and the location's path";
-        return leave_rewrite(context, directive, remedy, objection);
+        let remedy =
+            "rewrites and redirects apply to a whole site: begin the expression with ^ and the location's path";
+        return report_rewrite(context, directive, remedy, objection);
     }
     if let Err(error) = regex::bytes::Regex::new(regex) {
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let remedy = format!("the expression is not supported ({why}): rewrite it without");
-        return leave_rewrite(context, directive, &remedy, objection);
+        return report_rewrite(context, directive, &remedy, objection);
     }
     if let Some(objection) = objection {
-        context.leave_with(directive, format!("{objection}. The path is closed"));
-        return guards::lead_nowhere(site, directive, regex);
+        context.report_with(directive, format!("{objection}. The path is closed"));
+        return guards::refuse_by_rewrite(site, directive, regex);
     }
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
-        return context.leave_with(directive, "the replacement contains an unsupported variable");
+        return context.report_with(directive, "the replacement contains an unsupported variable");
     };
     let mut table = Table::default();
     table.comment(&directive.place);
@@ -294,19 +295,19 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         "redirect" => table.set("status", 302),
         "" | "last" | "break" if to.starts_with("http") => table.set("status", 302),
         "" | "last" | "break" => return site.push("rewrites", table),
-        _ => return context.leave(directive),
+        _ => return context.report(directive),
     }
     site.push("redirects", table);
 }
 
 /// Reports a rewrite that is not converted. A rewrite to a program hides the files at its path.
-fn leave_rewrite(context: &mut Context, directive: &Directive, remedy: &str, objection: Option<String>) {
+fn report_rewrite(context: &mut Context, directive: &Directive, remedy: &str, objection: Option<String>) {
     match objection {
-        None => context.leave_with(directive, remedy),
+        None => context.report_with(directive, remedy),
         Some(objection) => {
             let remedy =
                 format!("{remedy}. Until then, files at this path are sent, where nginx sends none: {objection}");
-            context.unguarded(directive, remedy);
+            context.report_unguarded(directive, remedy);
         }
     }
 }

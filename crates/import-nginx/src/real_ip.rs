@@ -5,14 +5,15 @@ use super::guards;
 use super::syntax::Directive;
 
 /// Whether a directive is handled here.
-pub(super) fn is_one(name: &str) -> bool {
+pub(super) fn is_real_ip_directive(name: &str) -> bool {
     matches!(name, "real_ip_header" | "real_ip_recursive" | "set_real_ip_from")
 }
 
 /// Reports these directives, and marks them where rules compare addresses. `servers`: those that become sites.
-pub(super) fn name(context: &mut Context, shared: &[&Directive], servers: &[&Directive]) {
-    let of_http: Vec<&Directive> = shared.iter().copied().filter(|directive| is_one(&directive.name)).collect();
-    let mut named: Vec<(&Directive, bool)> = Vec::new();
+pub(super) fn report(context: &mut Context, shared: &[&Directive], servers: &[&Directive]) {
+    let of_http: Vec<&Directive> =
+        shared.iter().copied().filter(|directive| is_real_ip_directive(&directive.name)).collect();
+    let mut reported: Vec<(&Directive, bool)> = Vec::new();
     for server in servers {
         let mut all: Vec<&Directive> = Vec::new();
         guards::walk(server.children(), &mut |inner| all.push(inner));
@@ -26,24 +27,25 @@ pub(super) fn name(context: &mut Context, shared: &[&Directive], servers: &[&Dir
             let inherited = of_http.iter().copied().filter(|directive| directive.name == name);
             if own.is_empty() { inherited.collect() } else { own }
         };
-        let mut left = of("real_ip_header");
-        left.retain(|header| header.first() != "proxy_protocol");
-        if left.is_empty() && !has_proxy_protocol {
+        let mut unconverted = of("real_ip_header");
+        unconverted.retain(|header| header.first() != "proxy_protocol");
+        if unconverted.is_empty() && !has_proxy_protocol {
             // One report, though each network may have a line.
-            left.extend(of("set_real_ip_from").first());
+            unconverted.extend(of("set_real_ip_from").first());
         }
-        named.extend(left.into_iter().map(|one| (one, compares)));
+        reported.extend(unconverted.into_iter().map(|one| (one, compares)));
     }
-    for (directive, _) in &named {
-        let remedy = "the client address is that of the connection or of the PROXY protocol; request fields are not trusted";
-        if named.iter().any(|(other, compares)| other == directive && *compares) {
+    for (directive, _) in &reported {
+        let remedy =
+            "the client address is that of the connection or of the PROXY protocol; request fields are not trusted";
+        if reported.iter().any(|(other, compares)| other == directive && *compares) {
             let remedy = format!(
                 "{remedy}. Rules and limits by address now see the address of the proxy in front of Sealion: let the proxy speak the \
                  PROXY protocol and set proxy_protocol = true for the listener, or restrict access at the proxy"
             );
-            context.unguarded(directive, remedy);
+            context.report_unguarded(directive, remedy);
         } else {
-            context.leave_with(directive, remedy);
+            context.report_with(directive, remedy);
         }
     }
 }

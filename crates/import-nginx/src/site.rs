@@ -106,7 +106,7 @@ pub(super) fn convert(
         return None;
     }
     if listens.plain {
-        context.leave_with(server, "over plain HTTP, Sealion only redirects to HTTPS");
+        context.report_with(server, "over plain HTTP, Sealion only redirects to HTTPS");
     }
     let settings = Settings::of(server, shared);
     context.targets = Targets::of(server);
@@ -125,7 +125,7 @@ pub(super) fn convert(
     }
     site.set("root", root(context, server, &settings));
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
-        context.leave_with(other, "the site uses the root of location /: add mounts for the other locations");
+        context.report_with(other, "the site uses the root of location /: add mounts for the other locations");
     }
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
     let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
@@ -156,7 +156,7 @@ pub(super) fn convert(
             "rewrite" => path_rules::rewrite(context, &mut site, &Scope::Everything, inner),
             "try_files" => location::try_files(context, &mut site, &Scope::Everything, inner),
             "ssl_reject_handshake" if inner.first() == "on" => {
-                context.leave(inner);
+                context.report(inner);
                 guards::close(context, &mut site, &Scope::Everything, inner);
             }
             "access_log" if inner.first() == "off" => site.set("access_log", false),
@@ -164,9 +164,9 @@ pub(super) fn convert(
             _ => context.shared(inner),
         }
     }
-    guards::look_behind_rewrites(context, &site, server);
+    guards::report_rewrites_to_refused(context, &site, server);
     indirect::mark(context, &site);
-    location::name_listed(context, &mut site, &settings);
+    location::report_listed(context, &mut site, &settings);
     Some(site)
 }
 
@@ -179,11 +179,11 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
             let converted = match name.as_str() {
                 "_" | "" => vec![],
                 name if name.starts_with('~') || name.contains('$') => {
-                    context.leave_with(directive, format!("{name}: list the names that it matches"));
+                    context.report_with(directive, format!("{name}: list the names that it matches"));
                     vec![]
                 }
                 name if name.trim_start_matches("*.").contains('*') => {
-                    context.leave_with(directive, format!("{name}: a wildcard must be the first label"));
+                    context.report_with(directive, format!("{name}: a wildcard must be the first label"));
                     vec![]
                 }
                 name => match name.strip_prefix('.') {
@@ -193,7 +193,7 @@ fn names(context: &mut Context, server: &Directive) -> Vec<String> {
             };
             for name in converted {
                 if !context.take_name(&name) {
-                    context.leave_with(
+                    context.report_with(
                         directive,
                         format!("{name} belongs to an earlier server, which gets its requests"),
                     );
@@ -212,7 +212,7 @@ const DEFAULT_ROOT: &str = "/usr/share/nginx/html";
 fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> String {
     match settings.root() {
         Some(root) if root.contains('$') => {
-            context.leave_with(
+            context.report_with(
                 server,
                 format!("root {root}: variables are not supported; make a site per directory, with its full path"),
             );
@@ -220,7 +220,7 @@ fn root(context: &mut Context, server: &Directive, settings: &Settings<'_>) -> S
         }
         Some(root) if root.starts_with('/') => root.to_owned(),
         Some(root) => {
-            context.leave_with(
+            context.report_with(
                 server,
                 format!("root {root}: relative to nginx's prefix (nginx -V); write the full path"),
             );
@@ -309,10 +309,7 @@ fn plain(context: &mut Context, server: &Directive) {
         _ => {}
     });
     if !leads_to_https {
-        return context.leave_with(
-            server,
-            "plain HTTP is only redirected to HTTPS: add a certificate",
-        );
+        return context.report_with(server, "plain HTTP is only redirected to HTTPS: add a certificate");
     }
     let names =
         server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
@@ -324,6 +321,6 @@ fn plain(context: &mut Context, server: &Directive) {
         } else {
             "requests are not passed on: keep nginx for this"
         };
-        context.leave_with(&other, remedy);
+        context.report_with(&other, remedy);
     }
 }

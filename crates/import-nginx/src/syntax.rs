@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_match_is_an_error_with_its_line() {
+    fn unbalanced_braces_are_errors_with_their_line() {
         for (text, expected) in [
             ("http {\n server {\n }\n", "nginx.conf:1: a { without its }"),
             ("a b;\n}", "nginx.conf:2: a } without its {"),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn lua_is_passed_over() {
+    fn lua_blocks_are_skipped() {
         let directives = read_text("a_by_lua_block { local t = { 'x;}' } -- }\n }\nb c;").unwrap();
         assert_eq!(shown(&directives), ["1: a_by_lua_block { … }", "3: b c;"]);
     }

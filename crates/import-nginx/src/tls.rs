@@ -18,13 +18,13 @@ pub(super) fn protocols(context: &mut Context, directive: &Directive) {
     if let (Some(least), Some(known)) = (least, &known)
         && least != known
     {
-        context.leave_with(directive, "versions apply to all sites: one requires 1.3, so all do");
+        context.report_with(directive, "versions apply to all sites: one requires 1.3, so all do");
     }
     if let Some(least) = least.filter(|least| known.is_none_or(|known| *least > known.as_str())) {
         context.root.table("tls").set("min_version", least);
     }
     if directive.arguments.iter().any(|version| !matches!(version.as_str(), "TLSv1.2" | "TLSv1.3")) {
-        context.leave_with(directive, "only TLS 1.2 and 1.3 are supported (RFC 8996)");
+        context.report_with(directive, "only TLS 1.2 and 1.3 are supported (RFC 8996)");
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn command(context: &mut Context, directive: &Directive) {
     if kernel {
         context.root.table("server").set("ktls", "auto");
     } else {
-        context.leave_with(directive, "OpenSSL commands are not supported; set versions and suites in [tls]");
+        context.report_with(directive, "OpenSSL commands are not supported; set versions and suites in [tls]");
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
     let mut pairs = Vec::new();
     for (n, certificate) in certificates.iter().enumerate() {
         let Some(key) = keys.get(n) else {
-            context.leave_with(certificate, "it has no ssl_certificate_key");
+            context.report_with(certificate, "it has no ssl_certificate_key");
             continue;
         };
         let unusable = [certificate, key].into_iter().find(|directive| {
@@ -51,7 +51,7 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
             name.contains('$') || name.starts_with("data:") || name.starts_with("engine:") || name.starts_with("store:")
         });
         if let Some(directive) = unusable {
-            context.leave_with(directive, "certificates and keys must be PEM files, without variables");
+            context.report_with(directive, "certificates and keys must be PEM files, without variables");
             continue;
         }
         let pair = [("cert", certificate), ("key", key)]
@@ -75,10 +75,13 @@ pub(super) fn client_auth(
         "on" => "require",
         "optional" => "request",
         "off" => return,
-        _ => return context.unguarded(verify, "unsupported mode: client certificates are verified or not requested"),
+        _ => {
+            return context
+                .report_unguarded(verify, "unsupported mode: client certificates are verified or not requested");
+        }
     };
     let Some(roots) = roots else {
-        return context.unguarded(verify, "without ssl_client_certificate, no authority is trusted");
+        return context.report_unguarded(verify, "without ssl_client_certificate, no authority is trusted");
     };
     let roots = context.resolve(roots.first());
     let table = site.table("client_auth");

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn words_end_where_nginx_ends_them() {
+    fn words_split_as_in_nginx() {
         for (text, expected) in [
             ("listen 443 ssl;", &["listen", "443", "ssl", "<;>"][..]),
             ("a{b c;}", &["a", "<{>", "b", "c", "<;>", "<}>"]),

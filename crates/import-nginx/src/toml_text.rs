@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_toml_reads() {
+    fn written_tables_parse_back() {
         let mut root = Table::default();
         root.comment("made of\nx");
         root.table("limits").set("grace", "9s");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_kept_apart_from_what_follows() {
+    fn group_references_are_braced() {
         assert_eq!(replacement("/new/$1x/$2").as_deref(), Some("/new/${1}x/${2}"));
         assert_eq!(replacement("/plain").as_deref(), Some("/plain"));
         assert_eq!(replacement("/$host/$1"), None);

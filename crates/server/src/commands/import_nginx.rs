@@ -26,7 +26,7 @@ pub(super) struct ImportArgs {
 }
 
 /// The exit code when a directive was not converted.
-const SOME_LEFT: u8 = 3;
+const SOME_UNCONVERTED: u8 = 3;
 
 /// Converts, prints the result, and lists unconverted directives on standard error: exit code 3 if there are any.
 ///
@@ -44,19 +44,19 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         }
         None => print(&text)?,
     }
-    for left in &conversion.left {
-        eprintln!("{left}");
+    for directive in &conversion.unconverted {
+        eprintln!("{directive}");
     }
-    let open = conversion.left.iter().filter(|left| left.unguarded).count();
-    match (conversion.left.len(), open) {
+    let unguarded = conversion.unconverted.iter().filter(|directive| directive.unguarded).count();
+    match (conversion.unconverted.len(), unguarded) {
         (0, _) => return Ok(ExitCode::SUCCESS),
-        (n, 0) => eprintln!("sealion: {n} not converted; the rest is. See docs/migrate-from-nginx.md"),
-        (n, open) => eprintln!(
-            "sealion: {n} not converted, and {open} of them kept somebody out: do not start before each UNGUARDED is mended. \
+        (n, 0) => eprintln!("sealion: {n} not converted. See docs/migrate-from-nginx.md"),
+        (n, unguarded) => eprintln!(
+            "sealion: {n} not converted, of which {unguarded} restricted access: resolve each UNGUARDED before you start the server. \
              See docs/migrate-from-nginx.md"
         ),
     }
-    Ok(ExitCode::from(SOME_LEFT))
+    Ok(ExitCode::from(SOME_UNCONVERTED))
 }
 
 #[cfg(test)]

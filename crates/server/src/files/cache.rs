@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use sealion_http::{Coding, Status};
 use sealion_http::path::SitePath;
 use sealion_http::request::FieldLines;
+use sealion_http::{Coding, Status};
 use thread_local::ThreadLocal;
 use tokio::task::spawn_blocking;
 
-use crate::files::coding::{Choice, Coder, Variants};
 use crate::files::coding::store::{Made, Store};
+use crate::files::coding::{Choice, Coder, Variants};
 use crate::files::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::observe::metrics::{self, WorkerMetrics};
 
@@ -173,7 +173,10 @@ impl BlockingTask {
             }
             Task::Make { store, original, coding } => {
                 let made = store.make(&original, coding).await.unwrap_or_else(|error| {
-                    tracing::warn!("cannot compress a file of {} bytes: {error}: sending it uncompressed", original.len);
+                    tracing::warn!(
+                        "cannot compress a file of {} bytes: {error}: sending it uncompressed",
+                        original.len
+                    );
                     Made::NotYet
                 });
                 Ok(TaskResult(Ok(Outcome::Made { original, coding, made })))
@@ -399,7 +402,9 @@ impl Chosen {
         match self {
             Chosen::File(file) => Ok(Found::File(file)),
             Chosen::Stored(_, made) => Ok(Found::File(made.or(original))),
-            Chosen::Make(store, coding) => Err(Missing::WouldBlock(BlockingTask(Task::Make { store, original, coding }))),
+            Chosen::Make(store, coding) => {
+                Err(Missing::WouldBlock(BlockingTask(Task::Make { store, original, coding })))
+            }
         }
     }
 }

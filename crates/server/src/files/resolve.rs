@@ -16,10 +16,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
-use sealion_http::{Coding, Status};
 use sealion_http::content_type::ContentType;
 use sealion_http::date::HttpTime;
 use sealion_http::etag::EntityTag;
+use sealion_http::{Coding, Status};
 
 use crate::files::media_types::MediaTypes;
 
@@ -39,7 +39,6 @@ pub(crate) struct Root {
 /// The object that a path names.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
-    /// A regular file.
     File(Arc<SiteFile>),
     /// A directory, requested without a trailing slash.
     Directory,
@@ -414,7 +413,9 @@ impl fmt::Display for RootError {
             Errno::NOENT => "create it, or name another directory",
             Errno::NOTDIR => "name a directory",
             Errno::ACCESS => "give the server's user search permission on it and on its parent directories",
-            Errno::NOSYS => "openat2(2) is unavailable: use Linux 5.6 or later, and allow the call in the seccomp filter",
+            Errno::NOSYS => {
+                "openat2(2) is unavailable: use Linux 5.6 or later, and allow the call in the seccomp filter"
+            }
             _ => "see openat2(2)",
         };
         write!(f, "cannot serve {}: {}: {remedy}", self.path.display(), io::Error::from(self.errno))

@@ -11,11 +11,11 @@
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 
-use sealion_http::{Method, Status};
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
+use sealion_http::{Method, Status};
 use sealion_tls::TlsStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
@@ -189,14 +189,22 @@ impl Http1 {
             }
         }
         close |= stream.should_close();
-        let framing =
-            ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
+        let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
         let connection = match (close || framing.needs_close(), head.version) {
             (true, _) => Connection::Close,
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let sent = respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, connection, &date).await;
+        let sent = respond(
+            stream,
+            &mut self.path,
+            shared.path_policy(current.ktls),
+            &mut response,
+            framing,
+            connection,
+            &date,
+        )
+        .await;
         let protocol = if head.version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
         self.finish(&exchange, Some((&head.request, protocol)), stream, peer, &response, &sent);
         sent.result.map(|()| connection != Connection::Close)
@@ -217,7 +225,9 @@ impl Http1 {
         let mut response = exchange.refuse(status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
-        let sent = respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, close, &date).await;
+        let sent =
+            respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, close, &date)
+                .await;
         self.finish(&exchange, None, stream, peer, &response, &sent);
         sent.result.map(|()| false)
     }

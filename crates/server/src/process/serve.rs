@@ -262,7 +262,9 @@ impl Upgrade {
         if self.task.is_some() {
             tracing::warn!("SIGUSR2: an upgrade is under way already");
         } else if std::process::id() == 1 {
-            tracing::error!("SIGUSR2: process 1 cannot be replaced, because the container ends with it: start a new container instead");
+            tracing::error!(
+                "SIGUSR2: process 1 cannot be replaced, because the container ends with it: start a new container instead"
+            );
         } else {
             tracing::info!("SIGUSR2: starting {} to take over", program.path().display());
             let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(&self.starting));

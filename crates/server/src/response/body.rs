@@ -1,11 +1,11 @@
 //! The content of a response.
 
-use std::{fmt, io};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::{fmt, io};
 
 use sealion_http::{ContentRange, ContentType, EntityTag};
 
@@ -14,7 +14,6 @@ use crate::files::resolve::SiteFile;
 /// The content of a response.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// No content.
     Empty,
     /// Bytes in memory.
     Bytes(Cow<'static, [u8]>),
@@ -58,10 +57,7 @@ pub(crate) enum Piece {
     /// Bytes in memory.
     Bytes(Vec<u8>),
     /// A range of a file, which must lie within it.
-    File {
-        file: Arc<SiteFile>,
-        range: Range<u64>,
-    },
+    File { file: Arc<SiteFile>, range: Range<u64> },
 }
 
 impl Piece {

@@ -1,4 +1,4 @@
-//! Who may ask at all, by network.
+//! Access control by client network.
 
 use std::net::IpAddr;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::pattern::Prefix;
 use crate::values::{At, Problems};
 
-/// Lets only some networks in; others get 403.
+/// Access by client network. Other clients get 403.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessConfig {
-    /// The path that it is for, with all beneath it.
+    /// Path to protect, with everything beneath it.
     pub path: At<String>,
-    /// Networks that may, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not name.
+    /// Networks to allow, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not list.
     pub allow: Vec<At<String>>,
-    /// Networks that may not, even if `allow` names them.
+    /// Networks to deny, even if `allow` lists them.
     pub deny: Vec<At<String>>,
 }
 
@@ -27,7 +27,7 @@ impl Default for AccessConfig {
     }
 }
 
-/// The rules of a site. Every rule whose path covers a request must let it in.
+/// The access rules of a site. Every rule whose path covers a request must allow it.
 #[derive(Debug)]
 pub(crate) struct Access(Vec<Rule>);
 
@@ -39,7 +39,7 @@ struct Rule {
 }
 
 impl Access {
-    /// Checks every path and network. `None`: there are no rules.
+    /// Validates paths and networks. `None`: there are no rules.
     pub(crate) fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut rules = Vec::new();
         for config in configs {
@@ -50,17 +50,17 @@ impl Access {
             };
             let (allow, deny) = (networks(&config.allow, "allow"), networks(&config.deny, "deny"));
             if config.allow.is_empty() && config.deny.is_empty() {
-                problems.add(&config.path.span, key, "does nothing: add allow = [\"10.0.0.0/8\"] or deny");
+                problems.add(&config.path.span, key, "has no effect: add allow = [\"10.0.0.0/8\"] or deny");
             }
             rules.extend(path.map(|path| Rule { path, allow, deny }));
         }
         (!rules.is_empty()).then_some(Access(rules))
     }
 
-    /// Whether a client may ask for a path (decoded, without slashes at its ends). `None`: a client without an address, on a Unix socket, whom
-    /// no network names but those of everybody, `0.0.0.0/0` and `::/0`.
+    /// Whether a client may access a decoded path without leading and trailing slashes. `None`: a client on a Unix socket, without
+    /// an address; it matches only `0.0.0.0/0` and `::/0`.
     pub(crate) fn allows(&self, client: Option<IpAddr>, name: &[u8]) -> bool {
-        // On a socket for both, IPv4 clients have IPv6 addresses.
+        // On a dual-stack socket, IPv4 clients have IPv4-mapped addresses.
         let client = client.map(|address| address.to_canonical());
         let named_by = |network: &IpNet| match client {
             Some(client) => network.contains(&client),
@@ -81,11 +81,16 @@ fn network(text: &At<String>, key: &str, problems: &mut Problems) -> Option<IpNe
         Some(network) => problems.add(
             &text.span,
             key,
-            format!("{} has bits beyond its length: write {} or {}", text.value, network.trunc(), network.addr()),
+            format!(
+                "{} has bits beyond its prefix length: write {} or {}",
+                text.value,
+                network.trunc(),
+                network.addr()
+            ),
         ),
         None => {
             let remedy =
-                format!("{:?} is no network: write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7", text.value);
+                format!("{:?} is not a network: write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7", text.value);
             problems.add(&text.span, key, remedy);
         }
     }
@@ -108,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_must_let_in() {
+    fn every_covering_rule_must_allow() {
         let (access, problems) = build(
             "access = [{ deny = ['192.0.2.0/24'] },\n\
              { path = '/admin/', allow = ['10.0.0.0/8', '2001:db8::/32', '192.0.2.1'], deny = ['10.1.0.0/16'] }]",
@@ -131,19 +136,19 @@ mod tests {
             assert_eq!(access.allows(client.parse().ok(), path.as_bytes()), allowed, "{client} {path}");
         }
         assert!(access.allows(None, b"a") && !access.allows(None, b"admin"));
-        let (nobody, _) = build("access = [{ deny = ['0.0.0.0/0', '::/0'] }]");
-        assert!(!nobody.unwrap().allows(None, b"a"), "who denies everybody means them too");
+        let (closed, _) = build("access = [{ deny = ['0.0.0.0/0', '::/0'] }]");
+        assert!(!closed.unwrap().allows(None, b"a"), "a rule that denies all networks covers Unix sockets too");
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn configuration_errors() {
         for (text, expected) in [
-            ("access = [{}]", "f: site.access: does nothing"),
+            ("access = [{}]", "f: site.access: has no effect"),
             (
                 "access = [{ allow = ['10.0.0.1/8'] }]",
-                "f:1: site.access.allow: 10.0.0.1/8 has bits beyond its length: write 10.0.0.0/8 or 10.0.0.1",
+                "f:1: site.access.allow: 10.0.0.1/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.1",
             ),
-            ("access = [{ deny = ['example.org'] }]", "f:1: site.access.deny: \"example.org\" is no network"),
+            ("access = [{ deny = ['example.org'] }]", "f:1: site.access.deny: \"example.org\" is not a network"),
             ("access = [{ path = 'x', deny = ['::/0'] }]", "f:1: site.access.path: begin it"),
         ] {
             let (_, problems) = build(text);

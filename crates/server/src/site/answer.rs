@@ -1,4 +1,4 @@
-//! From a request to a response: the order of the steps.
+//! Answering a request: the order of the steps.
 //!
 //! ```text
 //! limits ─► network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► mount ─► file ─► other indexes ─► listing ─► fallback
@@ -6,38 +6,38 @@
 //!                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
-//! Networks come first, since they cost least. A preflight request has no password. What is sent in the place of what was asked for (a rewritten
-//! path, an index, the fallback) has to pass networks and passwords under its own name too, so that none leads around them. A client that is over
-//! its limits is refused before all this, with the fields and the page that errors have here.
+//! The network check comes first, since it costs least. Preflight requests carry no password. A file sent under another path (a
+//! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
+//! bypassed. A client over its limits is refused before all this, with the site's fields and error page.
 //!
-//! A step that waits (a disk, a password, a directory) parks this request alone.
+//! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 
-use sealion_http::{HttpTime, Method, Request, Status, Target};
 use sealion_http::accept::prefers_json;
 use sealion_http::path::{SitePath, Unnameable};
 use sealion_http::request::FieldLines;
+use sealion_http::{HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
-use super::{Site, fallback};
 use super::basic_auth::Verdict;
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::ShowDirectory;
 use super::pages::Page;
+use super::{Site, fallback};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, Unresolved};
 use crate::limits::Refusal;
 use crate::response::{Body, Response, of_file};
 
-/// The client of a request.
+/// The client that sent a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Client {
-    /// Its address; `None` over a Unix socket.
+    /// The client's address; `None` over a Unix socket.
     pub(crate) address: Option<IpAddr>,
-    /// The limit that it is over.
+    /// The limit that the client exceeds.
     pub(crate) refusal: Option<Refusal>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, n
     answering.complete(response, &name).await
 }
 
-/// The response to a request for `site` that could be read in part only, or whose content could not be read.
+/// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
     site.add_error_page(&mut response, &FieldLines::default()).await;
@@ -65,12 +65,12 @@ pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     response
 }
 
-/// The response to a client that is over a limit.
+/// The response to a client that exceeds a limit.
 fn refused(refusal: Refusal) -> Response {
     match refusal {
         Refusal::TooMany(wait) => {
             let mut response = Response::plain(Status::TOO_MANY_REQUESTS);
-            // A client that comes back within the same second would be refused again.
+            // Rounded up: a retry within the same second would be refused again.
             response.fields.retry_after = Some(u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX));
             response
         }
@@ -78,7 +78,7 @@ fn refused(refusal: Refusal) -> Response {
     }
 }
 
-/// A request while it is answered.
+/// A request being answered.
 struct Answering<'a> {
     site: &'a Site,
     request: &'a Request<'a>,
@@ -86,10 +86,10 @@ struct Answering<'a> {
     now: HttpTime,
 }
 
-/// A response, and the name that the site's rules for responses look at.
+/// A response, and the file name that the site's response rules match.
 struct Answer<'p> {
     response: Response,
-    /// The file that is sent, or what the request named: decoded, without a slash at its beginning. Empty where no rule looks at it.
+    /// The path of the file that is sent, or else of the request; decoded, without leading slash. Empty if no rule depends on it.
     name: Cow<'p, [u8]>,
 }
 
@@ -104,7 +104,7 @@ impl<'p> Answer<'p> {
 }
 
 impl<'a> Answering<'a> {
-    /// The path that is asked for, or the status of one that cannot be served.
+    /// The requested path, or the status for an unservable one.
     fn path(&self) -> Result<SitePath<'a>, Status> {
         match self.request.target {
             Target::Path { path, .. } => match SitePath::parse(path, self.site.options.show_dotfiles) {
@@ -116,7 +116,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Adds what the site adds to every response.
+    /// Adds the site's error page and header fields.
     async fn complete(&self, mut response: Response, name: &[u8]) -> Response {
         let accept = &self.request.conditions.accept_encoding;
         self.site.add_error_page(&mut response, accept).await;
@@ -126,7 +126,7 @@ impl<'a> Answering<'a> {
         if let Some(headers) = &features.headers {
             headers.add(name, fields);
         }
-        // The answer to a preflight request has its CORS fields already.
+        // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| response.status != Status::NO_CONTENT) {
             cors.add(self.request, name, fields);
         }
@@ -183,12 +183,16 @@ impl<'a> Answering<'a> {
         self.site.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, name))
     }
 
-    /// The response to a request that may not have the file called `name`.
+    /// The refusal if the request may not access the file `name`.
     async fn guard(&self, name: &[u8], user: &mut Option<Box<str>>) -> Option<Response> {
-        if self.is_allowed(name) { self.check_password(name, user).await } else { Some(Response::plain(Status::FORBIDDEN)) }
+        if self.is_allowed(name) {
+            self.check_password(name, user).await
+        } else {
+            Some(Response::plain(Status::FORBIDDEN))
+        }
     }
 
-    /// The response to a request without the password that `name` needs.
+    /// The refusal if the request lacks the password for `name`.
     async fn check_password(&self, name: &[u8], user: &mut Option<Box<str>>) -> Option<Response> {
         let basic_auth = self.site.features.basic_auth.as_ref()?;
         let authorization = self.request.fields.singleton("authorization");
@@ -213,17 +217,12 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Sends what is at `path`. `asked`: the path before it was rewritten.
-    async fn serve<'p>(
-        &self,
-        path: &'p SitePath<'_>,
-        asked: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-    ) -> Answer<'p> {
+    /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
+    async fn serve<'p>(&self, path: &'p SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer<'p> {
         let (site, features) = (self.site, &self.site.features);
         let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
         let (files, mounted_at) = mount.unwrap_or((&site.files, 0));
-        // The root of a mount is a directory whatever is in it.
+        // The root of a mount is always a directory.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
             Ok((Found::Directory, ""))
         } else {
@@ -232,7 +231,7 @@ impl<'a> Answering<'a> {
         let missing = match found {
             Ok((Found::File(file), index)) => {
                 let mut name = Cow::Borrowed(path.as_bytes());
-                if path.names_directory() && features.look_at_names() {
+                if path.names_directory() && features.depend_on_names() {
                     name = Cow::Owned(path.child(index).as_bytes().to_vec());
                     if let Some(refusal) = self.guard(&name, user).await {
                         return Answer { response: refusal, name };
@@ -260,7 +259,7 @@ impl<'a> Answering<'a> {
         self.or_fallback(response, path, asked, user).await
     }
 
-    /// The page that shows a directory; `None`: there is no such directory.
+    /// The listing of a directory. `None`: the directory does not exist.
     async fn list(
         &self,
         listing: &Listing,
@@ -290,7 +289,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// `response`, or the fallback instead of a 404.
+    /// Replaces a 404 by the fallback where it applies.
     async fn or_fallback<'p>(
         &self,
         mut response: Response,
@@ -310,7 +309,7 @@ impl<'a> Answering<'a> {
                     name = Cow::Owned(page.as_bytes().to_vec());
                 }
             }
-            // A client that wants something else than a page may get another answer for the same path.
+            // The response for this path depends on Accept.
             response.fields.extra.add("Vary", "Accept");
         }
         Answer { response, name }
@@ -320,12 +319,8 @@ impl<'a> Answering<'a> {
         files.find(path, &self.request.conditions.accept_encoding).await
     }
 
-    /// What is at `path`, and, where that names a directory, which index stands for it.
-    async fn find_with_indexes<'f>(
-        &self,
-        files: &'f Files,
-        path: &SitePath<'_>,
-    ) -> Result<(Found, &'f str), Unresolved>
+    /// Finds the file at `path`, trying every index of a directory. Returns the name of the index too.
+    async fn find_with_indexes<'f>(&self, files: &'f Files, path: &SitePath<'_>) -> Result<(Found, &'f str), Unresolved>
     where
         'a: 'f,
     {
@@ -345,7 +340,7 @@ impl<'a> Answering<'a> {
 }
 
 impl Site {
-    /// Puts the site's page for the status in the place of the content. A page that is gone leaves the plain content.
+    /// Replaces the content with the site's page for the status. If the page cannot be opened, the plain content stays.
     async fn add_error_page(&self, response: &mut Response, accept: &FieldLines<'_>) {
         let pages = self.features.error_pages.as_ref();
         let Some(path) = pages.and_then(|pages| pages.get(response.status)).and_then(Page::path) else { return };

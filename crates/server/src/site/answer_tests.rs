@@ -52,7 +52,7 @@ impl Place {
         site
     }
 
-    /// Writes a file that was last modified at [`MODIFIED`].
+    /// Writes a file with modification time [`MODIFIED`].
     fn write(&self, name: &str, content: &str) {
         let path = self.directory.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -61,7 +61,7 @@ impl Place {
         File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
     }
 
-    /// Answers `line`, such as `GET /`, with further field lines.
+    /// Sends a request with request line `line`, such as `GET /`, and further field lines.
     fn ask(&self, line: &str, fields: &[&str]) -> Answer {
         let mut text = format!("{line} HTTP/1.1\r\nHost: a\r\n");
         fields.iter().for_each(|field| text.extend([field, "\r\n"]));
@@ -131,7 +131,7 @@ fn a_file_in_full() {
 }
 
 #[test]
-fn head_says_what_get_says_and_sends_nothing() {
+fn head_has_the_fields_of_get_and_no_content() {
     let site = Place::new();
     for path in ["/letters.txt", "/empty", "/sub", "/sub/", "/nowhere", "/%00", "/.hidden", "/%2f"] {
         let get = site.ask(&format!("GET {path}"), &[]);
@@ -182,7 +182,7 @@ fn paths() {
         ("/%00", 400, None),
         ("/%", 400, None),
     ] {
-        // Preconditions do not count where the answer is not 2xx (RFC 9110 §13.2.1).
+        // Preconditions apply only where the response would be 2xx (RFC 9110 §13.2.1).
         for fields in [&[][..], &["If-Match: \"x\"", "If-None-Match: *"][..]] {
             let answer = site.ask(&format!("GET {path}"), fields);
             let expected = if status == 200 && !fields.is_empty() { 412 } else { status };
@@ -192,7 +192,7 @@ fn paths() {
 }
 
 #[test]
-fn not_modified_carries_the_validators_alone() {
+fn not_modified_carries_only_the_validators() {
     let site = Place::new();
     let etag = site.etag("/letters.txt");
     let answer = site.ask("GET /letters.txt", &[&format!("If-None-Match: {etag}"), "Range: bytes=0-0"]);
@@ -258,12 +258,12 @@ fn several_ranges() {
 }
 
 #[test]
-fn a_date_in_the_future_is_sent_as_now() {
+fn a_future_modification_time_is_sent_as_date() {
     let site = Place::new();
     let file = File::options().write(true).open(site.directory.path().join("empty")).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
     assert_eq!(site.ask("GET /empty", &[]).field("Last-Modified"), Some(NOW));
-    // Now is no strong validator of a file that may still change this second.
+    // A date equal to Date is not a strong validator, since the file may still change this second.
     site.write("a", "ab");
     let file = File::options().write(true).open(site.directory.path().join("a")).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(4_000_000_000)).unwrap();
@@ -271,7 +271,7 @@ fn a_date_in_the_future_is_sent_as_now() {
 }
 
 #[test]
-fn what_the_operator_should_know_comes_with_the_response() {
+fn the_cause_comes_with_the_response() {
     let site = Place::new();
     std::os::unix::fs::symlink("/etc/passwd", site.directory.path().join("out")).unwrap();
     let text = "GET /out HTTP/1.0\r\n\r\n";
@@ -282,9 +282,9 @@ fn what_the_operator_should_know_comes_with_the_response() {
     assert!(response.cause.unwrap().to_string().contains("symbolic link"));
 }
 
-/// A password, then a link that leads away, then a page that is compressed first.
+/// A password, then a link out of the root, then an error page that is compressed first.
 #[test]
-fn what_the_file_system_said_is_told_whatever_blocks_after_it() {
+fn the_cause_survives_later_blocking_steps() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
     fs::create_dir(&root).unwrap();
@@ -307,7 +307,7 @@ fn what_the_file_system_said_is_told_whatever_blocks_after_it() {
     };
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while !is_settled() {
-        assert!(std::time::Instant::now() < deadline, "the clock of files stands still");
+        assert!(std::time::Instant::now() < deadline, "the file system clock stands still");
         std::thread::yield_now();
     }
     let credentials = STANDARD.encode("ada:a");

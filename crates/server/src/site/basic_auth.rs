@@ -1,10 +1,10 @@
-//! Passwords (RFC 7617): who may see a part of a site.
+//! HTTP Basic authentication (RFC 7617) for parts of a site.
 //!
 //! ```text
-//! Authorization ─► verified lately? ─yes─► the user
+//! Authorization ─► verified recently? ─yes─► the user
 //!                       │ no
 //!                       ▼
-//!         an errand: waits for its turn, verifies slowly ─► remembered if right
+//!         blocking task: waits for its turn, verifies slowly ─► cached if right
 //! ```
 
 use std::num::NonZeroUsize;
@@ -26,16 +26,16 @@ use super::pattern::Prefix;
 use crate::response::Response;
 use crate::values::{At, Problems};
 
-/// Asks for a name and a password.
+/// Password protection (HTTP Basic) of a part of the site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BasicAuthConfig {
-    /// The path that it is for, with all beneath it.
+    /// Path to protect, with everything beneath it.
     pub path: At<String>,
-    /// What browsers show when they ask.
+    /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
-    /// Users with their passwords' hashes, bcrypt or argon2id, a line each: `htpasswd -B -c FILE USER` makes it. Read at the start and
-    /// at a reload.
+    /// File of users and password hashes (bcrypt or argon2id), one per line, as written by `htpasswd -B -c FILE USER`. Read at
+    /// start and on reload.
     pub users: At<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ impl Default for BasicAuthConfig {
     }
 }
 
-/// The parts of a site that ask for passwords.
+/// The password-protected parts of a site.
 #[derive(Debug)]
 pub(crate) struct BasicAuth(Vec<Part>);
 
@@ -60,42 +60,42 @@ struct Part {
     users: Arc<Users>,
 }
 
-/// Users, and what is known of passwords that came.
+/// The users of a part, and recently verified credentials.
 #[derive(Debug)]
 pub(super) struct Users {
     htpasswd: Htpasswd,
     key: hmac::Key,
-    /// MACs of names and passwords that were right.
+    /// MACs of credentials that were verified.
     known: Mutex<LruCache<[u8; 32], ()>>,
     turns: Turns,
 }
 
-/// What to do with a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Nobody asks for a password here, or it is right.
+    /// No password is needed, or the password is right: the user, if any.
     Pass(Option<String>),
-    /// The answer.
+    /// Send this response.
     Refuse(Box<Response>),
-    /// It is to be verified first.
+    /// Verify the password first, then check again.
     Verify(Verification),
 }
 
-/// A password to verify, on a thread that may take its time.
+/// A password to verify on the blocking pool.
 #[derive(Debug)]
 pub(crate) struct Verification {
     users: Arc<Users>,
     credentials: Credentials,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// The password is the user's.
+    /// User and password match.
     Right,
-    /// It is not, or there is no such user.
+    /// The password is wrong, or the user does not exist.
     Wrong,
-    /// Too many wait for theirs.
+    /// Too many verifications are waiting.
     Busy,
 }
 
@@ -106,7 +106,7 @@ struct Credentials {
 }
 
 impl BasicAuth {
-    /// Reads the files of users. `None`: no part asks.
+    /// Reads the user files. `None`: no part is protected.
     pub(crate) fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut parts = Vec::new();
         for config in configs {
@@ -116,7 +116,11 @@ impl BasicAuth {
                 problems.add(&config.realm.span, &format!("{key}.realm"), remedy);
             }
             if config.users.as_os_str().is_empty() {
-                problems.add(&config.path.span, &format!("{key}.users"), "is missing: name the file of users");
+                problems.add(
+                    &config.path.span,
+                    &format!("{key}.users"),
+                    "is missing: name the file of users and password hashes",
+                );
                 continue;
             }
             match Htpasswd::read(&problems.resolve(&config.users)) {
@@ -128,13 +132,13 @@ impl BasicAuth {
                 Err(what) => problems.add(&config.users.span, &format!("{key}.users"), what),
             }
         }
-        // The innermost part asks; only one can, since a request has one password.
+        // The innermost part applies. Only one can, since a request carries one password.
         parts.sort_by_key(|part| std::cmp::Reverse(part.path.as_bytes().len()));
         (!parts.is_empty()).then_some(BasicAuth(parts))
     }
 
-    /// Whether a request for a path (decoded, without slashes at its ends) may pass. `authorization`: the value of Authorization if
-    /// there is one. `verified`: what a verification for this request found.
+    /// Decides about a request for a decoded path without leading and trailing slashes. `authorization`: the value of
+    /// Authorization. `verified`: the result of the verification that an earlier call asked for.
     pub(crate) fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
         let Some(part) = self.0.iter().find(|part| part.path.guards(name)) else { return Verdict::Pass(None) };
         let Some(credentials) = authorization.and_then(Credentials::parse) else { return part.challenge() };
@@ -157,11 +161,11 @@ impl Part {
 }
 
 impl Verification {
-    /// Verifies, when it is its turn.
+    /// Waits for a turn, then verifies. May take long.
     pub(crate) fn run(self) -> Verified {
         let Verification { users, credentials } = self;
         let Some(_turn) = users.turns.wait() else { return Verified::Busy };
-        // A browser that asks for many files at once sends the same password with each.
+        // A browser that requests many files at once sends the same password with each; one verification is enough.
         if users.knows(&credentials) {
             return Verified::Right;
         }
@@ -176,7 +180,7 @@ impl Verification {
 impl Users {
     fn new(htpasswd: Htpasswd) -> Self {
         let mut key = [0; 32];
-        // Without randomness nothing else works either.
+        // Without random numbers TLS would not work either.
         aws_lc_rs::rand::fill(&mut key).expect("the system has random numbers");
         Users {
             htpasswd,
@@ -188,7 +192,7 @@ impl Users {
 
     fn mac(&self, credentials: &Credentials) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
-        // A name has no colon.
+        // The separator is unambiguous: a user name has no colon.
         context.update(credentials.user.as_bytes());
         context.update(b":");
         context.update(&credentials.password);
@@ -197,7 +201,7 @@ impl Users {
         mac
     }
 
-    /// Looking a MAC up takes the time it takes: without the key nobody can make one that resembles another.
+    /// The lookup need not be constant-time: without the key, an attacker cannot choose the MAC.
     fn knows(&self, credentials: &Credentials) -> bool {
         lock(&self.known).get(&self.mac(credentials)).is_some()
     }
@@ -216,7 +220,7 @@ impl Credentials {
     }
 }
 
-/// Lets few verify at a time and few wait, so that guessing passwords takes neither all processors nor all threads.
+/// Bounds concurrent and waiting verifications, so that password guessing exhausts neither processors nor threads.
 #[derive(Debug)]
 struct Turns {
     counts: Mutex<(usize, usize)>,
@@ -257,13 +261,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// GUESS: users that come within a day, of a site that has a file of them.
+/// Credentials remembered per user file: more than the daily users of most sites that keep users in a file.
 const KNOWN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// GUESS: verifications at a time for one file of users, of which each may take 128 MiB. Half of a small machine stays free for those who are known.
+/// Concurrent verifications per user file. Each may take 128 MiB and a processor; two leave a small machine able to serve
+/// authenticated users.
 const AT_A_TIME: usize = 2;
 
-/// GUESS: a browser asks for some files at once before its password is known; some browsers do.
+/// Verifications waiting per user file. Several browsers at once, each with several requests, must fit before their password is
+/// verified; each waiting one holds a thread of the blocking pool.
 const WAITING_AT_MOST: usize = 64;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn basic(text: &str) -> Vec<u8> {
     format!("Basic {}", STANDARD.encode(text)).into_bytes()
 }
 
-/// The user who passes, or the status.
+/// The authenticated user, or the status of the refusal.
 fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Option<String>, u16> {
     let verdict = match auth.check(name.as_bytes(), authorization, None) {
         Verdict::Verify(verification) => auth.check(name.as_bytes(), authorization, Some(verification.run())),
@@ -35,7 +35,7 @@ fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Opt
 }
 
 #[test]
-fn the_innermost_part_asks() {
+fn the_innermost_part_applies() {
     let directory = tempfile::tempdir().unwrap();
     let outer = config("/in/", users(&directory, "outer", &[("ada", "a:1"), ("Björn", "ü")]));
     let inner = config("/in/deep", users(&directory, "inner", &[("eve", "e")]));
@@ -54,7 +54,7 @@ fn the_innermost_part_asks() {
         ("in/deep/x", Some("eve:e"), Ok(Some("eve"))),
     ] {
         let authorization = credentials.map(basic);
-        // The second time it is known.
+        // The second time the credentials are known.
         for _ in 0..2 {
             let expected = expected.map(|user| user.map(str::to_owned));
             assert_eq!(ask(&auth, name, authorization.as_deref()), expected, "{name} {credentials:?}");
@@ -67,7 +67,7 @@ fn the_innermost_part_asks() {
 }
 
 #[test]
-fn what_was_right_is_known_and_what_was_wrong_is_not() {
+fn only_right_credentials_are_remembered() {
     let directory = tempfile::tempdir().unwrap();
     let config = config("/", users(&directory, "users", &[("ada", "right")]));
     let auth = BasicAuth::build(&[config], "site.basic_auth", &mut Problems::of_arguments()).unwrap();
@@ -81,7 +81,7 @@ fn what_was_right_is_known_and_what_was_wrong_is_not() {
 }
 
 #[test]
-fn few_verify_at_a_time_and_few_wait() {
+fn running_and_waiting_verifications_are_bounded() {
     let turns = Turns::new(2);
     let taken: Vec<_> = (0..2).map(|_| turns.wait().unwrap()).collect();
     std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn few_verify_at_a_time_and_few_wait() {
 }
 
 #[test]
-fn what_is_wrong() {
+fn configuration_errors() {
     let directory = tempfile::tempdir().unwrap();
     let md5 = directory.path().join("md5");
     std::fs::write(&md5, "ada:$apr1$x$y\n").unwrap();
@@ -106,8 +106,8 @@ fn what_is_wrong() {
     let realm = BasicAuthConfig { realm: "a\"b".to_owned().into(), ..config("/", good) };
     for (config, words) in [
         (BasicAuthConfig::default(), "is missing: name the file of users"),
-        (config("/", directory.path().join("none")), "cannot be read"),
-        (config("/", md5), ":1: ada: the password is kept as MD5"),
+        (config("/", directory.path().join("none")), "cannot read"),
+        (config("/", md5), ":1: ada: the password hash is MD5"),
         (realm, "write visible ASCII without quotes"),
     ] {
         let mut problems = Problems::of_arguments();

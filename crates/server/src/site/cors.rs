@@ -1,4 +1,4 @@
-//! Cross-origin requests (the Fetch standard, §3.2): which other sites' scripts may read responses.
+//! Cross-origin requests (Fetch standard, §3.2).
 
 use schemars::JsonSchema;
 use sealion_http::extra_fields::{ExtraFields, is_name};
@@ -9,23 +9,23 @@ use super::pattern::PathPattern;
 use crate::response::{Body, Response};
 use crate::values::{At, Problems, Time};
 
-/// Which other sites' scripts may read responses.
+/// Cross-origin access: origins whose scripts may read responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CorsConfig {
-    /// Origins whose scripts may: `https://app.example.org`, or `*` for all. Empty: none.
+    /// Allowed origins: `https://app.example.org`, or `*` for all. Empty: none.
     pub origins: Vec<At<String>>,
-    /// The files it is for, as in `headers`. Empty: all.
+    /// Files that may be read, as patterns like those of `headers`. Empty: all.
     pub paths: Vec<At<String>>,
-    /// Methods that they may use. The server itself answers GET and HEAD.
+    /// Allowed methods. The server itself answers GET and HEAD.
     pub methods: Vec<At<String>>,
-    /// Request fields that they may send beside the few that browsers always allow, for instance `If-None-Match`.
+    /// Allowed request fields, besides those that browsers always allow, for instance `If-None-Match`.
     pub headers: Vec<At<String>>,
-    /// Response fields that they may read beside the few that browsers always allow, for instance `ETag`.
+    /// Readable response fields, besides those that browsers always allow, for instance `ETag`.
     pub expose: Vec<At<String>>,
-    /// How long browsers may keep the answer of a preflight request.
+    /// How long browsers may cache the response to a preflight request.
     pub max_age: Option<Time>,
-    /// Whether they may send cookies and passwords along.
+    /// Whether scripts may send cookies and passwords.
     pub credentials: At<bool>,
 }
 
@@ -43,24 +43,24 @@ impl Default for CorsConfig {
     }
 }
 
-/// What a site says to requests from other origins.
+/// The CORS policy of a site.
 #[derive(Debug)]
 pub(crate) struct Cors {
-    /// `None`: any.
+    /// `None`: any origin.
     origins: Option<Vec<String>>,
     paths: Vec<PathPattern>,
-    /// Of a response to an allowed origin.
+    /// Fields of a response to an allowed origin.
     response: ExtraFields,
-    /// Of a preflight's, beside that.
+    /// Further fields of a preflight response.
     preflight: ExtraFields,
 }
 
 impl CorsConfig {
-    /// Checks every origin, method and name. `None`: no origin is named.
+    /// Validates origins, methods and names. `None`: no origin is configured.
     pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Cors> {
         let Some(first) = self.origins.first() else {
             if *self != CorsConfig::default() {
-                let remedy = "is missing: name them, for instance origins = [\"https://app.example.org\"]";
+                let remedy = "is missing: list the origins, for instance origins = [\"https://app.example.org\"]";
                 problems.add(&self.credentials.span, &format!("{key}.origins"), remedy);
             }
             return None;
@@ -68,16 +68,17 @@ impl CorsConfig {
         let every = self.origins.iter().find(|origin| origin.value == "*");
         if let Some(every) = every {
             if self.origins.len() > 1 {
-                problems.add(&every.span, &format!("{key}.origins"), "\"*\" stands for all: name no other beside it");
+                problems.add(&every.span, &format!("{key}.origins"), "\"*\" allows all origins: remove the others");
             }
             if self.credentials.value {
-                let remedy = "cannot be for every origin: browsers refuse it. Name the origins instead of \"*\"";
+                let remedy =
+                    "cannot be combined with origins = [\"*\"], which browsers refuse: list the origins instead";
                 problems.add(&self.credentials.span, &format!("{key}.credentials"), remedy);
             }
         } else {
             for origin in self.origins.iter().filter(|origin| !is_origin(origin)) {
                 let remedy = format!(
-                    "{:?} is no origin: write scheme and host in small letters, and the port if it is not the usual one, for instance https://app.example.org",
+                    "{:?} is not an origin: write scheme and host in lowercase, and the port unless it is the default, for instance https://app.example.org",
                     origin.value
                 );
                 problems.add(&origin.span, &format!("{key}.origins"), remedy);
@@ -85,7 +86,7 @@ impl CorsConfig {
         }
         for (names, which) in [(&self.methods, "methods"), (&self.headers, "headers"), (&self.expose, "expose")] {
             for name in names.iter().filter(|name| !is_name(name)) {
-                problems.add(&name.span, &format!("{key}.{which}"), format!("{:?} is no name", name.value));
+                problems.add(&name.span, &format!("{key}.{which}"), format!("{:?} is not a token", name.value));
             }
         }
         if self.methods.is_empty() {
@@ -119,9 +120,9 @@ impl CorsConfig {
 }
 
 impl Cors {
-    /// The answer, if this is a preflight request. An origin that is not allowed gets one without permission.
+    /// The response, if this is a preflight request. An origin that is not allowed gets a response without permission.
     ///
-    /// Browsers send it without cookies and passwords, so it is answered before these are asked for.
+    /// Browsers send preflight requests without credentials, so they are answered before authentication.
     pub(crate) fn preflight(&self, request: &Request<'_>, name: &[u8]) -> Option<Response> {
         let asks_for_method = || request.fields.first("access-control-request-method").is_some();
         if request.method != Method::Other("OPTIONS") || !asks_for_method() || !self.covers(name) {
@@ -138,13 +139,13 @@ impl Cors {
         Some(Response::new(Status::NO_CONTENT, Fields { extra, ..Fields::default() }, Body::Empty))
     }
 
-    /// Adds what the origin of a request may know to the response. `name`: the file that is sent.
+    /// Adds the CORS fields for the origin of the request. `name`: the path of the file that is sent.
     pub(crate) fn add(&self, request: &Request<'_>, name: &[u8], fields: &mut Fields) {
         if !self.covers(name) {
             return;
         }
-        // Without an Origin too: a cache may give the response to a script of another origin. It must know that it differs, or find the
-        // permission that is the same for all (the Fetch standard, "CORS protocol and HTTP caches").
+        // Also without Origin, because a cache may reuse the response for another origin: it needs Vary, or the permission that
+        // is the same for all (Fetch standard, "CORS protocol and HTTP caches").
         let origin = request.fields.singleton("origin").value().or(self.origins.is_none().then_some(b""));
         if origin.is_some_and(|origin| self.allow(origin, &mut fields.extra)) {
             fields.extra.extend(&self.response);
@@ -170,16 +171,17 @@ impl Cors {
     }
 }
 
-/// As browsers write them: `scheme://host[:port]` in small letters. `null` is whoever hides: not to be named.
+/// Whether the text is an origin as browsers serialize it: `scheme://host[:port]` in lowercase. `null` is not accepted, since any
+/// opaque origin sends it.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
-    let port_is_usual =
+    let port_is_default =
         matches!((scheme, host.rsplit_once(':')), ("https", Some((_, "443"))) | ("http", Some((_, "80"))));
     !scheme.is_empty()
         && scheme.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"+-.".contains(&octet))
         && !host.is_empty()
         && host.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-._:[]".contains(&octet))
-        && !port_is_usual
+        && !port_is_default
 }
 
 #[cfg(test)]
@@ -200,7 +202,7 @@ mod tests {
         String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|").replace("Access-Control-", "AC-")
     }
 
-    /// The field lines of a request from this origin that asks for permission to use `wants`.
+    /// The field lines of a request from `origin`; with `wants`, of a preflight request for that method.
     fn field_lines(origin: Option<&str>, wants: Option<&str>) -> String {
         let line =
             |name: &str, value: Option<&str>| value.map_or(String::new(), |value| format!("{name}: {value}\r\n"));
@@ -266,18 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn configuration_errors() {
         for (text, expected) in [
-            ("origins = ['*']\ncredentials = true", "f:2: cors.credentials: cannot be for every origin"),
-            ("origins = ['https://a', '*']", "f:1: cors.origins: \"*\" stands for all"),
-            ("origins = ['https://a/']", "f:1: cors.origins: \"https://a/\" is no origin"),
-            ("origins = ['https://A']", "f:1: cors.origins: \"https://A\" is no origin"),
-            ("origins = ['https://a:443']", "f:1: cors.origins: \"https://a:443\" is no origin"),
-            ("origins = ['null']", "f:1: cors.origins: \"null\" is no origin"),
-            ("origins = ['*.example.org']", "f:1: cors.origins: \"*.example.org\" is no origin"),
+            ("origins = ['*']\ncredentials = true", "f:2: cors.credentials: cannot be combined with"),
+            ("origins = ['https://a', '*']", "f:1: cors.origins: \"*\" allows all origins"),
+            ("origins = ['https://a/']", "f:1: cors.origins: \"https://a/\" is not an origin"),
+            ("origins = ['https://A']", "f:1: cors.origins: \"https://A\" is not an origin"),
+            ("origins = ['https://a:443']", "f:1: cors.origins: \"https://a:443\" is not an origin"),
+            ("origins = ['null']", "f:1: cors.origins: \"null\" is not an origin"),
+            ("origins = ['*.example.org']", "f:1: cors.origins: \"*.example.org\" is not an origin"),
             ("credentials = true", "f:1: cors.origins: is missing"),
             ("origins = ['*']\nmethods = []", "f:1: cors.methods: is empty"),
-            ("origins = ['*']\nheaders = ['a b']", "f:2: cors.headers: \"a b\" is no name"),
+            ("origins = ['*']\nheaders = ['a b']", "f:2: cors.headers: \"a b\" is not a token"),
             ("origins = ['*']\npaths = ['a/b']", "f:2: cors.paths: begin it"),
         ] {
             let (cors, problems) = build(text);

@@ -43,13 +43,11 @@ pub(crate) struct CacheControlRule {
 /// The keys of a site that concern header fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeadersConfig<'a> {
-    /// `headers`.
+    /// The key `headers`.
     pub rules: &'a [HeadersRule],
-    /// `cache_control`.
     pub cache_control: &'a [CacheControlRule],
-    /// `security_headers`.
+    /// The key `security_headers`.
     pub security: SecurityHeaders,
-    /// `hsts`.
     pub hsts: &'a HstsConfig,
     /// Whether the site is reachable only over plain HTTP.
     pub plain: bool,
@@ -117,7 +115,7 @@ impl HeadersRule {
             problems.add(
                 &self.path.span,
                 key,
-                "does nothing: add set = { \"Name\" = \"value\" } or unset = [\"Name\"]",
+                "has no effect: add set = { \"Name\" = \"value\" } or unset = [\"Name\"]",
             );
         }
         for (name, value) in &self.set {

@@ -106,7 +106,7 @@ fn configuration_errors_name_the_key() {
         ("headers = [{ set = { A = \"a\\r\\nB: c\" } }]", "f:1: site.headers.set.A: write visible ASCII"),
         ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: set server_header = false"),
         ("headers = [{ path = 'a/b', unset = ['A'] }]", "f:1: site.headers.path: begin it with a slash"),
-        ("headers = [\n{ path = '*' }]", "f:2: site.headers: does nothing"),
+        ("headers = [\n{ path = '*' }]", "f:2: site.headers: has no effect"),
         ("cache_control = [{ path = '*', value = '' }]", "f:1: site.cache_control.value: write directives"),
         ("cache_control = [{ path = '/[', value = 'a' }]", "f:1: site.cache_control.path: is not a pattern"),
     ] {

@@ -1,16 +1,16 @@
-//! Files of users and the hashes of their passwords, as `htpasswd -B` writes them.
+//! Files of users and password hashes, as written by `htpasswd -B`.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use argon2::{Argon2, PasswordVerifier};
 use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, PasswordVerifier};
 
-/// Users with the hashes of their passwords.
+/// Users with their password hashes.
 #[derive(Debug)]
 pub(super) struct Htpasswd {
     users: HashMap<Box<str>, Hash>,
-    /// Verified for users that do not exist, so that how long an answer takes does not tell which do.
+    /// Verified for unknown users, so that the response time does not disclose which users exist.
     stand_in: Hash,
 }
 
@@ -24,10 +24,10 @@ impl Htpasswd {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong, where, and what to do.
+    /// A message with file, line and remedy.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("{} cannot be read: {e}: make it with `htpasswd -B -c FILE USER`", path.display()))?;
+            .map_err(|e| format!("cannot read {}: {e}: create it with `htpasswd -B -c FILE USER`", path.display()))?;
         Self::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
     }
 
@@ -42,15 +42,16 @@ impl Htpasswd {
             let (user, hash) = line.split_once(':').ok_or_else(|| fail("is not `user:hash`".to_owned()))?;
             let hash = Hash::parse(hash).map_err(|what| fail(format!("{user}: {what}")))?;
             if user.is_empty() || users.insert(user.into(), hash).is_some() {
-                return Err(fail(format!("the user {user:?} is empty or named twice: remove the line")));
+                return Err(fail(format!("the user {user:?} is empty or listed twice: remove the line")));
             }
         }
         let stand_in = users.values().next().cloned();
-        let stand_in = stand_in.ok_or_else(|| (1, "names no user: add one with `htpasswd -B FILE USER`".to_owned()))?;
+        let stand_in =
+            stand_in.ok_or_else(|| (1, "contains no user: add one with `htpasswd -B FILE USER`".to_owned()))?;
         Ok(Htpasswd { users, stand_in })
     }
 
-    /// Whether this is the user's password. Takes 5 to 500 ms of a processor, as the hash was made to: not for a worker.
+    /// Whether the password is right. Takes 5 to 500 ms of processor time by design: not for a worker.
     pub(super) fn verify(&self, user: &str, password: &[u8]) -> bool {
         match self.users.get(user) {
             Some(hash) => hash.verify(password),
@@ -64,7 +65,7 @@ impl Htpasswd {
 
 impl Hash {
     fn parse(text: &str) -> Result<Self, String> {
-        const REMEDY: &str = "make it anew with `htpasswd -B`";
+        const REMEDY: &str = "replace it with `htpasswd -B`";
         if ["$2y$", "$2b$", "$2a$"].iter().any(|prefix| text.starts_with(prefix)) {
             let cost = text.get(4..6).and_then(|cost| cost.parse::<u32>().ok());
             if text.len() != 60 || text.as_bytes()[6] != b'$' || cost.is_none() {
@@ -72,7 +73,7 @@ impl Hash {
             }
             return match cost {
                 Some(4..=MOST_BCRYPT_COST) => Ok(Hash::Bcrypt(text.into())),
-                _ => Err(format!("the cost of the bcrypt hash is not 4 to {MOST_BCRYPT_COST}: {REMEDY} -C 10")),
+                _ => Err(format!("the cost of the bcrypt hash is not from 4 to {MOST_BCRYPT_COST}: {REMEDY} -C 10")),
             };
         }
         if text.starts_with("$argon2id$") {
@@ -81,7 +82,7 @@ impl Hash {
             let times = parsed.params.get_decimal("t").unwrap_or(u32::MAX);
             if memory > MOST_ARGON2_KIB || times > MOST_ARGON2_TIMES || parsed.hash.is_none() {
                 return Err(format!(
-                    "the argon2id hash takes more than {MOST_ARGON2_KIB} KiB or {MOST_ARGON2_TIMES} turns: a few requests would take all memory. Use less, or {REMEDY}"
+                    "the argon2id hash takes more than {MOST_ARGON2_KIB} KiB of memory or {MOST_ARGON2_TIMES} iterations, so a few requests could exhaust the machine: lower them, or {REMEDY}"
                 ));
             }
             return Ok(Hash::Argon2id(text.into()));
@@ -90,10 +91,10 @@ impl Hash {
             _ if text.starts_with("$apr1$") || text.starts_with("$1$") => "MD5",
             _ if text.starts_with("{SHA}") => "SHA-1 without salt",
             _ if text.starts_with("$5$") || text.starts_with("$6$") => "crypt's SHA-2",
-            _ if text.starts_with("$argon2") => "argon2 of another kind than argon2id",
+            _ if text.starts_with("$argon2") => "argon2i or argon2d",
             _ => "DES crypt, or plain text",
         };
-        Err(format!("the password is kept as {kind}, which is not taken: {REMEDY} (bcrypt)"))
+        Err(format!("the password hash is {kind}, which is not supported (only bcrypt and argon2id): {REMEDY}"))
     }
 
     fn verify(&self, password: &[u8]) -> bool {
@@ -106,20 +107,20 @@ impl Hash {
     }
 }
 
-/// GUESS: at 14 a verification takes a second; more would only help who wants to keep the server busy.
+/// At cost 14 a verification takes about a second. A higher cost would mainly help attackers to keep the server busy.
 const MOST_BCRYPT_COST: u32 = 14;
 
-/// GUESS: above what is recommended anywhere for passwords (RFC 9106 §4: 64 MiB where memory is short).
+/// Twice what RFC 9106 §4 recommends where memory is short (64 MiB); more would let a few requests exhaust memory.
 const MOST_ARGON2_KIB: u32 = 128 << 10;
 
-/// GUESS: RFC 9106 §4 recommends 1 or 3.
+/// RFC 9106 §4 recommends 1 or 3 iterations; the bound limits the processor time of one request.
 const MOST_ARGON2_TIMES: u32 = 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `htpasswd -nbB -C 4 ada secret`, and the same by argon2id with the least cost.
+    /// The hash of `htpasswd -nbB -C 4 ada secret`.
     fn bcrypt() -> String {
         bcrypt::hash_with_result("secret", 4).unwrap().format_for_version(bcrypt::Version::TwoY)
     }
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn bcrypt_and_argon2id_are_taken() {
+    fn bcrypt_and_argon2id_are_accepted() {
         let text = format!("# users\nada:{}\n\nbob:{}\n", bcrypt(), argon2id(8));
         let users = Htpasswd::parse(&text).unwrap();
         for user in ["ada", "bob"] {
@@ -163,7 +164,7 @@ mod tests {
             assert!(line == 2 && what.contains(words) && what.contains("htpasswd -B"), "{what}");
         }
         assert!(Htpasswd::parse("ada").unwrap_err().1.contains("user:hash"));
-        assert!(Htpasswd::parse("# nobody\n").unwrap_err().1.contains("names no user"));
+        assert!(Htpasswd::parse("# nobody\n").unwrap_err().1.contains("contains no user"));
         let twice = format!("ada:{0}\nada:{0}", bcrypt());
         assert!(Htpasswd::parse(&twice).unwrap_err().1.contains("twice"));
     }

@@ -1,4 +1,4 @@
-//! What is in a directory, for those who may know.
+//! Directory listings: configuration, reading and sorting.
 
 use std::cmp::Ordering;
 use std::os::unix::fs::MetadataExt;
@@ -13,75 +13,73 @@ use super::pattern::Prefix;
 use crate::files::resolve::{NotOpened, Root, Unresolved};
 use crate::values::{At, Problems};
 
-/// Shows what is in a directory that has no index.
+/// Listings of directories without an index file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListingConfig {
-    /// Whether directories are shown.
+    /// Whether listings are enabled.
     pub enabled: At<bool>,
-    /// Paths to show, with all beneath them.
+    /// Paths to list, with everything beneath them.
     pub paths: Vec<At<String>>,
-    /// Entries to show of one directory; a page with fewer than there are says so.
+    /// Most entries per listing. A truncated listing says so.
     pub max_entries: At<usize>,
 }
 
 impl Default for ListingConfig {
-    /// GUESS: more than anybody reads, a page of half a megabyte.
+    /// 2000 entries make a page of about half a megabyte.
     fn default() -> Self {
         ListingConfig { enabled: false.into(), paths: vec!["/".to_owned().into()], max_entries: 2000.into() }
     }
 }
 
-/// Which directories are shown.
+/// The directories to list.
 #[derive(Debug)]
 pub(crate) struct Listing {
     paths: Vec<Prefix>,
     max_entries: usize,
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entries {
-    /// In no order.
+    /// The entries, unsorted.
     pub entries: Vec<Entry>,
-    /// Whether there are more.
+    /// Whether the directory has more entries.
     pub more: bool,
 }
 
-/// A file or a directory.
+/// An entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its name: any octets but NUL and slash.
+    /// The file name: any octets but NUL and slash.
     pub name: Vec<u8>,
-    /// In bytes; `None` for a directory.
+    /// Length in bytes; `None` for a directory.
     pub len: Option<u64>,
-    /// Last modification.
     pub modified: SystemTime,
 }
 
-/// A directory to read, on a thread that may wait for disks.
+/// A directory to read on the blocking pool.
 #[derive(Debug)]
 pub(super) struct ReadDirectory {
-    /// Beneath which it lies.
+    /// The root above the directory.
     pub root: Arc<Root>,
-    /// Decoded, without slashes at its ends.
+    /// The decoded path, without leading and trailing slashes.
     pub name: Box<[u8]>,
-    /// Entries to read at most.
+    /// Most entries to read.
     pub max_entries: usize,
-    /// Whether names that begin with a dot are shown.
+    /// Whether names that begin with a dot are listed.
     pub show_dotfiles: bool,
 }
 
-/// The order of a listing: directories come first in each.
+/// The order of a listing. Directories always come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Order {
-    /// What by.
     pub by: Column,
-    /// Whether the largest, newest or last of the alphabet comes first.
+    /// Whether the largest, newest or alphabetically last entry comes first.
     pub descending: bool,
 }
 
-/// What an order goes by.
+/// The column to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
     Name,
@@ -90,12 +88,12 @@ pub(super) enum Column {
 }
 
 impl ListingConfig {
-    /// Checks paths and bounds. `None`: nothing is shown.
+    /// Validates paths and bounds. `None`: listings are off.
     pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Listing> {
         let path_key = format!("{key}.paths");
         let paths = self.paths.iter().filter_map(|path| Prefix::build(path, &path.span, &path_key, problems)).collect();
         if !(1..=MOST_ENTRIES).contains(&*self.max_entries) {
-            let remedy = format!("is not 1 to {MOST_ENTRIES}: a page must fit into memory");
+            let remedy = format!("is not from 1 to {MOST_ENTRIES}: a page must fit into memory");
             problems.add(&self.max_entries.span, &format!("{key}.max_entries"), remedy);
         }
         self.enabled.then_some(Listing { paths, max_entries: *self.max_entries })
@@ -103,23 +101,23 @@ impl ListingConfig {
 }
 
 impl Listing {
-    /// Whether the directory of a path (decoded, without slashes at its ends) is shown.
+    /// Whether the directory at a decoded path without leading and trailing slashes is listed.
     pub(crate) fn covers(&self, name: &[u8]) -> bool {
         self.paths.iter().any(|path| path.covers(name))
     }
 
-    /// Entries to show at most.
+    /// Most entries per listing.
     pub(crate) fn max_entries(&self) -> usize {
         self.max_entries
     }
 }
 
 impl ReadDirectory {
-    /// Reads it. Symbolic links count as what they lead to; those that lead to nothing that can be served are left out, like all that is
-    /// neither file nor directory.
+    /// Reads the directory. Symbolic links are resolved. Links that cannot be served are omitted, as is anything but files and
+    /// directories.
     ///
     /// # Errors
-    /// As [`Root::resolve`]; a path that is no directory is not found.
+    /// As [`Root::resolve`]; a path that is not a directory is not found.
     pub(super) fn run(&self) -> Result<Entries, Unresolved> {
         let unresolved = |error| match error {
             NotOpened::Unresolved(unresolved) => unresolved,
@@ -133,8 +131,8 @@ impl ReadDirectory {
             if matches!(name, b"." | b"..") || (name[0] == b'.' && !self.show_dotfiles) {
                 continue;
             }
-            // One that is gone again is no error.
-            let Some(entry) = self.look_at(&directory, name) else { continue };
+            // An entry that was deleted meanwhile is not an error.
+            let Some(entry) = self.inspect(&directory, name) else { continue };
             if found.entries.len() == self.max_entries {
                 found.more = true;
                 break;
@@ -144,18 +142,18 @@ impl ReadDirectory {
         Ok(found)
     }
 
-    fn look_at(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Entry> {
+    fn inspect(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Entry> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let (is_directory, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => (false, stat.st_size as u64, within_reach(stat.st_mtime as i64)),
-            FileType::Directory => (true, 0, within_reach(stat.st_mtime as i64)),
+            FileType::RegularFile => (false, stat.st_size as u64, displayable(stat.st_mtime as i64)),
+            FileType::Directory => (true, 0, displayable(stat.st_mtime as i64)),
             FileType::Symlink => {
                 let path = if self.name.is_empty() { name.to_vec() } else { [&self.name, &b"/"[..], name].concat() };
                 let metadata = self.root.metadata(&path).ok()?;
                 if !metadata.is_file() && !metadata.is_dir() {
                     return None;
                 }
-                (metadata.is_dir(), metadata.len(), within_reach(metadata.mtime()))
+                (metadata.is_dir(), metadata.len(), displayable(metadata.mtime()))
             }
             _ => return None,
         };
@@ -163,13 +161,13 @@ impl ReadDirectory {
     }
 }
 
-/// The time, or the nearest that RFC 3339 can say and a page shows: files can be from before 1970 and from after the year 9999.
-pub(super) fn within_reach(seconds: i64) -> SystemTime {
+/// Clamps a file time to what the page can show, from 1970 to 9999.
+pub(super) fn displayable(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
 
 impl Order {
-    /// From a query, `sort=size&order=desc`; what is not understood counts for nothing.
+    /// Parses a query such as `sort=size&order=desc`. Unknown parameters are ignored.
     pub(super) fn from_query(query: Option<&str>) -> Self {
         let mut order = Order { by: Column::Name, descending: false };
         for pair in query.unwrap_or_default().split('&') {
@@ -185,7 +183,6 @@ impl Order {
         order
     }
 
-    /// Sorts.
     pub(super) fn sort(self, entries: &mut [Entry]) {
         let folded = |entry: &Entry| String::from_utf8_lossy(&entry.name).to_lowercase();
         entries.sort_by_cached_key(|entry| (folded(entry), entry.name.clone()));
@@ -215,8 +212,8 @@ mod tests {
 
     fn read(root: &std::path::Path, name: &str, max_entries: usize, show_dotfiles: bool) -> Result<Entries, u16> {
         let root = Arc::new(Root::open(root).unwrap());
-        let errand = ReadDirectory { root, name: name.as_bytes().into(), max_entries, show_dotfiles };
-        let mut found = errand.run().map_err(|unresolved| unresolved.status.code())?;
+        let task = ReadDirectory { root, name: name.as_bytes().into(), max_entries, show_dotfiles };
+        let mut found = task.run().map_err(|unresolved| unresolved.status.code())?;
         Order::from_query(None).sort(&mut found.entries);
         Ok(found)
     }
@@ -226,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown() {
+    fn listed_entries() {
         let outside = tempfile::tempdir().unwrap();
         let root = outside.path().join("root");
         fs::create_dir_all(root.join("sub/deep")).unwrap();
@@ -269,7 +266,7 @@ mod tests {
         let entry = |name: &str, len: Option<u64>, modified: i64| Entry {
             name: name.as_bytes().to_vec(),
             len,
-            modified: within_reach(modified),
+            modified: displayable(modified),
         };
         let entries = [
             entry("b", Some(1), 3),
@@ -295,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn configuration_errors() {
         for (text, expected) in [
-            ("enabled = true\nmax_entries = 0", "f:2: site.listing.max_entries: is not 1 to"),
+            ("enabled = true\nmax_entries = 0", "f:2: site.listing.max_entries: is not from 1 to"),
             ("enabled = true\npaths = ['x']", "f:2: site.listing.paths: begin it"),
         ] {
             let mut problems = Problems::of_file("f".as_ref(), text);

@@ -1,7 +1,7 @@
-//! How a listing looks: a page without scripts, or JSON.
+//! Rendering of listings: an HTML page without scripts, or JSON.
 //!
-//! Names come from whoever may put files there. On the page each is isolated (`<bdi>`), so that none turns its surroundings around; what
-//! controls text or cannot be seen is spelled out.
+//! File names are untrusted. On the page each is isolated (`<bdi>`), so that it cannot reorder the text around it. Control
+//! characters and invisible characters are escaped visibly.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -12,29 +12,27 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use sealion_http::{Fields, Status};
 use sealion_http::content_type::ContentType;
+use sealion_http::{Fields, Status};
 use serde::Serialize;
 
 use super::listing::{Column, Entries, Entry, Order, ReadDirectory};
 use crate::files::resolve::Unresolved;
 use crate::response::{Body, Response};
 
-/// A directory to show, on a thread that may wait for disks and sort as many entries as an operator allows.
+/// A listing to produce on the blocking pool, since reading and sorting may take long.
 #[derive(Debug)]
 pub(super) struct ShowDirectory {
-    /// What to read.
     pub directory: ReadDirectory,
-    /// The path that the client asked for: decoded, without slashes at its ends.
+    /// The requested path: decoded, without leading and trailing slashes.
     pub asked: Box<[u8]>,
-    /// How to sort it.
     pub order: Order,
-    /// Whether as JSON.
+    /// Whether to produce JSON instead of HTML.
     pub json: bool,
 }
 
 impl ShowDirectory {
-    /// Reads it and makes the answer.
+    /// Reads the directory and renders the response.
     ///
     /// # Errors
     /// As [`ReadDirectory::run`].
@@ -43,7 +41,7 @@ impl ShowDirectory {
     }
 }
 
-/// The listing of the directory at a path (decoded, without slashes at its ends).
+/// Renders the listing of the directory at a decoded path without leading and trailing slashes.
 fn answer(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> Response {
     order.sort(&mut found.entries);
     let mut fields = Fields::default();
@@ -95,7 +93,7 @@ fn json(name: &[u8], found: &Entries) -> String {
 fn html(name: &[u8], found: &Entries, order: Order) -> String {
     let mut page = String::with_capacity(4096 + 320 * found.entries.len());
     let mut title = String::new();
-    show(&mut title, name, Tricks::Spelled);
+    show(&mut title, name, Context::Text);
     page.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     // Writing to a String cannot fail.
@@ -108,7 +106,7 @@ fn html(name: &[u8], found: &Entries, order: Order) -> String {
     if found.more {
         let _ = writeln!(
             page,
-            "<p class=\"more\" role=\"status\">There are more entries than this page shows: these are {} of them.</p>",
+            "<p class=\"more\" role=\"status\">The directory has more entries: only {} are listed.</p>",
             found.entries.len()
         );
     }
@@ -147,7 +145,7 @@ fn breadcrumbs(page: &mut String, name: &[u8]) {
         at.push('/');
         let last = if n + 1 == segments.len() { " aria-current=\"page\"" } else { "" };
         let _ = write!(page, "<a href=\"{at}\"{last}>");
-        show(page, segment, Tricks::Marked);
+        show(page, segment, Context::Element);
         page.push_str("</a><span>/</span>");
     }
     page.push_str("</h1>\n");
@@ -156,7 +154,7 @@ fn breadcrumbs(page: &mut String, name: &[u8]) {
 fn row(page: &mut String, entry: &Entry) {
     let class = if entry.len.is_some() { "file" } else { "directory" };
     let _ = write!(page, "<tr class=\"{class}\"><td class=\"name\"><a href=\"{}\">", href(entry));
-    show(page, &entry.name, Tricks::Marked);
+    show(page, &entry.name, Context::Element);
     page.push_str(if entry.len.is_some() { "" } else { "/" });
     page.push_str("</a></td><td class=\"size\">");
     if let Some(len) = entry.len {
@@ -165,24 +163,24 @@ fn row(page: &mut String, entry: &Entry) {
     let _ = writeln!(page, "</td><td class=\"modified\">{}</td></tr>", time(entry.modified));
 }
 
-/// Relative, and with all that could be read as something else percent-encoded: neither scheme, query nor another host.
+/// A relative reference, percent-encoded so that no name acts as scheme, query or host.
 fn href(entry: &Entry) -> String {
     let slash = if entry.len.is_some() { "" } else { "/" };
     format!("./{}{slash}", percent_encode(&entry.name, OUTSIDE_UNRESERVED))
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Tricks {
-    /// In an element of their own.
-    Marked,
-    /// As text, where there are no elements.
-    Spelled,
+enum Context {
+    /// Markup is allowed: names are isolated, and escapes marked.
+    Element,
+    /// Text only, as in `<title>`.
+    Text,
 }
 
-/// Writes a name into HTML, isolated where there are elements.
-fn show(page: &mut String, name: &[u8], tricks: Tricks) {
-    let (open, close) = if tricks == Tricks::Marked { ("<i>", "</i>") } else { ("", "") };
-    if tricks == Tricks::Marked {
+/// Writes an untrusted name into HTML.
+fn show(page: &mut String, name: &[u8], context: Context) {
+    let (open, close) = if context == Context::Element { ("<i>", "</i>") } else { ("", "") };
+    if context == Context::Element {
         page.push_str("<bdi>");
     }
     for chunk in name.utf8_chunks() {
@@ -193,7 +191,7 @@ fn show(page: &mut String, name: &[u8], tricks: Tricks) {
                 '>' => page.push_str("&gt;"),
                 '"' => page.push_str("&quot;"),
                 '\'' => page.push_str("&#39;"),
-                c if is_trick(c) => {
+                c if is_deceptive(c) => {
                     let _ = write!(page, "{open}{}{close}", c.escape_unicode());
                 }
                 c => page.push(c),
@@ -203,14 +201,14 @@ fn show(page: &mut String, name: &[u8], tricks: Tricks) {
             let _ = write!(page, "{open}{}{close}", chunk.invalid().escape_ascii());
         }
     }
-    if tricks == Tricks::Marked {
+    if context == Context::Element {
         page.push_str("</bdi>");
     }
 }
 
-/// Controls, marks that turn the direction of text (Unicode UAX #9), and what cannot be seen. The joiners that some scripts and emoji need
-/// stay.
-fn is_trick(c: char) -> bool {
+/// Whether a character is a control, changes the text direction (UAX #9), or is invisible. Joiners, which some scripts and emoji
+/// need, are allowed.
+fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
@@ -244,10 +242,10 @@ fn time(time: SystemTime) -> String {
     }
 }
 
-/// All but unreserved (RFC 3986 §2.3).
+/// The octets to percent-encode in links: all but unreserved (RFC 3986 §2.3).
 const OUTSIDE_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The page's own style and nothing else.
+/// Content-Security-Policy that allows only the page's own style.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     format!(

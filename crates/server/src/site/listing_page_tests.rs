@@ -1,7 +1,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::super::listing::displayable;
 use super::*;
-use super::super::listing::within_reach;
 
 fn entry(name: &[u8], len: Option<u64>) -> Entry {
     Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777) }
@@ -15,7 +15,7 @@ fn page(name: &str, entries: &[Entry], as_json: bool) -> (String, Fields) {
 }
 
 #[test]
-fn names_stay_text_and_links_stay_here() {
+fn names_are_escaped_and_links_are_relative() {
     for (name, link, shown) in [
         (&b"a.txt"[..], "./a.txt", "<bdi>a.txt</bdi>"),
         (
@@ -39,7 +39,7 @@ fn names_stay_text_and_links_stay_here() {
 }
 
 #[test]
-fn the_way_up_is_shown_with_the_same_care() {
+fn breadcrumbs_are_escaped_too() {
     let (html, fields) = page("a b/\u{202e}<x>", &[entry(b"d", None)], false);
     assert!(html.contains("<title>/a b/\\u{202e}&lt;x&gt;</title>"), "{html}");
     assert!(html.contains("<a href=\"/\" aria-label=\"root\">/</a><a href=\"/a%20b/\"><bdi>a b</bdi></a>"), "{html}");
@@ -51,7 +51,7 @@ fn the_way_up_is_shown_with_the_same_care() {
 }
 
 #[test]
-fn json_for_programs() {
+fn json_listing() {
     let (json, fields) = page("p", &[entry(b"a\"b", Some(3)), entry(b"\xff", None)], true);
     assert_eq!(
         json,
@@ -64,10 +64,10 @@ fn json_for_programs() {
 }
 
 #[test]
-fn a_page_with_fewer_entries_than_there_are_says_so() {
+fn a_truncated_page_says_so() {
     let found = Entries { entries: vec![entry(b"a", Some(1))], more: true };
     let Body::Bytes(bytes) = answer(b"", found, Order::from_query(None), false).body else { panic!() };
-    assert!(String::from_utf8_lossy(&bytes).contains("these are 1 of them"));
+    assert!(String::from_utf8_lossy(&bytes).contains("only 1 are listed"));
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn sizes() {
 }
 
 #[test]
-fn every_time_that_a_file_can_have_is_shown() {
+fn extreme_file_times_are_clamped() {
     for (seconds, expected) in [(i64::MIN, "1970-01-01T00:00:00Z"), (i64::MAX, "9999-12-31T23:59:59Z")] {
-        let entry = Entry { modified: within_reach(seconds), ..entry(b"x", None) };
+        let entry = Entry { modified: displayable(seconds), ..entry(b"x", None) };
         for json in [false, true] {
             assert!(page("", std::slice::from_ref(&entry), json).0.contains(expected), "{expected}");
         }

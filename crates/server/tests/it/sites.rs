@@ -195,7 +195,7 @@ fn listings() {
         assert_eq!(served.get(target, &[]).status, status, "{target}");
     }
     served.site.add("pub/more", "");
-    assert!(body(&served.get("/pub/", &[])).contains("these are 3 of them"));
+    assert!(body(&served.get("/pub/", &[])).contains("only 3 are listed"));
 }
 
 #[test]

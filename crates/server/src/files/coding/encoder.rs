@@ -21,9 +21,7 @@ pub(crate) enum Effort {
 pub(crate) enum Encoder<W: Write> {
     /// Brotli. Its writer swallows an error of the last write, hence [`ErrorRecorder`].
     Brotli(Box<CompressorWriter<ErrorRecorder<W>>>),
-    /// Zstandard.
     Zstd(zstd::Encoder<'static, W>),
-    /// gzip.
     Gzip(GzEncoder<W>),
 }
 
