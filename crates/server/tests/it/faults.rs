@@ -100,10 +100,7 @@ fn connections_whose_peers_have_vanished_end_by_themselves() {
     site.add_pattern("large", LARGE);
     let timeouts = ["idle", "handshake", "request", "stall", "linger"].map(|name| format!("--{name}-timeout=1s"));
     let mut command = namespace.command(PROGRAM);
-    let listening = |argument| if argument == "127.0.0.1:0" { address.as_str().into() } else { argument };
-    command
-        .args(site.arguments(&["--ktls", "never", "--file-cache-age", "0s"]).into_iter().map(listening))
-        .args(&timeouts);
+    command.args(site.arguments_at(&address, &["--ktls", "never", "--file-cache-age", "0s"])).args(&timeouts);
     let server = Server::spawn(command);
     // proc_pid_net(5): what the process has closed, and the kernel still tries to end, has no inode.
     let open = || {
