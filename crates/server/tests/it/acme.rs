@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use sealion_testkit::pki::Pki;
 
 use crate::support::config::Config;
-use crate::support::sites::{Sites, free_port};
+use crate::support::port::free_port;
+use crate::support::sites::Sites;
 use crate::support::{messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.

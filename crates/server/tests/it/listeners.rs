@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http, pattern};
 
-use crate::support::sites::free_port;
+use crate::support::port::free_port;
 use crate::support::{Site, Successor, access_line, tool, wait_for_message};
 
 const ANY_PORT: &str = "address = '127.0.0.1:0'";

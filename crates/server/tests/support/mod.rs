@@ -13,6 +13,7 @@ pub(crate) mod module;
 pub(crate) mod multipart;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
+pub(crate) mod port;
 pub(crate) mod sites;
 pub(crate) mod watch;
 

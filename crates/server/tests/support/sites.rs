@@ -1,7 +1,6 @@
 //! Several roots in one directory, each of whose sites has its own certificate or none.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 
 use sealion_testkit::pki::Pki;
@@ -57,10 +56,4 @@ pub(crate) fn certificates(pkis: &[&Pki]) -> String {
     }
     let pair = |pki: &&Pki| format!("{{ cert = {:?}, key = {:?} }}", pki.certificate_file(), pki.key_file());
     format!("certificates = [{}]\n", pkis.iter().map(pair).collect::<Vec<_>>().join(", "))
-}
-
-/// A port of 127.0.0.1 that nobody has just now.
-pub(crate) fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("an address").port()
 }
