@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// What is said to be certain is so: no path of a directory that is not refused leads to an index that is.
+    /// If the answer is `false`, no path of a directory that is not refused leads to an index that is.
     #[test]
     fn a_negative_answer_holds_for_all_paths() {
         const ATOMS: [&str; 14] =

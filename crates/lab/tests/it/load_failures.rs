@@ -1,6 +1,7 @@
 //! Loads against servers that do wrong: each wrong is counted, under its kind, and nothing hangs.
 
 use std::io::{Read as _, Write};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -133,10 +134,8 @@ fn silence() {
 
 #[test]
 fn no_server_no_tls_no_trust() {
-    let dead = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address")
-    };
+    // Port 1 (tcpmux) has no listener.
+    let dead = SocketAddr::from(([127, 0, 0, 1], 1));
     assert_eq!(failures(&run(&plan(dead, Read::Drain)).unwrap()), Failures { connect: 3, ..none() });
 
     let plain = listen(|mut stream| {

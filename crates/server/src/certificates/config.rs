@@ -83,7 +83,7 @@ pub(crate) struct CertificateConfig {
     pub key: At<PathBuf>,
 }
 
-/// Client certificates.
+/// Authentication of clients by certificate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientAuthConfig {

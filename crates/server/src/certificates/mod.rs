@@ -50,8 +50,6 @@ pub(crate) struct TlsProcess {
 }
 
 impl TlsProcess {
-    /// Generates ticket keys.
-    ///
     /// # Errors
     /// The system's random number generator fails.
     pub(crate) fn new() -> Result<Self, String> {
@@ -77,7 +75,6 @@ pub(crate) struct Certificates {
 pub(crate) struct InUse {
     /// The site's first name, or `default`.
     pub site: String,
-    /// The certificate chain.
     pub file: PathBuf,
     pub facts: CertificateFacts,
 }
@@ -102,7 +99,6 @@ impl Certificates {
         self.acme.as_ref().map_or(Ok(Vec::new()), |(settings, _)| settings.make_directory())
     }
 
-    /// Reloads changed files.
     fn poll(&self) {
         self.watched.iter().for_each(Watched::poll);
         if let Some(tickets) = &self.tickets {
@@ -133,7 +129,6 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) span: Range<usize>,
     /// Whether it serves clients without SNI.
     pub(crate) default: bool,
-    /// Certificates from files.
     pub(crate) certificates: &'a [CertificateConfig],
     /// Whether its certificate is obtained by ACME.
     pub(crate) acme: bool,

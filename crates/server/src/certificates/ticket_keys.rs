@@ -99,8 +99,6 @@ fn time_in(path: &Path) -> Option<SystemTime> {
 }
 
 impl TicketDirectory {
-    /// Loads the keys.
-    ///
     /// # Errors
     /// The directory or a key file cannot be used; the message names it and the remedy.
     pub(super) fn open(path: &Path) -> Result<Self, String> {

@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A key that is added has to be thought of here. What the other tables say is of the process as a whole, or of requests.
+    /// A new key must be classified here. The other tables apply as a whole either to the process or to requests.
     #[test]
     fn every_key_of_the_process_and_its_limits_is_decided_on() {
         let taken_over = [

@@ -101,13 +101,13 @@ impl Reference {
                 inner.push((format!("{name}.{key}"), value.clone()));
                 continue;
             }
-            let (doc, told) = split_default(&doc(value).unwrap_or_default());
+            let (doc, described) = split_default(&doc(value).unwrap_or_default());
             let default = self.default_of(value, schema.get("default").and_then(|all| all.get(key)));
             table.keys.push(Key {
                 table: table.name.clone(),
                 name: key.clone(),
                 kind: self.kind(value),
-                default: told.or(default.map(|default| format!("`{default}`"))),
+                default: described.or(default.map(|default| format!("`{default}`"))),
                 doc,
             });
         }

@@ -37,26 +37,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
-    /// `[server]`
     #[command(flatten)]
     pub server: ProcessConfig,
 
-    /// `[access_log]`
     #[command(flatten)]
     pub access_log: AccessLogConfig,
 
-    /// `[metrics]`
     #[command(flatten)]
     pub metrics: MetricsConfig,
 
-    /// `[tls]`
     #[command(flatten)]
     pub tls: TlsConfig,
-    /// `[limits]`
+
     #[command(flatten)]
     pub limits: LimitsConfig,
 
-    /// `[privileges]`
     #[command(flatten)]
     pub privileges: PrivilegesConfig,
 

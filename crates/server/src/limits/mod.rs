@@ -1,4 +1,4 @@
-//! What one client, and one site, may take at most.
+//! Limits per client and per site.
 //!
 //! ```text
 //! accept ─► addresses: connections of this client ─► handshake ─► request ─► requests: a bucket for this client, on this site ─► slots of the site

@@ -73,7 +73,7 @@ pub enum Offer {
     Quarantined,
 }
 
-/// What to do before the response is sent.
+/// The action before the response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Leave the sender where it is.

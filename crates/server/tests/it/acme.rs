@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::pki::Pki;
 
-use crate::support::sites::{Sites, free_port};
+use crate::support::config::Config;
+use crate::support::port::free_port;
+use crate::support::sites::Sites;
 use crate::support::{messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
@@ -80,16 +82,15 @@ fn confined(sites: &Sites, pki: &Pki) -> String {
     format!("[privileges]\nlandlock = true\nseccomp = 'kill'\n{user}")
 }
 
-fn configuration(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16, challenge: &str) -> String {
-    format!(
-        "[[listen]]\naddress = '127.0.0.1:{port}'\n{}\
-         [tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\n\
-         contact = ['mailto:admin@example.org']\n\
-         [[site]]\nnames = ['localhost']\nroot = 'root'\nacme = true\n",
-        confined(sites, pki),
+fn configuration(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16, challenge: &str) -> Config {
+    let acme = format!(
+        "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\n\
+         contact = ['mailto:admin@example.org']",
         pebble.directory,
         pki.certificate_file()
-    )
+    );
+    let config = sites.config().listen(&format!("address = '127.0.0.1:{port}'"));
+    config.site("root", &[], "names = ['localhost']\nacme = true").table(&confined(sites, pki)).table(&acme)
 }
 
 /// The subject of who issued what is shown on this port, and the end of its validity.
@@ -110,7 +111,7 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let port = free_port();
     let pebble = Pebble::start(&sites, &pki, port, free_port());
-    let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
+    let server = configuration(&sites, &pebble, &pki, port, "tls-alpn-01").serve_from_user_space();
     wait_for_message(&server, "a self-signed certificate is used");
     wait_for_message(&server, "ACME: account created");
     wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
@@ -130,7 +131,7 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     drop(server);
 
     // What is kept is used by the next process, with the same account.
-    let server = sites.serve(&configuration(&sites, &pebble, &pki, port, "tls-alpn-01"));
+    let server = configuration(&sites, &pebble, &pki, port, "tls-alpn-01").serve_from_user_space();
     assert!(shown(port).contains("Pebble Intermediate CA"));
     assert_eq!(messages(&server, "a self-signed certificate is used"), 0);
     wait_for_message(&server, "ACME: certificate obtained for localhost");
@@ -142,8 +143,8 @@ fn a_listener_without_tls_answers_validations() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let (port, plain) = (free_port(), free_port());
     let pebble = Pebble::start(&sites, &pki, free_port(), plain);
-    let text = configuration(&sites, &pebble, &pki, port, "http-01");
-    let server = sites.serve(&format!("{text}[[listen]]\naddress = '127.0.0.1:{plain}'\ntls = false\n"));
+    let config = configuration(&sites, &pebble, &pki, port, "http-01");
+    let server = config.listen(&format!("address = '127.0.0.1:{plain}'\ntls = false")).serve_from_user_space();
     wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
     wait_for_message(&server, "certificate replaced, valid until");
     assert!(shown(port).contains("Pebble Intermediate CA"));
@@ -155,8 +156,8 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     let port = free_port();
     // It validates where nobody listens.
     let pebble = Pebble::start(&sites, &pki, free_port(), free_port());
-    let text = configuration(&sites, &pebble, &pki, port, "tls-alpn-01");
-    let server = sites.serve(&text);
+    let config = configuration(&sites, &pebble, &pki, port, "tls-alpn-01");
+    let server = config.serve_from_user_space();
     let line = wait_for_message(&server, "ACME: no certificate for localhost");
     assert!(
         line.contains("Failed to connect")
@@ -167,7 +168,7 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     drop(server);
     // Nor by a process that is started again.
     let before = fs::read(kept(&sites.path("acme")).join("localhost.failed.json")).expect("it is kept");
-    let server = sites.serve(&text);
+    let server = config.serve_from_user_space();
     assert!(!shown(port).is_empty());
     let after = fs::read(kept(&sites.path("acme")).join("localhost.failed.json")).expect("it is kept");
     assert_eq!((after, messages(&server, "no certificate for")), (before, 0));

@@ -8,7 +8,7 @@ use sealion_testkit::pki::{Authority, Pki};
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Client, Connector, Suite, http};
 
-use crate::support::sites::{Sites, certificates};
+use crate::support::sites::Sites;
 use crate::support::{messages, wait_for_message};
 
 /// The status and body of `/name` for this host.
@@ -34,12 +34,12 @@ fn each_site_shows_its_certificate_in_the_kind_that_a_client_can_check() {
         (Pki::for_names(&["a.test"]), Pki::rsa_for_names(&["a.test"]), Pki::for_names(&["*.b.test", "c.test"]));
     let sites = Sites::new();
     sites.add_root("b");
-    let server = sites.serve(&format!(
-        "[[site]]\nnames = ['a.test']\nroot = 'root'\n{}[[site]]\nnames = ['*.b.test']\nroot = 'b'\n{}[[site]]\nnames = ['c.test']\nroot = 'b'\n{}",
-        certificates(&[&a_rsa, &a]),
-        certificates(&[&b]),
-        certificates(&[&b]),
-    ));
+    let server = sites
+        .config()
+        .site("root", &[&a_rsa, &a], "names = ['a.test']")
+        .site("b", &[&b], "names = ['*.b.test']")
+        .site("b", &[&b], "names = ['c.test']")
+        .serve_from_user_space();
     for suite in [Suite::TLS13, Suite::TLS12] {
         for (name, pki, rsa_only, body) in
             [("a.test", &a, false, "root"), ("a.test", &a_rsa, true, "root"), ("x.b.test", &b, false, "b")]
@@ -61,13 +61,12 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
     let elsewhere = Pki::for_names(&["else.test"]);
     fs::set_permissions(elsewhere.key_file(), fs::Permissions::from_mode(0o644)).expect("it is ours");
     let sites = Sites::new();
-    let site = |rest: &str| format!("[[site]]\nnames = ['a.test']\nroot = 'root'\n{rest}");
     for (pki, words) in [
         (&expired, &[": expired at"][..]),
         (&future, &["is not valid before"]),
         (&elsewhere, &["covers else.test, but not a.test", "private key is readable by every user"]),
     ] {
-        let output = sites.check(&site(&certificates(&[pki])));
+        let output = sites.config().site("root", &[pki], "names = ['a.test']").check();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(words.iter().all(|word| text.contains(word)) && text.contains("valid until"), "{text}");
@@ -91,7 +90,7 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
             "wildcards need DNS-01",
         ),
     ] {
-        let output = sites.check(&site(rest));
+        let output = sites.config().site("root", &[], &format!("names = ['a.test']\n{rest}")).check();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(words), "{words:?} is not in {text:?}");
     }
@@ -117,7 +116,7 @@ fn changed_files_are_taken_over_once_they_are_a_pair() {
     let [used, old, new, newer] = [(); 4].map(|()| Pki::for_names(&["a.test"]));
     put(&old, &used, true, || ());
     let sites = Sites::new();
-    let server = sites.serve(&format!("[[site]]\nnames = ['a.test']\nroot = 'root'\n{}", certificates(&[&used])));
+    let server = sites.config().site("root", &[&used], "names = ['a.test']").serve_from_user_space();
     let all = [&old, &new, &newer];
     let mut kept = Connector::new(&old, Suite::TLS13).name("a.test").connect(server.address());
     assert_eq!(get(&mut kept, "a.test").0, 200);
@@ -151,9 +150,8 @@ fn a_link_that_is_moved_is_a_change() {
     let [old, new] = [(); 2].map(|()| Pki::for_names(&["a.test"]));
     let sites = Sites::new();
     symlink(old.directory(), sites.path("live")).expect("a link");
-    let server = sites.serve(
-        "[[site]]\nnames = ['a.test']\nroot = 'root'\ncertificates = [{ cert = 'live/certificate.pem', key = 'live/key.pem' }]\n",
-    );
+    let live = "names = ['a.test']\ncertificates = [{ cert = 'live/certificate.pem', key = 'live/key.pem' }]";
+    let server = sites.config().site("root", &[], live).serve_from_user_space();
     assert!(std::ptr::eq(seen(&server, "a.test", &[&old, &new]), &old));
     symlink(new.directory(), sites.path("next")).expect("a link");
     fs::rename(sites.path("next"), sites.path("live")).expect("the link is moved");
@@ -169,16 +167,14 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
     let sites = Sites::new();
     sites.add_root("closed");
     let auth = |authority: &Authority, mode| {
-        format!("client_auth = {{ roots = {:?}, mode = '{mode}' }}\n", authority.pki().certificate_file())
+        format!("client_auth = {{ roots = {:?}, mode = '{mode}' }}", authority.pki().certificate_file())
     };
-    let server = sites.serve(&format!(
-        "[[site]]\nnames = ['open.test']\nroot = 'root'\ndefault = true\n{}\
-         [[site]]\nnames = ['closed.test']\nroot = 'closed'\n{}\
-         [[site]]\nnames = ['other.test']\nroot = 'closed'\n{}",
-        certificates(&[&pki]),
-        auth(&ours, "require"),
-        auth(&theirs, "request"),
-    ));
+    let server = sites
+        .config()
+        .site("root", &[&pki], "names = ['open.test']\ndefault = true")
+        .site("closed", &[], &format!("names = ['closed.test']\n{}", auth(&ours, "require")))
+        .site("closed", &[], &format!("names = ['other.test']\n{}", auth(&theirs, "request")))
+        .serve_from_user_space();
     for suite in [Suite::TLS13, Suite::TLS12] {
         let connector = |own, name| Connector::trusting(&[&pki], suite, own, false).name(name);
         let closed = (200, "closed".to_owned());
@@ -209,10 +205,9 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
 fn the_least_version_and_the_suites_hold() {
     let pki = Pki::ecdsa();
     let sites = Sites::new();
-    let server = sites.serve(&format!(
-        "[tls]\nmin_version = '1.3'\nsuites = ['TLS_AES_128_GCM_SHA256', 'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256']\n[[site]]\nroot = 'root'\n{}",
-        certificates(&[&pki])
-    ));
+    let tls =
+        "[tls]\nmin_version = '1.3'\nsuites = ['TLS_AES_128_GCM_SHA256', 'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256']";
+    let server = sites.config().site("root", &[&pki], "").table(tls).serve_from_user_space();
     for suite in Suite::all() {
         let connected = Connector::new(&pki, suite).try_connect(server.address()).is_ok();
         assert_eq!(connected, suite == Suite::TLS13, "{suite}");

@@ -2,52 +2,20 @@
 //! at all; the reference says what the code reads.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use sealion_testkit::http;
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Server, Signal};
 
+use crate::support::config::Config;
+use crate::support::library::reference;
 use crate::support::{PROGRAM, Site, curl, wait_for_message};
-
-/// A site with a configuration file beside its root.
-struct Configured {
-    site: Site,
-    file: PathBuf,
-}
-
-impl Configured {
-    fn new(rest: &str) -> Self {
-        let site = Site::new();
-        let file = site.outside().join("sealion.toml");
-        let configured = Self { site, file };
-        configured.write(rest);
-        configured
-    }
-
-    /// Writes the file: one listener, one site with a certificate, and what is given.
-    fn write(&self, rest: &str) {
-        let (cert, key) = (self.site.pki.certificate_file(), self.site.pki.key_file());
-        let text = format!(
-            "[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{rest}"
-        );
-        fs::write(&self.file, text).expect("the file is written");
-    }
-
-    fn check(&self) -> Output {
-        Command::new(PROGRAM).args(["check", "--config"]).arg(&self.file).output().expect("the program starts")
-    }
-
-    fn serve(&self) -> Server {
-        Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), self.file.as_os_str()])
-    }
-}
 
 #[test]
 fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
-    let configured = Configured::new("");
-    assert!(configured.check().status.success());
+    let site = Site::new();
+    assert!(site.config("").check().status.success());
     for (rest, words) in [
         ("nonsense = 1\n", &["sealion.toml:6: site.nonsense: unknown field", "correct or remove"][..]),
         ("[limits]\ngrace = '5'\n", &["sealion.toml:7: limits.grace: ", "write for instance"]),
@@ -62,8 +30,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
             &["listen.address: [::1]:1 is configured twice"],
         ),
     ] {
-        configured.write(rest);
-        let output = configured.check();
+        let output = site.config(rest).check();
         assert_eq!(output.status.code(), Some(1), "{rest}");
         let text = String::from_utf8(output.stderr).expect("text");
         for word in words {
@@ -76,9 +43,11 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
 
 #[test]
 fn all_that_is_wrong_is_said_at_once() {
-    let configured =
-        Configured::new("[[site]]\nnames = ['b', 'b']\nroot = '/no/such'\n[[site]]\nnames = ['c d']\nroot = 'root'\n");
-    let text = String::from_utf8(configured.check().stderr).expect("text");
+    let text = Site::new()
+        .config("")
+        .site("/no/such", &[], "names = ['b', 'b']")
+        .site("root", &[], "names = ['c d']")
+        .problems();
     for word in ["/no/such", "not a host name"] {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
@@ -86,37 +55,40 @@ fn all_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
-    let configured = Configured::new("");
-    configured.site.add("f", "one");
-    let other = configured.site.outside().join("other");
+    let site = Site::new();
+    site.add("f", "one");
+    let other = site.outside().join("other");
     fs::create_dir(&other).expect("a directory");
     fs::write(other.join("f"), "two").expect("a file");
-    let server = configured.serve();
-    let mut kept = configured.site.connect(&server);
+    let server = site.config("").serve();
+    let mut kept = site.connect(&server);
     let mut ask = |expected: &str| {
         assert_eq!(http::get(&mut kept, "/f").expect("the connection stays").body, expected.as_bytes());
-        assert_eq!(curl::get(&configured.site.pki, server.address(), "/f", &[]).body, expected.as_bytes());
+        assert_eq!(curl::get(&site.pki, server.address(), "/f", &[]).body, expected.as_bytes());
     };
     ask("one");
 
-    let changed = fs::read_to_string(&configured.file).expect("it is there").replace("'root'", "'other'");
-    fs::write(&configured.file, &changed).expect("it is written");
+    let with_root = |root: &str| Config::within(site.outside()).site(root, &[&site.pki], "");
+    with_root("other").write();
     server.signal(Signal::HUP);
     wait_for_message(&server, "site[0].root: \"root\" becomes \"other\"");
     wait_for_message(&server, "configuration 1 is in use");
     ask("two");
 
     for (bad, message) in [
-        (changed.replace("'other'", "'gone'"), "cannot serve"),
-        (changed.clone() + "[limits]\nno_such_key = 1\n", "limits.no_such_key: unknown field"),
-        (changed.clone() + "[server]\nworkers = 7\n", "server.workers: nothing becomes 7: this change needs a new process"),
+        (with_root("gone"), "cannot serve"),
+        (with_root("other").table("[limits]\nno_such_key = 1"), "limits.no_such_key: unknown field"),
+        (
+            with_root("other").table("[server]\nworkers = 7"),
+            "server.workers: nothing becomes 7: this change needs a new process",
+        ),
     ] {
-        fs::write(&configured.file, bad).expect("it is written");
+        bad.write();
         server.signal(Signal::HUP);
         wait_for_message(&server, message);
         ask("two");
     }
-    fs::write(&configured.file, changed).expect("it is written");
+    with_root("other").write();
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 2 is in use");
     ask("two");
@@ -160,11 +132,11 @@ fn the_examples_are_checked_and_started() {
     assert_eq!(started, 3);
 }
 
-/// `SEALION_UPDATE=1 cargo test -p sealion --test config` writes the page anew.
+/// `SEALION_UPDATE=1 cargo test -p sealion --test it config::` writes the page.
 #[test]
 fn the_reference_is_what_the_code_reads() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
-    let made = sealion::config::reference::markdown();
+    let made = reference::markdown();
     if std::env::var_os("SEALION_UPDATE").is_some() {
         fs::write(page, &made).expect("the page is written");
     }

@@ -6,34 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use sealion_testkit::http::Response;
-use sealion_testkit::server::Server;
 
+use crate::support::configured::Configured;
 use crate::support::{PROGRAM, Site, curl, wait_until};
 
-/// A site whose configuration says `keys`.
-struct Coded {
-    site: Site,
-    server: Server,
-}
-
-impl Coded {
-    fn serve(site: Site, keys: &str) -> Self {
-        let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-        let file = site.outside().join("sealion.toml");
-        let text = format!(
-            "[server]\nktls = 'never'\n[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\n\
-             certificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{keys}"
-        );
-        fs::write(&file, text).expect("the file is written");
-        let server = Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
-        Self { site, server }
-    }
-
-    #[track_caller]
-    fn get(&self, target: &str, options: &[&str]) -> Response {
-        curl::get(&self.site.pki, self.server.address(), target, options)
-    }
-
+impl Configured {
     /// As the bytes come, with Accept-Encoding and further options.
     #[track_caller]
     fn raw(&self, target: &str, accept: &str, options: &[&str]) -> Response {
@@ -91,7 +68,7 @@ fn the_sibling_that_the_client_likes_best_is_sent_and_decodes_to_the_original() 
     let siblings = [".br", ".zst", ".gz"].map(|suffix| fs::read(beside(&path, suffix)).expect("it was made"));
     assert_eq!(decode("zstd", &beside(&path, ".zst")), original.as_bytes());
     assert_eq!(decode("gzip", &beside(&path, ".gz")), original.as_bytes());
-    let coded = Coded::serve(site, ALL);
+    let coded = Configured::serve(site, ALL);
 
     let plain = coded.get("/style.css", &[]);
     assert_eq!((coding(&plain), field(&plain, "vary")), (None, "Accept-Encoding"));
@@ -146,7 +123,7 @@ fn ranges_are_of_the_variant_and_a_date_does_not_tell_variants_apart() {
     let path = site.add("style.css", text(3000));
     compress(&site.root(), &["--codings", "gzip"]);
     let gz = fs::read(beside(&path, ".gz")).expect("it was made");
-    let coded = Coded::serve(site, ALL);
+    let coded = Configured::serve(site, ALL);
     let whole = coded.raw("/style.css", "gzip", &[]);
     let (tag, date) = (field(&whole, "etag").to_owned(), field(&whole, "last-modified").to_owned());
     assert_eq!(date, field(&coded.raw("/style.css", "br", &[]), "last-modified"), "the same date");
@@ -179,7 +156,7 @@ fn what_is_older_than_its_original_is_not_sent_and_told_once() {
     let path = site.add("style.css", &original);
     site.add("style.css.br", "of another original");
     set_age(&path, 10);
-    let coded = Coded::serve(site, ALL);
+    let coded = Configured::serve(site, ALL);
     for _ in 0..3 {
         let got = coded.raw("/style.css", "br", &[]);
         assert_eq!(coding(&got), None);
@@ -205,7 +182,7 @@ fn small_text_is_compressed_once_and_anew_when_it_changes() {
     site.add("app.js", &first);
     site.add("small.js", "let a = 1;");
     site.add("data.bin", &first);
-    let coded = Coded::serve(site, "[site.compress]\n");
+    let coded = Configured::serve(site, "[site.compress]\n");
     let mut tags = Vec::new();
     for accept in ["br", "zstd", "gzip"] {
         let line = format!("Accept-Encoding: {accept}");
@@ -242,7 +219,7 @@ fn many_at_once_get_the_same() {
     let original = text(28_000);
     assert!(original.len() < 1 << 20);
     site.add("app.js", &original);
-    let coded = Coded::serve(site, "[site.compress]\n");
+    let coded = Configured::serve(site, "[site.compress]\n");
     let bodies: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..12)
             .map(|_| {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use sealion_testkit::server::{Server, Signal};
@@ -9,6 +10,10 @@ use sealion_testkit::{Client, Suite, http};
 
 use crate::support::namespace::Namespace;
 use crate::support::{LARGE, PROGRAM, Site, access_lines, begin, messages, wait_for_message, wait_until};
+
+/// Held by a test with hundreds of connections: two of them at a time, and the tests beside them, would need more open files
+/// than the usual soft limit of 1024.
+static CROWD: Mutex<()> = Mutex::new(());
 
 fn pid(server: &Server) -> Pid {
     Pid::from_raw(server.pid() as i32).expect("a process has a number")
@@ -19,6 +24,9 @@ fn service_resumes_by_itself_after_descriptors_ran_out() {
     let site = Site::new();
     site.add("f", "content");
     let server = site.serve(&["--workers", "1"]);
+    // Signals are answered when the start is over: from then on the server opens no more descriptors by itself.
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "configuration 1 is in use");
     let mut first = site.connect(&server);
     http::get(&mut first, "/f").expect("an answer");
     let used = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it is ours").count() as u64;
@@ -38,6 +46,7 @@ fn service_resumes_by_itself_after_descriptors_ran_out() {
 
 #[test]
 fn connections_that_never_say_enough_are_closed_and_keep_nobody_out() {
+    let _crowd = CROWD.lock();
     let site = Site::new();
     site.add("f", "content");
     let server =
@@ -100,10 +109,7 @@ fn connections_whose_peers_have_vanished_end_by_themselves() {
     site.add_pattern("large", LARGE);
     let timeouts = ["idle", "handshake", "request", "stall", "linger"].map(|name| format!("--{name}-timeout=1s"));
     let mut command = namespace.command(PROGRAM);
-    let listening = |argument| if argument == "127.0.0.1:0" { address.as_str().into() } else { argument };
-    command
-        .args(site.arguments(&["--ktls", "never", "--file-cache-age", "0s"]).into_iter().map(listening))
-        .args(&timeouts);
+    command.args(site.arguments_at(&address, &["--ktls", "never", "--file-cache-age", "0s"])).args(&timeouts);
     let server = Server::spawn(command);
     // proc_pid_net(5): what the process has closed, and the kernel still tries to end, has no inode.
     let open = || {
@@ -140,6 +146,7 @@ const MOST_PER_IDLE_CONNECTION: u64 = 12 << 10;
 
 #[test]
 fn idle_connections_take_little_memory() {
+    let _crowd = CROWD.lock();
     let connections: u64 = std::env::var("SEALION_TEST_IDLE").map_or(600, |text| text.parse().expect("a number"));
     let site = Site::new();
     site.add("f", "content");

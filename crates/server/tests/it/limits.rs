@@ -4,26 +4,14 @@ use std::io::Read;
 use std::net::TcpStream;
 
 use sealion_testkit::http;
-use sealion_testkit::server::Server;
 
-use crate::support::{self, PROGRAM, Site};
-
-/// Serves the root with this at the end of the configuration file.
-fn serve(site: &Site, rest: &str) -> Server {
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let file = site.outside().join("sealion.toml");
-    let text = format!(
-        "[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{rest}"
-    );
-    std::fs::write(&file, text).expect("the file is written");
-    Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()])
-}
+use crate::support::{Site, tool};
 
 #[test]
 fn a_client_with_too_many_connections_is_closed_before_the_handshake() {
     let site = Site::new();
     site.add("f", "content");
-    let server = serve(&site, "[limits]\nmax_connections_per_address = 2\n");
+    let server = site.config("[limits]\nmax_connections_per_address = 2\n").serve();
     let mut first = site.connect(&server);
     let second = site.connect(&server);
     let mut third = TcpStream::connect(server.address()).expect("the kernel accepts it");
@@ -42,7 +30,7 @@ fn a_client_with_too_many_connections_is_closed_before_the_handshake() {
 fn requests_above_the_rate_are_told_when_to_come_again_and_the_connection_stays() {
     let site = Site::new();
     site.add("f", "content");
-    let server = serve(&site, "[site.limits]\nrequests_per_second = 1\nburst = 3\n");
+    let server = site.config("[site.limits]\nrequests_per_second = 1\nburst = 3\n").serve();
     let mut client = site.connect(&server);
     let statuses: Vec<u16> =
         (0..20).map(|_| http::get(&mut client, "/f").expect("the connection stays").status).collect();
@@ -56,7 +44,7 @@ fn requests_above_the_rate_are_told_when_to_come_again_and_the_connection_stays(
 fn a_site_with_all_its_connections_taken_answers_503() {
     let site = Site::new();
     site.add("f", "content");
-    let server = serve(&site, "[site.limits]\nconnections = 1\n");
+    let server = site.config("[site.limits]\nconnections = 1\n").serve();
     let (mut first, mut second) = (site.connect(&server), site.connect(&server));
     assert_eq!(http::get(&mut first, "/f").expect("an answer").status, 200);
     assert_eq!(http::get(&mut first, "/f").expect("an answer").status, 200);
@@ -70,14 +58,16 @@ fn a_site_with_all_its_connections_taken_answers_503() {
 fn the_bandwidth_of_a_connection_is_what_tcp_is_told() {
     let site = Site::new();
     site.add("f", "content");
-    let free = "[[site]]\nnames = ['free.test']\nroot = 'root'\n";
-    let server = serve(&site, &format!("default = true\n[site.limits]\nbandwidth = '1MiB'\n{free}"));
+    let server = site
+        .config("default = true\n[site.limits]\nbandwidth = '1MiB'")
+        .site("root", &[], "names = ['free.test']")
+        .serve();
     let mut client = site.connect(&server);
     http::get(&mut client, "/f").expect("an answer");
     // ss(8) prints the bound of each socket as `pacing_rate …/<bound>`, in bits a second.
     let port = server.address().port();
     let is_bounded = || {
-        let sockets = support::tool("ss", ["-tinH", &format!("sport = :{port}")]);
+        let sockets = tool("ss", ["-tinH", &format!("sport = :{port}")]);
         sockets.contains("/8388608bps") || sockets.contains("/8.39Mbps")
     };
     assert!(is_bounded());
@@ -92,16 +82,13 @@ fn whatever_refuses_head_sends_no_body_and_what_the_site_says_goes_along() {
     let site = Site::new();
     site.add("f", "content");
     site.add("busy.html", "later");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let server = serve(
-        &site,
-        &format!(
-            "names = ['localhost']\nserver_header = false\nerror_pages = {{ 429 = '/busy.html' }}\n\
-             headers = [{{ set = {{ X-Own = '1' }} }}]\n[site.limits]\nrequests_per_second = 1\nburst = 1\n\
-             [[site]]\nnames = ['plain.test']\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n\
-             [site.limits]\nconnections = 1\n"
-        ),
-    );
+    let server = site
+        .config(
+            "names = ['localhost']\nserver_header = false\nerror_pages = { 429 = '/busy.html' }\n\
+             headers = [{ set = { X-Own = '1' } }]\n[site.limits]\nrequests_per_second = 1\nburst = 1",
+        )
+        .site("root", &[&site.pki], "names = ['plain.test']\n[site.limits]\nconnections = 1")
+        .serve();
     let mut client = site.connect(&server);
     let mut ask = |method: &str, host: &str| {
         http::request(&mut client, method, "/f", &[("Host", host)]).expect("a response where one begins")

@@ -7,17 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http, pattern};
 
-use crate::support::sites::free_port;
-use crate::support::{PROGRAM, Site, Successor, access_line, tool, wait_for_message};
+use crate::support::port::free_port;
+use crate::support::{Site, Successor, access_line, tool, wait_for_message};
 
-/// Serves the root at 127.0.0.1 and whatever else `listen` says.
-fn serve(site: &Site, listen: &str) -> Server {
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let file = site.outside().join("sealion.toml");
-    let text = format!("{listen}\n[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n");
-    std::fs::write(&file, text).expect("the file is written");
-    Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()])
-}
+const ANY_PORT: &str = "address = '127.0.0.1:0'";
 
 #[test]
 fn a_unix_socket_carries_tls() {
@@ -27,9 +20,8 @@ fn a_unix_socket_carries_tls() {
     let path = site.outside().join("s.sock");
     // What an earlier process left.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
-    let listen =
-        format!("[[listen]]\naddress = '127.0.0.1:0'\n[[listen]]\naddress = 'unix:{}'\nmode = '0600'", path.display());
-    let server = serve(&site, &listen);
+    let unix = format!("address = 'unix:{}'\nmode = '0600'", path.display());
+    let server = site.config("").listen(ANY_PORT).listen(&unix).serve();
     assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     let body = site.outside().join("body");
     let arguments = ["-sS", "--fail", "--unix-socket", path.to_str().expect("text"), "--cacert"];
@@ -54,14 +46,10 @@ fn listeners_that_change_places_stay_what_they_are() {
     let site = Site::new();
     site.add("f", "content");
     let (tls, plain) = (free_port(), free_port());
-    let (tls, plain) = (
-        format!("[[listen]]\naddress = '127.0.0.1:{tls}'\n"),
-        format!("[[listen]]\naddress = '127.0.0.1:{plain}'\ntls = false\n"),
-    );
-    let server = serve(&site, &format!("{tls}{plain}"));
-    let file = site.outside().join("sealion.toml");
-    let before = std::fs::read_to_string(&file).expect("it is there");
-    std::fs::write(&file, before.replace(&format!("{tls}{plain}"), &format!("{plain}{tls}"))).expect("it is written");
+    let tls = format!("address = '127.0.0.1:{tls}'");
+    let plain = format!("address = '127.0.0.1:{plain}'\ntls = false");
+    let server = site.config("").listen(&tls).listen(&plain).serve();
+    site.config("").listen(&plain).listen(&tls).write();
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
     assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").body, b"content");
@@ -71,18 +59,17 @@ fn listeners_that_change_places_stay_what_they_are() {
 fn an_upgrade_changes_who_may_connect_to_a_unix_socket() {
     let site = Site::new();
     let path = site.outside().join("s.sock");
-    let listen = |mode| {
-        format!("[[listen]]\naddress = '127.0.0.1:0'\n[[listen]]\naddress = 'unix:{}'\nmode = '{mode}'", path.display())
+    let config = |mode| {
+        let unix = format!("address = 'unix:{}'\nmode = '{mode}'", path.display());
+        site.config("").listen(ANY_PORT).listen(&unix)
     };
-    let server = serve(&site, &listen("0666"));
-    let file = site.outside().join("sealion.toml");
-    let before = std::fs::read_to_string(&file).expect("it is there");
-    std::fs::write(&file, before.replace("0666", "0600")).expect("it is written");
+    let server = config("0666").serve();
+    config("0600").write();
     let _successor = Successor::of(&server);
     assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
 }
 
-const PROXIED: &str = "[[listen]]\naddress = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = ['127.0.0.0/30']";
+const PROXIED: &str = "address = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = ['127.0.0.0/30']";
 
 /// A connection of a proxy that says `header` first.
 fn behind_proxy(site: &Site, server: &Server, header: &[u8]) -> sealion_testkit::Client {
@@ -96,7 +83,7 @@ fn behind_proxy(site: &Site, server: &Server, header: &[u8]) -> sealion_testkit:
 fn the_client_behind_a_proxy_is_the_one_in_the_log() {
     let site = Site::new();
     site.add("f", "content");
-    let server = serve(&site, PROXIED);
+    let server = site.config("").listen(PROXIED).serve();
     let mut v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24".to_vec();
     v2.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
     v2.extend([0; 16]);
@@ -118,10 +105,10 @@ fn the_client_behind_a_proxy_is_the_one_in_the_log() {
 #[test]
 fn who_is_no_proxy_is_refused() {
     let site = Site::new();
-    let server = serve(&site, PROXIED);
+    let server = site.config("").listen(PROXIED).serve();
     site.connector(Suite::TLS13).try_connect(server.address()).map(drop).expect_err("TLS without a header");
     wait_for_message(&server, "does not begin with a PROXY protocol header");
-    let untrusted = serve(&site, &PROXIED.replace("127.0.0.0/30", "192.0.2.0/24"));
+    let untrusted = site.config("").listen(&PROXIED.replace("127.0.0.0/30", "192.0.2.0/24")).serve();
     let mut io = TcpStream::connect(untrusted.address()).expect("the kernel accepts it");
     io.write_all(b"PROXY TCP4 192.0.2.7 198.51.100.1 8080 443\r\n").expect("it leaves");
     assert_eq!(io.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
@@ -131,11 +118,7 @@ fn who_is_no_proxy_is_refused() {
 #[test]
 fn believing_everybody_is_an_error() {
     let site = Site::new();
-    let file = site.outside().join("sealion.toml");
-    let text = "[[listen]]\naddress = '127.0.0.1:0'\nproxy_protocol = true\n[[site]]\nroot = 'root'\n";
-    std::fs::write(&file, text).expect("the file is written");
-    let mut command = std::process::Command::new(PROGRAM);
-    let output = command.arg("check").arg("--config").arg(&file).output().expect("it runs");
+    let output = site.config("").listen("address = '127.0.0.1:0'\nproxy_protocol = true").check();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("sealion.toml:3: listen.proxy_protocol: "), "{said}");
 }

@@ -8,7 +8,7 @@ use sealion_testkit::server::Signal;
 use sealion_testkit::{Suite, http};
 
 use crate::support::watch::{Scrape, Watched};
-use crate::support::{self, LARGE, Site, begin, exchange, wait_for_message, wait_until};
+use crate::support::{LARGE, Site, begin, exchange, wait_for_message, wait_until};
 
 #[test]
 fn a_known_sequence_of_requests_is_counted() {
@@ -103,23 +103,14 @@ fn what_goes_wrong_is_counted_by_kind() {
 #[test]
 fn reloads_are_counted_and_told_apart() {
     let site = Site::new();
-    let file = site.outside().join("sealion.toml");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let text = |rest: &str| {
-        format!(
-            "[[listen]]\naddress = '127.0.0.1:0'\n[metrics]\nlisten = '127.0.0.1:0'\n[server]\nktls = 'never'\n\
-             [[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{rest}"
-        )
-    };
-    fs::write(&file, text("")).expect("it is written");
-    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
-    let watched = Watched::of(sealion_testkit::server::Server::start(support::PROGRAM.as_ref(), arguments));
-    fs::write(&file, text("nonsense = 1\n")).expect("it is written");
+    let config = |keys| site.config(keys).table("[metrics]\nlisten = '127.0.0.1:0'");
+    let watched = Watched::of(config("").serve_from_user_space());
+    config("nonsense = 1").write();
     watched.server.signal(Signal::HUP);
     wait_for_message(&watched.server, "was not reloaded");
     wait_until("the refusal is counted", || watched.scrape().get("sealion_config_reloads_refused_total") == 1.0);
     assert_eq!(watched.scrape().get("sealion_config_last_reload_success"), 0.0);
-    fs::write(&file, text("")).expect("it is written");
+    config("").write();
     watched.server.signal(Signal::HUP);
     wait_until("the reload is counted", || watched.scrape().get("sealion_config_last_reload_success") == 1.0);
     assert_eq!(watched.scrape().get("sealion_config_generation"), 1.0);

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
 use sealion_testkit::http;
-use sealion_testkit::server::{Line, Server, Signal};
+use sealion_testkit::server::{Line, Signal};
 
+use crate::support::config::Config;
 use crate::support::watch::Watched;
 use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_message};
 
@@ -56,37 +58,30 @@ fn files_that_are_not_named_are_refused_by_the_kernel() {
     site.add("f", "content");
     let elsewhere = tempfile::tempdir().expect("a directory");
     fs::write(elsewhere.path().join("f"), "elsewhere").expect("a file");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
+    // The directory of the file may be read: not the one above the root.
     let directory = site.outside().join("etc");
     fs::create_dir(&directory).expect("a directory");
-    let file = directory.join("sealion.toml");
-    let write_more = |root: &std::path::Path, landlock: bool, more: &str| {
-        let text = format!(
-            "[[listen]]\naddress = '127.0.0.1:0'\n[privileges]\nlandlock = {landlock}\n[[site]]\nroot = {root:?}\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{more}"
-        );
-        fs::write(&file, text).expect("the file is written");
+    let config = |root: &Path, landlock: bool, keys: &str| {
+        let privileges = format!("[privileges]\nlandlock = {landlock}");
+        Config::within(&directory).site(root, &[&site.pki], keys).table(&privileges)
     };
-    let write = |root: &std::path::Path, landlock: bool| write_more(root, landlock, "");
-    let start = || Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
 
     // Without Landlock another root is taken over: its permissions allow it.
-    write(&site.root(), false);
-    let free = start();
-    write(elsewhere.path(), false);
+    let free = config(&site.root(), false, "").serve();
+    config(elsewhere.path(), false, "").write();
     free.signal(Signal::HUP);
     wait_for_message(&free, "configuration 1 is in use");
     drop(free);
 
-    write(&site.root(), true);
-    let confined = start();
+    let confined = config(&site.root(), true, "").serve();
     if messages(&confined, "this kernel has no Landlock") > 0 {
         eprintln!("not shown: this kernel has no Landlock");
         return;
     }
-    write(elsewhere.path(), true);
+    config(elsewhere.path(), true, "").write();
     confined.signal(Signal::HUP);
     wait_for_message(&confined, "site.root: Landlock keeps this process from");
-    write_more(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]\n", elsewhere.path()));
+    config(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]", elsewhere.path())).write();
     confined.signal(Signal::HUP);
     let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
     confined.wait_for_lines(2, "word of a mount that is out of reach", twice);

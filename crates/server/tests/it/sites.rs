@@ -5,9 +5,8 @@ use std::os::unix::fs::symlink;
 
 use sealion_testkit::http::Response;
 
-use crate::support;
-use crate::support::Site;
-use crate::support::configured::{Configured, problems};
+use crate::support::configured::Configured;
+use crate::support::{Site, tool};
 
 const BROWSER: &[&str] = &["-H", "Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
 
@@ -258,7 +257,7 @@ fn passwords() {
         .server
         .wait_for("a line with the user", |line| line.text.contains(" - bob [") && line.text.contains("/around"));
     fs::write(served.site.outside().join("users"), "ada:$apr1$a$b\n").expect("written");
-    let said = problems(&served.site, "basic_auth = [{ users = 'users' }]\n");
+    let said = served.site.config("basic_auth = [{ users = 'users' }]").problems();
     assert!(
         said.contains("site.basic_auth.users: ") && said.contains("users:1: ada: ") && said.contains("htpasswd -B"),
         "{said}"
@@ -340,15 +339,18 @@ fn mounts_indexes_and_hidden_files() {
 fn a_listener_without_tls_shows_the_way() {
     let site = Site::new();
     site.add("index.html", "home");
-    let plain = "names = ['example.org']\nhsts = { max_age = '1h' }\n[[listen]]\naddress = '127.0.0.1:0'\ntls = false\nhttps_port = 8443\n";
-    let served = Configured::serve(site, plain);
+    let config = site
+        .config("names = ['example.org']\nhsts = { max_age = '1h' }")
+        .listen("address = '127.0.0.1:0'")
+        .listen("address = '127.0.0.1:0'\ntls = false\nhttps_port = 8443");
+    let served = Configured { server: config.serve_from_user_space(), site };
     let line =
         served.server.wait_for("where it listens without TLS", |line| line.text.contains("sending clients to HTTPS"));
     let port = line.text.split("http://localhost:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
     let ask = |target: &str, options: &[&str]| {
         let url = format!("http://127.0.0.1:{port}{target}");
         let arguments = [&["-s", "-i", "--max-time", "60"][..], options, &[&url]].concat();
-        let answer = support::tool("curl", arguments);
+        let answer = tool("curl", arguments);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         (head.to_owned(), body.to_owned())
     };

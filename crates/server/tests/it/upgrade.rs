@@ -9,10 +9,11 @@ use rustix::process::{Pid, kill_process};
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http, pattern};
 
+use crate::support::config::Config;
 use crate::support::{PROGRAM, Site, messages, wait_for_message};
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
-/// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test upgrade under_load`.
+/// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test it under_load`.
 fn times(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
@@ -140,27 +141,22 @@ fn idle_connections_of_the_old_process_get_one_more_answer() {
 fn a_successor_that_cannot_serve_changes_nothing_and_says_why() {
     let site = Site::new();
     site.add("f", "content");
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let file = site.outside().join("sealion.toml");
-    let good = format!(
-        "[server]\nworkers = 3\n[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\ncertificates = [{{ cert = {cert:?}, key = {key:?} }}]\n"
-    );
-    let write = |text: &str| std::fs::write(&file, text).expect("the file is written");
-    write(&good);
-    let arguments = ["serve".as_ref(), "--config".as_ref(), file.as_os_str()];
-    let service = Service { first: Server::start(PROGRAM.as_ref(), arguments) };
-    write(&good.replace("'root'", "'missing'"));
+    let config = |root: &str, workers| {
+        let server = format!("[server]\nworkers = {workers}");
+        Config::within(site.outside()).site(root, &[&site.pki], "").table(&server)
+    };
+    let service = Service { first: config("root", 3).serve() };
+    config("missing", 3).write();
     service.signal(Signal::USR2);
     let failed = wait_for_message(&service.first, "the upgrade failed: ");
-    assert!(failed.contains("sealion.toml:6: site.root: cannot serve"), "{failed}");
+    assert!(failed.contains("sealion.toml:4: site.root: cannot serve"), "{failed}");
     assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the old one").body, b"content");
     // What a reload cannot change, an upgrade can.
-    write(&good.replace("workers = 3", "workers = 1"));
+    config("root", 1).write();
     service.upgrade();
     assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");
 }
 
-/// Arguments that listen at this address alone.
 /// A bare chroot has no /proc.
 #[test]
 fn a_server_without_proc_serves() {
@@ -171,11 +167,6 @@ fn a_server_without_proc_serves() {
     command.args(site.arguments(&["--ktls", "never", "--metrics", "127.0.0.1:0"]));
     let server = Server::spawn(command);
     assert_eq!(http::get(&mut site.connect(&server), "/f").expect("an answer").status, 200);
-}
-
-fn at(site: &Site, address: &str, more: &[&str]) -> Vec<std::ffi::OsString> {
-    let arguments = site.arguments(more).into_iter();
-    arguments.map(|argument| if argument == "127.0.0.1:0" { address.into() } else { argument }).collect()
 }
 
 /// The program as systemd starts it with `listener`: descriptor 3, and LISTEN_PID its own number.
@@ -192,7 +183,7 @@ fn a_socket_of_systemd_is_served_and_handed_on() {
     site.add("f", "content");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let command = activated(listener.into(), &at(&site, &address, &["--workers", "3"]));
+    let command = activated(listener.into(), &site.arguments_at(&address, &["--workers", "3"]));
     let service = Service { first: Server::spawn_with_input(command) };
     assert_eq!(service.first.address().to_string(), address);
     for _ in 0..2 {

@@ -5,8 +5,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sealion::path::costs::calibration::{Calibration, default_path};
-use sealion::path::costs::{Costs, display_bytes};
 use sealion_testkit::http;
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::server::Server;
@@ -14,7 +12,8 @@ use sealion_tls::Version;
 use sealion_tls::record::Aead;
 
 use crate::support::doctor::Doctor;
-use crate::support::{self, PROGRAM, Site, access_line, content, costs, wait_for_message};
+use crate::support::library::{Calibration, Costs, default_path, display_bytes};
+use crate::support::{PROGRAM, Site, access_line, access_lines, content, costs, wait_for_message};
 
 const LEN: u64 = 200_001;
 
@@ -132,7 +131,7 @@ fn a_move_is_in_the_log_with_what_it_took() {
     for _ in 0..2 {
         http::get(&mut client, "/f").expect("an answer");
     }
-    let lines = support::access_lines(&server, 2);
+    let lines = access_lines(&server, 2);
     let took: u64 = lines[0].get("setup_us").parse().expect("microseconds");
     assert!(took > 0, "{}", lines[0].text);
     assert_eq!((lines[1].way(), lines[1].find("setup_us")), (("kernel", "moved-before"), None));
@@ -156,7 +155,7 @@ fn small_responses_add_up() {
     for _ in 0..11 {
         http::get(&mut client, "/f").expect("an answer");
     }
-    let lines = support::access_lines(&server, 11);
+    let lines = access_lines(&server, 11);
     let ways: Vec<_> = lines.iter().map(|line| line.get("why")).collect();
     assert_eq!(ways, [&["small"; 9][..], &["moved", "moved-before"]].concat());
 }

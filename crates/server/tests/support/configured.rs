@@ -1,27 +1,20 @@
-//! A site with a configuration file.
-
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+//! A site that is served by a configuration file, and curl in front of it.
 
 use sealion_testkit::http::Response;
 use sealion_testkit::server::Server;
 
-use super::{PROGRAM, Site, curl};
+use super::{Site, curl};
 
-/// A site whose file has one listener, one site with a certificate, and what is given.
 pub(crate) struct Configured {
     pub(crate) site: Site,
     pub(crate) server: Server,
 }
 
 impl Configured {
-    /// Starts it. `rest`: keys of the site, then other tables.
+    /// Serves [`Site::config`] with `keys`, sealing in user space.
     #[track_caller]
-    pub(crate) fn serve(site: Site, rest: &str) -> Self {
-        let file = write(&site, rest);
-        let server = Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
-        Configured { site, server }
+    pub(crate) fn serve(site: Site, keys: &str) -> Self {
+        Self { server: site.config(keys).serve_from_user_space(), site }
     }
 
     /// Asks with curl.
@@ -36,21 +29,4 @@ impl Configured {
         let response = self.get(target, options);
         (response.status, response.field("location").map(str::to_owned))
     }
-}
-
-/// What `sealion check` says of such a file.
-pub(crate) fn problems(site: &Site, rest: &str) -> String {
-    let output = Command::new(PROGRAM).args(["check", "--config"]).arg(write(site, rest)).output().expect("it starts");
-    String::from_utf8(output.stderr).expect("text")
-}
-
-fn write(site: &Site, rest: &str) -> PathBuf {
-    let (cert, key) = (site.pki.certificate_file(), site.pki.key_file());
-    let text = format!(
-        "[server]\nktls = 'never'\n[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroot = 'root'\n\
-         certificates = [{{ cert = {cert:?}, key = {key:?} }}]\n{rest}"
-    );
-    let file = Path::new(site.outside()).join("sealion.toml");
-    fs::write(&file, text).expect("the file is written");
-    file
 }

@@ -2,15 +2,18 @@
 #![allow(dead_code, reason = "the native and the guest tests use a part each")]
 
 pub(crate) mod changing_file;
+pub(crate) mod config;
 pub(crate) mod configured;
 pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
+pub(crate) mod library;
 pub(crate) mod module;
 pub(crate) mod multipart;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
+pub(crate) mod port;
 pub(crate) mod sites;
 pub(crate) mod watch;
 
@@ -23,12 +26,13 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, kill_process};
-use sealion::path::costs::calibration::{Calibration, SetUpSpread, SuiteCosts};
-use sealion::path::costs::curve::Point;
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Line, Server, Signal};
 use sealion_testkit::{Client, Connector, Ending, Suite, http, pattern};
+
+use self::config::Config;
+use self::library::{Calibration, Point, SetUpSpread, SuiteCosts};
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sealion");
@@ -105,10 +109,20 @@ impl Site {
         symlink(to, self.root().join(name)).expect("the link is made");
     }
 
-    /// Arguments that serve this root on a free port of 127.0.0.1, and `more`.
+    /// A configuration file with this root, its certificate, and these keys and subtables of its site.
+    pub(crate) fn config(&self, keys: &str) -> Config {
+        Config::within(self.outside()).site("root", &[&self.pki], keys)
+    }
+
+    /// A command line that serves this root on a free port of 127.0.0.1, and `more`.
     pub(crate) fn arguments(&self, more: &[&str]) -> Vec<OsString> {
+        self.arguments_at("127.0.0.1:0", more)
+    }
+
+    /// A command line that serves this root at this address, and `more`.
+    pub(crate) fn arguments_at(&self, address: &str, more: &[&str]) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["serve".into(), self.root().into()];
-        arguments.extend(["--listen", "127.0.0.1:0", "--cert"].map(OsString::from));
+        arguments.extend(["--listen", address, "--cert"].map(OsString::from));
         arguments.push(self.pki.certificate_file().into());
         arguments.push("--key".into());
         arguments.push(self.pki.key_file().into());

@@ -1,12 +1,13 @@
 //! nginx with kernel TLS.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sealion_testkit::PATIENCE;
 
 use super::Site;
+use super::port::free_port;
 
 /// A master and one worker, which end with this.
 pub(crate) struct Nginx {
@@ -17,9 +18,7 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Serves the root of `site` on a free port of 127.0.0.1.
     pub(crate) fn serve(site: &Site) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let configuration = site.outside().join("nginx.conf");
         let directory = site.outside().display().to_string();
         let text = format!(

@@ -1,16 +1,14 @@
-//! Servers with a configuration file of their own.
+//! Several roots in one directory, each of whose sites has its own certificate or none.
 
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::Server;
 
-use super::PROGRAM;
+use super::config::Config;
 
-/// A directory with `root/` and a configuration file.
+/// A directory with `root/`, other roots and a configuration file.
 pub(crate) struct Sites {
     directory: tempfile::TempDir,
 }
@@ -34,38 +32,28 @@ impl Sites {
         fs::write(self.path(name).join("name"), name).expect("a file");
     }
 
-    /// Writes the file; it listens on a free port unless `rest` begins with where to listen.
-    pub(crate) fn write(&self, rest: &str) -> PathBuf {
-        let file = self.path("sealion.toml");
-        let listen = if rest.starts_with("[[listen]]") { "" } else { "[[listen]]\naddress = '127.0.0.1:0'\n" };
-        let text = format!("{listen}{rest}");
-        fs::write(&file, text).expect("the file is written");
-        file
+    /// A configuration file without sites.
+    pub(crate) fn config(&self) -> Config {
+        Config::within(self.directory.path())
     }
 
+    /// Writes a file of a default listener and these tables.
+    pub(crate) fn write(&self, tables: &str) -> PathBuf {
+        self.config().table(tables).write()
+    }
+
+    /// Serves by such a file, sealing in user space.
     #[track_caller]
-    pub(crate) fn serve(&self, rest: &str) -> Server {
-        let file = self.write(rest);
-        Server::start(
-            Path::new(PROGRAM),
-            ["serve".as_ref(), "--ktls=never".as_ref(), "--config".as_ref(), file.as_os_str()],
-        )
-    }
-
-    pub(crate) fn check(&self, rest: &str) -> Output {
-        let file = self.write(rest);
-        Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("the program starts")
+    pub(crate) fn serve(&self, tables: &str) -> Server {
+        self.config().table(tables).serve_from_user_space()
     }
 }
 
-/// `certificates = [...]`
+/// `certificates = [...]` with these pairs; nothing for none.
 pub(crate) fn certificates(pkis: &[&Pki]) -> String {
+    if pkis.is_empty() {
+        return String::new();
+    }
     let pair = |pki: &&Pki| format!("{{ cert = {:?}, key = {:?} }}", pki.certificate_file(), pki.key_file());
     format!("certificates = [{}]\n", pkis.iter().map(pair).collect::<Vec<_>>().join(", "))
-}
-
-/// A port of 127.0.0.1 that nobody has just now.
-pub(crate) fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    free.local_addr().expect("an address").port()
 }

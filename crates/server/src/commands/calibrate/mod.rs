@@ -106,7 +106,6 @@ struct Report {
     suites: Vec<Measured>,
     /// Reason for the lack of a kernel path.
     no_kernel_path: Option<String>,
-    /// The file written.
     stored: Option<PathBuf>,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Host {
     cpus: Cpus,
 }
 
-/// A connection.
 pub(super) struct Pair {
     /// The sending end, whose cost is measured.
     pub(super) stream: TlsStream,

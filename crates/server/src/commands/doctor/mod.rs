@@ -65,12 +65,10 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     topic: &'static str,
     state: State,
-    /// The observation.
     found: String,
     /// Its consequence.
     means: String,

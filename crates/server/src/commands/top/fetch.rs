@@ -23,8 +23,8 @@ impl Source {
     pub(super) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, String> {
         let authority = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(rest));
         let authority = authority.filter(|authority| authority.contains(':') && authority.is_ascii());
-        let authority =
-            authority.ok_or_else(|| format!("\"{url}\" is not http://HOST:PORT, for instance http://127.0.0.1:9443"))?;
+        let authority = authority
+            .ok_or_else(|| format!("\"{url}\" is not http://HOST:PORT, for instance http://127.0.0.1:9443"))?;
         let token = match token_file {
             None => None,
             Some(path) => {
@@ -53,10 +53,9 @@ impl Source {
         match response.status() {
             "200" => serde_json::from_str(&response.body)
                 .map_err(|error| failed(&format!("unknown response format ({error})"))),
-            "401" => Err(format!(
-                "http://{}: the server requires a token: name its file with --token-file",
-                self.authority
-            )),
+            "401" => {
+                Err(format!("http://{}: the server requires a token: name its file with --token-file", self.authority))
+            }
             _ => Err(failed(&response.status_line())),
         }
     }

@@ -28,7 +28,7 @@ struct Segment {
     from: u64,
     /// At `from`, in nanoseconds.
     saving: f64,
-    /// Nanoseconds a byte.
+    /// In nanoseconds per byte.
     slope: f64,
 }
 

@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// What is shipped moves nothing small, and everything large.
+    /// The shipped costs move no small response, and every large one.
     #[test]
     fn the_shipped_costs_are_cautious() {
         let costs = Costs::shipped("nobody measured".to_owned());
