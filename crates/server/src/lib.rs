@@ -27,3 +27,4 @@ mod site;
 mod values;
 
 pub use commands::main;
+pub use config::reference;

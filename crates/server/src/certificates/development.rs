@@ -1,8 +1,8 @@
 //! A self-signed certificate for localhost, made on first use and kept, so that a browser's exception for it lasts.
 
-use std::{fs, io};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
@@ -31,8 +31,9 @@ impl DevCertificate {
     /// # Errors
     /// The directory cannot be determined or written; the message names it and the remedy.
     pub(crate) fn load_or_make() -> Result<Self, String> {
-        let directory = directory()
-            .ok_or("no directory for the development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key")?;
+        let directory = directory().ok_or(
+            "no directory for the development certificate: set HOME or XDG_DATA_HOME, or give --cert and --key",
+        )?;
         Self::load_or_make_in(&directory).map_err(|error| {
             format!(
                 "cannot write a development certificate to {}: {error}. Make the directory writable, or give --cert and --key",

@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use development::DevCertificate;
-use sealion_tls::{AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates, SiteTls, TicketKeys, TlsOptions};
+use sealion_tls::{
+    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates, SiteTls,
+    TicketKeys, TlsOptions,
+};
 
 use crate::values::Problems;
 
 pub(crate) use acme::HttpChallenges;
-pub(crate) use config::{
-    CertificateConfig, ChallengeKind, ClientAuthConfig,
-    SessionTicketsConfig, TlsConfig,
-};
+pub(crate) use config::{CertificateConfig, ChallengeKind, ClientAuthConfig, SessionTicketsConfig, TlsConfig};
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 

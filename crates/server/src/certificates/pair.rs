@@ -1,10 +1,10 @@
 //! A certificate loaded from files: checked, watched, replaced when the files change.
 
-use std::{fmt, fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs, io};
 
 use sealion_tls::{Certificate, CertificateFacts, ConfigError, SiteCertificates};
 

@@ -4,11 +4,11 @@
 //! ticket-key` names keys by time, so the newest is the last on every machine. A key named for a time in the future
 //! only opens tickets until then, so that it can reach every server before the first ticket is sealed with it.
 
-use std::{fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use sealion_tls::{TicketKeys, TicketSecret};
 
@@ -58,10 +58,9 @@ impl Keys {
         }
         match sealing(&all, now) {
             Some(sealing) => Ok(Self { all, sealing }),
-            None => Err(format!(
-                "{}: no key that seals now: make one with `sealion ticket-key {0}`",
-                directory.display()
-            )),
+            None => {
+                Err(format!("{}: no key that seals now: make one with `sealion ticket-key {0}`", directory.display()))
+            }
         }
     }
 

@@ -11,7 +11,7 @@ mod diff;
 mod file;
 mod privileges;
 mod process;
-pub(crate) mod reference;
+pub mod reference;
 mod serve_args;
 
 use schemars::JsonSchema;

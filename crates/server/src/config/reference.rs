@@ -45,7 +45,7 @@ pub(crate) fn tables() -> Vec<Table> {
 }
 
 /// The reference as a page.
-pub(crate) fn markdown() -> String {
+pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration reference\n\n\
          Every key of `sealion.toml` with its default. `sealion check --config sealion.toml` checks a file without starting a \

@@ -9,8 +9,8 @@
 
 use std::cell::RefCell;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sealion_http::http1::head::HeadLimits;
 use sealion_tls::ServerConfig;

@@ -57,7 +57,8 @@ impl PathChoice {
         self.forgone = forgone;
         self.reason = Some(match decision {
             Decision::Stay(reason) => reason,
-            Decision::Move => match stream.move_to_kernel(upcoming).await {
+            // Boxed: a connection moves once.
+            Decision::Move => match Box::pin(stream.move_to_kernel(upcoming)).await {
                 Ok(took) => {
                     cost.set_up.observe(took);
                     self.moved_at = Some(stream.payload_sent());

@@ -196,7 +196,11 @@ impl Files {
     ) -> Result<Found, Unresolved> {
         let path = SitePath::parse(path, true).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(self.find_from(&path, accept, || now))
+        match self.try_find(&path, accept, None, now) {
+            Ok(found) => Ok(found),
+            Err(Missing::Unresolved(unresolved)) => Err(unresolved),
+            Err(Missing::WouldBlock(task)) => runtime.block_on(self.find_blocking(&path, accept, task, || now)),
+        }
     }
 
     /// Files in the cache, and their bytes in memory.
@@ -235,20 +239,11 @@ impl Files {
     /// # Errors
     /// The file cannot be served.
     pub(crate) async fn find(&self, path: &SitePath<'_>, accept: &FieldLines<'_>) -> Result<Found, Unresolved> {
-        self.find_from(path, accept, Instant::now).await
-    }
-
-    async fn find_from(
-        &self,
-        path: &SitePath<'_>,
-        accept: &FieldLines<'_>,
-        now: impl Fn() -> Instant,
-    ) -> Result<Found, Unresolved> {
-        match self.try_find(path, accept, None, now()) {
+        match self.try_find(path, accept, None, Instant::now()) {
             Ok(found) => Ok(found),
             Err(Missing::Unresolved(unresolved)) => Err(unresolved),
             // Boxed, so that a request that does not block does not hold its memory.
-            Err(Missing::WouldBlock(task)) => Box::pin(self.find_blocking(path, accept, task, now)).await,
+            Err(Missing::WouldBlock(task)) => Box::pin(self.find_blocking(path, accept, task, Instant::now)).await,
         }
     }
 

@@ -25,7 +25,8 @@ impl MediaTypes {
                     "is not an extension: write the part after the last dot, for instance wasm",
                 );
             } else if !is_media_type(media_type) {
-                let remedy = format!("{:?} is not a media type: write for instance text/plain; charset=utf-8", media_type.value);
+                let remedy =
+                    format!("{:?} is not a media type: write for instance text/plain; charset=utf-8", media_type.value);
                 problems.add(&media_type.span, &key, remedy);
             } else {
                 types.insert(plain.to_lowercase(), ContentType::Custom(media_type.as_str().into()));
@@ -71,7 +72,11 @@ mod tests {
             (".md", None),
             ("md", None),
         ] {
-            assert_eq!(types.of_name(name.as_bytes()), expected.map(|value| ContentType::Custom(value.into())), "{name}");
+            assert_eq!(
+                types.of_name(name.as_bytes()),
+                expected.map(|value| ContentType::Custom(value.into())),
+                "{name}"
+            );
         }
     }
 

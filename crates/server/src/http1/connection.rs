@@ -8,8 +8,10 @@
 //!   │ draining: end    │ timeout: 408                │ timeout: 408
 //! ```
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
@@ -140,50 +142,45 @@ impl Http1 {
             Err(Unread::Gone) => return Ok(false),
             Err(Unread::Refused(status)) => {
                 let method = if stream.buffered().starts_with(b"HEAD ") { Method::Head } else { Method::Get };
-                return self.refuse(stream, peer, shared, &current, status, method).await;
+                return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };
         // The head is copied, so that the stream can keep reading.
         bytes.extend_from_slice(&stream.buffered()[span.start..span.end]);
         stream.consume(span.end);
-        match RequestHead::parse(&bytes, span.from_start()) {
-            Ok(head) => self.answer(stream, peer, shared, &current, &head, &mut deadline).await,
+        let head = match RequestHead::parse(&bytes, span.from_start()) {
+            Ok(head) => head,
             Err(reject) => {
                 let Unread::Refused(status) = reject.into() else { return Ok(false) };
                 let method = if bytes.starts_with(b"HEAD ") { Method::Head } else { Method::Get };
-                self.refuse(stream, peer, shared, &current, status, method).await
+                return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
-        }
-    }
-
-    async fn answer(
-        &mut self,
-        stream: &mut TlsStream,
-        peer: &SocketAddr,
-        shared: &Shared,
-        current: &Current,
-        head: &RequestHead<'_>,
-        deadline: &mut Deadline,
-    ) -> Result<bool, Error> {
-        let exchange = Exchange::begin(shared, current, Some(&head.request));
+        };
+        let exchange = Exchange::begin(shared, &current, Some(&head.request));
         let date = now();
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
-        let mut response = tokio::select! {
-            biased;
-            response = exchange.answer(&head.request, client, refusal, date) => response,
-            error = client_lost(stream) => return Err(error),
+        let mut response = {
+            let mut answering = pin!(exchange.answer(&head.request, client, refusal, date));
+            match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
+                Poll::Ready(response) => response,
+                Poll::Pending => tokio::select! {
+                    biased;
+                    response = answering => response,
+                    error = client_lost(stream) => return Err(error),
+                },
+            }
         };
         let wants_close = !head.keep_alive || head.expect_continue;
         let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
         let mut close = wants_close || is_last || *shared.phase.borrow() != Phase::Serving;
         if head.framing != Framing::None && !wants_close {
             let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
-            match Box::pin(drain_body(stream, drain, deadline)).await? {
+            match Box::pin(drain_body(stream, drain, &mut deadline)).await? {
                 Ok(drained) => close |= !drained,
                 Err(Unread::Gone) => return Ok(false),
                 Err(Unread::Refused(status)) => {
-                    response = exchange.refuse(status).await;
+                    response = Box::pin(exchange.refuse(status)).await;
                     close = true;
                 }
             }

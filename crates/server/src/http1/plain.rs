@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sealion_http::{Method, Status};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, RequestHead, Version};
 use sealion_http::http1::write::{Connection, write_head};
+use sealion_http::{Method, Status};
 use sealion_tls::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};

@@ -48,7 +48,7 @@ pub(super) async fn respond(
         match &mut response.body {
             Body::Stream(body) => {
                 let mut sending = Sending { stream, path, policy, framing, overhead: &mut overhead };
-                sending.send(head, body).await
+                Box::pin(sending.send(head, body)).await
             }
             body => Ok(respond_whole(stream, &head, body).await?),
         }

@@ -15,4 +15,4 @@ pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
 pub(crate) use config::LimitsConfig;
 pub(crate) use requests::Requests;
-pub(crate) use site::{Refusal, Permit, SiteLimits, SiteLimitsConfig};
+pub(crate) use site::{Permit, Refusal, SiteLimits, SiteLimitsConfig};

@@ -1,9 +1,9 @@
 //! Addresses of listening sockets: an IP address and port, or a path.
 
-use std::{fmt, io};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
@@ -30,7 +30,9 @@ impl Address {
         let path = Path::new(name.strip_prefix(UNIX)?);
         Some(match path.as_os_str().len() {
             _ if !path.is_absolute() => Err("write an absolute path, for instance unix:/run/sealion.sock".to_owned()),
-            LONGEST_PATH.. => Err(format!("the path of a Unix socket has at most {} bytes (unix(7))", LONGEST_PATH - 1)),
+            LONGEST_PATH.. => {
+                Err(format!("the path of a Unix socket has at most {} bytes (unix(7))", LONGEST_PATH - 1))
+            }
             _ => Ok(Self::Unix(path.to_owned())),
         })
     }

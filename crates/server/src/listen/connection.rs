@@ -42,7 +42,9 @@ pub(crate) fn serve(
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
-        let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else { return };
+        let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
+            return;
+        };
         let served = http1::connection::serve(&mut stream, &peer, &shared).await;
         Box::pin(close(&mut stream, served, peer, &shared)).await;
         if let Some(worker) = counted {

@@ -3,8 +3,8 @@
 //!
 //! No byte after the header is consumed: bytes are peeked at (MSG_PEEK), and read only once they are known to belong to the header.
 
-use std::{fmt, io};
 use std::net::SocketAddr;
+use std::{fmt, io};
 
 use ppp::{v1, v2};
 use rustix::net::{RecvFlags, recv};

@@ -1,9 +1,9 @@
 //! Unix stream sockets. A stale socket file is replaced; one that a process listens on is not.
 
-use std::{fs, io};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::{fs, io};
 
 use rustix::io::Errno;
 

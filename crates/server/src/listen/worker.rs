@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::{Arc, mpsc};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::{ListenConfig, Listener, ListeningSocket, https_port};
 use super::connection::{self, Entrance};
+use super::{ListenConfig, Listener, ListeningSocket, https_port};
 use crate::exchange::Shared;
 use crate::observe::metrics;
 use crate::values::{Phase, draining};
@@ -57,7 +57,10 @@ pub(crate) fn start(
                 .map_err(|e| format!("cannot start worker {n}: {e}"))?;
             let acceptors = {
                 let _entered = runtime.enter();
-                listeners.into_iter().map(|listener| Acceptor::new(listener, &entrances)).collect::<io::Result<Vec<_>>>()
+                listeners
+                    .into_iter()
+                    .map(|listener| Acceptor::new(listener, &entrances))
+                    .collect::<io::Result<Vec<_>>>()
             }
             .map_err(|e| format!("cannot start worker {n}: {e}"))?;
             Builder::new()

@@ -7,7 +7,9 @@ use sealion_tls::{AlertDescription, Path};
 
 use super::page::Page;
 use crate::exchange::Shared;
-use crate::observe::metrics::{BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, WorkerMetrics};
+use crate::observe::metrics::{
+    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, WorkerMetrics,
+};
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
@@ -72,20 +74,26 @@ impl Scrape<'_> {
         }
         page.gauge("sealion_workers", "Worker threads.").value(self.workers.len());
         let draining = *self.shared.phase.borrow() != Phase::Serving;
-        page.gauge("sealion_draining", "1 if the server accepts no new connections and is about to end.").value(u8::from(draining));
+        page.gauge("sealion_draining", "1 if the server accepts no new connections and is about to end.")
+            .value(u8::from(draining));
         let number = self.shared.generations.number();
         page.gauge("sealion_config_generation", "Configurations loaded since the start.").value(number);
-        page.counter("sealion_config_reloads_refused_total", "Reloads that were refused because the configuration had problems.")
-            .value(metrics.reloads_refused.load(Ordering::Relaxed));
+        page.counter(
+            "sealion_config_reloads_refused_total",
+            "Reloads that were refused because the configuration had problems.",
+        )
+        .value(metrics.reloads_refused.load(Ordering::Relaxed));
         page.gauge("sealion_config_last_reload_success", "0 if the last reload was refused.")
             .value(1 - metrics.last_reload_refused.load(Ordering::Relaxed));
-        page.gauge("sealion_config_last_reload_timestamp_seconds", "Time of the last reload, successful or not, in seconds since 1970; 0 if there was none.")
-            .value(metrics.reloaded_at.load(Ordering::Relaxed));
+        page.gauge(
+            "sealion_config_last_reload_timestamp_seconds",
+            "Time of the last reload, successful or not, in seconds since 1970; 0 if there was none.",
+        )
+        .value(metrics.reloaded_at.load(Ordering::Relaxed));
     }
 
     fn connections(&self, page: &mut Page) {
-        page.counter("sealion_connections_accepted_total", "Accepted connections.")
-            .value(self.count(|w| &w.accepted));
+        page.counter("sealion_connections_accepted_total", "Accepted connections.").value(self.count(|w| &w.accepted));
         page.counter(
             "sealion_accept_errors_total",
             "Failures to accept a connection, for lack of descriptors or memory.",
@@ -161,14 +169,17 @@ impl Scrape<'_> {
                 page.sample(&[("code", &code.to_string())], count);
             }
         }
-        page.counter("sealion_responses_total", "Responses by path (sealed in user space or by the kernel) and reason.");
-        self.by_reason(page, |worker| &worker.responses);
-        page.counter("sealion_response_bytes_total", "Bytes of finished responses, heads and bodies, by path and reason.");
-        self.by_reason(page, |worker| &worker.response_bytes);
         page.counter(
-            "sealion_sent_bytes_total",
-            "Bytes of responses passed to the kernel so far, by path.",
+            "sealion_responses_total",
+            "Responses by path (sealed in user space or by the kernel) and reason.",
         );
+        self.by_reason(page, |worker| &worker.responses);
+        page.counter(
+            "sealion_response_bytes_total",
+            "Bytes of finished responses, heads and bodies, by path and reason.",
+        );
+        self.by_reason(page, |worker| &worker.response_bytes);
+        page.counter("sealion_sent_bytes_total", "Bytes of responses passed to the kernel so far, by path.");
         for path in [Path::User, Path::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
         }
@@ -214,7 +225,10 @@ impl Scrape<'_> {
             let offered = !matches!(offer, Offer::Absent | Offer::NoCipher);
             page.sample(&[("version", version), ("cipher", cipher)], u8::from(offered));
         }
-        page.gauge("sealion_ktls_quarantined", "1 if the self-check found that the kernel seals this version and cipher wrongly.");
+        page.gauge(
+            "sealion_ktls_quarantined",
+            "1 if the self-check found that the kernel seals this version and cipher wrongly.",
+        );
         for (version, cipher, offer) in &offers {
             page.sample(&[("version", version), ("cipher", cipher)], u8::from(*offer == Offer::Quarantined));
         }

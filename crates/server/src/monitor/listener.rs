@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -211,7 +211,9 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
         // RFC 9110 §15.5.2
         "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer")
             .with("WWW-Authenticate: Bearer\r\n"),
-        "/metrics" => Reply { status: "200 OK", kind: page::CONTENT_TYPE, extra_fields: "", body: exposition::render(shared) },
+        "/metrics" => {
+            Reply { status: "200 OK", kind: page::CONTENT_TYPE, extra_fields: "", body: exposition::render(shared) }
+        }
         "/top" => match serde_json::to_string(&Summary::of(shared)) {
             Ok(body) => Reply { status: "200 OK", kind: "application/json", extra_fields: "", body },
             Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),
@@ -236,10 +238,7 @@ fn ready(shared: &Shared) -> Reply {
         return health(shared);
     }
     if shared.metrics.short.load(Ordering::Relaxed) > 0 {
-        return Reply::text(
-            "503 Service Unavailable",
-            "cannot accept connections, for lack of descriptors or memory",
-        );
+        return Reply::text("503 Service Unavailable", "cannot accept connections, for lack of descriptors or memory");
     }
     if shared.slots.available_permits() == 0 {
         return Reply::text("503 Service Unavailable", "at the limit on open connections");

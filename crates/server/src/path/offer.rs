@@ -1,13 +1,13 @@
 //! The kernel's TLS support: probed and tested at start, suspended for a while after a refusal, and quarantined for
 //! suites that the kernel was seen to seal wrongly.
 
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sealion_ktls::{Kind, Operation};
 use sealion_ktls::probe::Probe;
-use sealion_tls::{Version, canary};
+use sealion_ktls::{Kind, Operation};
 use sealion_tls::record::Aead;
+use sealion_tls::{Version, canary};
 
 use crate::path::policy::{KtlsMode, Offer};
 
@@ -83,7 +83,10 @@ impl KernelOffer {
             match canary(version, aead) {
                 Ok(()) => {
                     if self.quarantined.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
-                        tracing::warn!("self-check: the kernel seals {version} {} correctly again; quarantine lifted", aead.cipher());
+                        tracing::warn!(
+                            "self-check: the kernel seals {version} {} correctly again; quarantine lifted",
+                            aead.cipher()
+                        );
                     }
                 }
                 Err(error) if error.is_corruption() => {

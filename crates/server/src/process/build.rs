@@ -45,8 +45,15 @@ pub(crate) fn build(
     let bounds = config.limits.tls(kernel_rekeys);
     // Sites that failed to build count too: with any certificate configured, no development certificate is made.
     let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
-    let tls =
-        certificates::build(&config.tls, &certified, any_certificate, has_plain_listener, bounds, process, &mut problems);
+    let tls = certificates::build(
+        &config.tls,
+        &certified,
+        any_certificate,
+        has_plain_listener,
+        bounds,
+        process,
+        &mut problems,
+    );
     let sites = Sites::new(sites, &mut problems);
     match tls {
         Some((tls, certificates)) if problems.is_empty() => Ok(Generation {

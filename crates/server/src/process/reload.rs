@@ -35,12 +35,7 @@ pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bo
     lines.lines().map(|line| format!("{line}: {remedy}")).collect()
 }
 
-fn reloaded(
-    args: &ServeArgs,
-    shared: &Shared,
-    current: &mut Config,
-    confinement: Confinement,
-) -> Result<u64, String> {
+fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement: Confinement) -> Result<u64, String> {
     let (config, problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let before = shared.generations.latest();
     let changes = changes(current, &config);

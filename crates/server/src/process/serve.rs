@@ -4,20 +4,20 @@
 //! Prepared::new ─► bind ─► confine ─► open_access_log ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
 //! ```
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::{reload, service_manager};
 use super::announce::{announce, describe};
 use super::prepare::Prepared;
 use super::privileges::{self, Confinement, GivenUp};
 use super::signals::{Signal, Signals};
 use super::upgrade::{self, Predecessor, Program, Service, Starting, Successor};
+use super::{reload, service_manager};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sealion_http::{ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
 use sealion_http::conditional::{self, Validators, Verdict};
 use sealion_http::range::{self, Selection};
+use sealion_http::{ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
 
 use super::{Body, Response};
 use crate::files::resolve::SiteFile;

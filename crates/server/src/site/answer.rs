@@ -12,14 +12,14 @@
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
-use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use sealion_http::accept::prefers_json;
 use sealion_http::path::{SitePath, Unnameable};
 use sealion_http::request::FieldLines;
-use sealion_http::{HttpTime, Method, Request, Status, Target};
+use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
 use super::basic_auth::Verdict;
@@ -28,7 +28,7 @@ use super::listing_page::ShowDirectory;
 use super::pages::Page;
 use super::{Site, fallback};
 use crate::files::cache::Files;
-use crate::files::resolve::{Found, Unresolved};
+use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
 use crate::response::{Body, Response, of_file};
 
@@ -42,22 +42,30 @@ pub(crate) struct Client {
 }
 
 /// Answers a request for `site`. `now` is the value of Date.
+///
+/// What only some requests wait for is boxed, so that every other request has no room for it: futures are copied when they are nested.
 pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Response {
     let answering = Answering { site, request, client, now };
     let path = answering.path();
-    let name = path.as_ref().map_or(&b""[..], SitePath::as_bytes);
-    let Answer { response, name } = match (&path, client.refusal) {
-        (_, Some(refusal)) => Answer { response: refused(refusal), name: Cow::Borrowed(name) },
-        (Err(status), None) => Answer::plain(*status, b""),
+    let Answer { mut response, name } = match (&path, client.refusal) {
+        (_, Some(refusal)) => refused(refusal).into(),
+        (Err(status), None) => Response::plain(*status).into(),
         (Ok(path), None) => answering.respond(path).await,
     };
-    answering.complete(response, &name).await
+    if let Some(page) = site.error_page(response.status) {
+        Box::pin(site.add_error_page(&mut response, &page, &request.conditions.accept_encoding)).await;
+    }
+    let name = name.as_deref().or(path.as_ref().ok().map(SitePath::as_bytes)).unwrap_or_default();
+    answering.add_fields(&mut response.fields, response.status, name);
+    response
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
-    site.add_error_page(&mut response, &FieldLines::default()).await;
+    if let Some(page) = site.error_page(status) {
+        site.add_error_page(&mut response, &page, &FieldLines::default()).await;
+    }
     response.fields.anonymous = site.features.anonymous;
     if let Some(headers) = &site.features.headers {
         headers.add(b"", &mut response.fields);
@@ -87,19 +95,15 @@ struct Answering<'a> {
 }
 
 /// A response, and the file name that the site's response rules match.
-struct Answer<'p> {
+struct Answer {
     response: Response,
-    /// The path of the file that is sent, or else of the request; decoded, without leading slash. Empty if no rule depends on it.
-    name: Cow<'p, [u8]>,
+    /// The path of the file that is sent: decoded, without leading slash. `None`: the path that was requested.
+    name: Option<Vec<u8>>,
 }
 
-impl<'p> Answer<'p> {
-    fn plain(status: Status, name: &'p [u8]) -> Self {
-        Answer { response: Response::plain(status), name: Cow::Borrowed(name) }
-    }
-
-    fn into_owned(self) -> Answer<'static> {
-        Answer { response: self.response, name: Cow::Owned(self.name.into_owned()) }
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Answer { response, name: None }
     }
 }
 
@@ -116,60 +120,68 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Adds the site's error page and header fields.
-    async fn complete(&self, mut response: Response, name: &[u8]) -> Response {
-        let accept = &self.request.conditions.accept_encoding;
-        self.site.add_error_page(&mut response, accept).await;
+    /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
+    fn add_fields(&self, fields: &mut Fields, status: Status, name: &[u8]) {
         let features = &self.site.features;
-        let fields = &mut response.fields;
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             headers.add(name, fields);
         }
         // A preflight response has its CORS fields already.
-        if let Some(cors) = features.cors.as_ref().filter(|_| response.status != Status::NO_CONTENT) {
+        if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {
             cors.add(self.request, name, fields);
         }
-        response
     }
 
-    async fn respond<'p>(&self, path: &'p SitePath<'_>) -> Answer<'p> {
+    async fn respond(&self, path: &SitePath<'_>) -> Answer {
         let features = &self.site.features;
-        let name = path.as_bytes();
-        let answer = |response| Answer { response, name: Cow::Borrowed(name) };
-        if !self.is_allowed(name) {
-            return Answer::plain(Status::FORBIDDEN, name);
+        if let Some(response) = self.refuse_or_redirect(path) {
+            return response.into();
         }
-        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, name)) {
-            return answer(response);
+        let mut user = None;
+        if features.basic_auth.is_some()
+            && let Some(refusal) = Box::pin(self.check_password(path.as_bytes(), &mut user)).await
+        {
+            return refusal.into();
+        }
+        let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
+        let parsed;
+        let target = match &rewritten {
+            None => path,
+            Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
+                Ok(to) => {
+                    parsed = to;
+                    if let Some(refusal) = self.guard(parsed.as_bytes(), &mut user).await {
+                        return refusal.into();
+                    }
+                    &parsed
+                }
+                Err(_) => return Response::plain(Status::NOT_FOUND).into(),
+            },
+        };
+        let mut answer = self.serve(target, path, &mut user).await;
+        if rewritten.is_some() && answer.name.is_none() {
+            answer.name = Some(target.as_bytes().to_vec());
+        }
+        answer.response.user = user;
+        answer
+    }
+
+    /// The response to a request that needs no file.
+    fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
+        let features = &self.site.features;
+        if !self.is_allowed(path.as_bytes()) {
+            return Some(Response::plain(Status::FORBIDDEN));
+        }
+        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
+            return Some(response);
         }
         match self.request.method {
             Method::Get | Method::Head => {}
-            Method::Other(_) => return Answer::plain(Status::METHOD_NOT_ALLOWED, name),
-            Method::Unknown(_) => return Answer::plain(Status::NOT_IMPLEMENTED, name),
+            Method::Other(_) => return Some(Response::plain(Status::METHOD_NOT_ALLOWED)),
+            Method::Unknown(_) => return Some(Response::plain(Status::NOT_IMPLEMENTED)),
         }
-        let query = self.query();
-        let redirected = features.redirects.as_ref();
-        if let Some(response) = redirected.and_then(|rules| rules.answer(path, query, self.request.authority)) {
-            return answer(response);
-        }
-        let mut user = None;
-        if let Some(refusal) = self.check_password(name, &mut user).await {
-            return answer(refusal);
-        }
-        let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
-        let mut answer = match &rewritten {
-            None => self.serve(path, path, &mut user).await,
-            Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
-                Ok(to) => match self.guard(to.as_bytes(), &mut user).await {
-                    Some(refusal) => answer(refusal),
-                    None => self.serve(&to, path, &mut user).await.into_owned(),
-                },
-                Err(_) => Answer::plain(Status::NOT_FOUND, name),
-            },
-        };
-        answer.response.user = user;
-        answer
+        features.redirects.as_ref()?.answer(path, self.query(), self.request.authority)
     }
 
     fn query(&self) -> Option<&'a str> {
@@ -185,10 +197,12 @@ impl<'a> Answering<'a> {
 
     /// The refusal if the request may not access the file `name`.
     async fn guard(&self, name: &[u8], user: &mut Option<Box<str>>) -> Option<Response> {
-        if self.is_allowed(name) {
-            self.check_password(name, user).await
-        } else {
-            Some(Response::plain(Status::FORBIDDEN))
+        if !self.is_allowed(name) {
+            return Some(Response::plain(Status::FORBIDDEN));
+        }
+        match self.site.features.basic_auth {
+            Some(_) => Box::pin(self.check_password(name, user)).await,
+            None => None,
         }
     }
 
@@ -218,45 +232,61 @@ impl<'a> Answering<'a> {
     }
 
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
-    async fn serve<'p>(&self, path: &'p SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer<'p> {
+    async fn serve(&self, path: &SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
         let (site, features) = (self.site, &self.site.features);
         let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
         let (files, mounted_at) = mount.unwrap_or((&site.files, 0));
+        let beneath = path.beneath(mounted_at);
         // The root of a mount is always a directory.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
-            Ok((Found::Directory, ""))
+            Ok(Found::Directory)
         } else {
-            self.find_with_indexes(files, &path.beneath(mounted_at)).await
+            self.find(files, &beneath).await
         };
-        let missing = match found {
-            Ok((Found::File(file), index)) => {
-                let mut name = Cow::Borrowed(path.as_bytes());
-                if path.names_directory() && features.depend_on_names() {
-                    name = Cow::Owned(path.child(index).as_bytes().to_vec());
-                    if let Some(refusal) = self.guard(&name, user).await {
-                        return Answer { response: refusal, name };
-                    }
-                }
-                return Answer { response: of_file(self.request, file, site.options.max_ranges, self.now), name };
-            }
-            Ok((Found::Directory, _)) => {
+        let (file, index) = match found {
+            Ok(Found::File(file)) => (file, files.index()),
+            Ok(Found::Directory) => {
                 let shown = if asked.names_directory() { path } else { asked };
-                let mut answer = Answer::plain(Status::MOVED_PERMANENTLY, path.as_bytes());
-                answer.response.fields.location = Some(shown.with_slash(self.query()));
-                return answer;
+                let mut response = Response::plain(Status::MOVED_PERMANENTLY);
+                response.fields.location = Some(shown.with_slash(self.query()));
+                return response.into();
             }
-            Err(missing) => missing,
+            Err(missing) => match Box::pin(self.find_other_index(files, &beneath, missing)).await {
+                Ok(found) => found,
+                Err(missing) => return Box::pin(self.without_file(missing, files, path, &beneath, asked, user)).await,
+            },
         };
+        let mut name = None;
+        if path.names_directory() && features.depend_on_names() {
+            let of_index = path.child(index).as_bytes().to_vec();
+            if let Some(refusal) = self.guard(&of_index, user).await {
+                return Answer { response: refusal, name: Some(of_index) };
+            }
+            name = Some(of_index);
+        }
+        Answer { response: of_file(self.request, file, site.options.max_ranges, self.now), name }
+    }
+
+    /// Answers a request for a path without a file: a listing, the fallback, or the status.
+    async fn without_file(
+        &self,
+        missing: Unresolved,
+        files: &Files,
+        path: &SitePath<'_>,
+        beneath: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Answer {
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             let covers = |listing: &&Listing| listing.covers(path.as_bytes());
-            if let Some(listing) = features.listing.as_ref().filter(covers)
-                && let Some(response) = self.list(listing, files, &path.beneath(mounted_at), asked).await
+            if let Some(listing) = self.site.features.listing.as_ref().filter(covers)
+                && let Some(response) = self.list(listing, files, beneath, asked).await
             {
-                return Answer { response, name: Cow::Borrowed(path.as_bytes()) };
+                return response.into();
             }
         }
         let response = Response::plain(missing.status).because(missing.cause);
-        self.or_fallback(response, path, asked, user).await
+        self.or_fallback(response, asked, user).await
     }
 
     /// The listing of a directory. `None`: the directory does not exist.
@@ -290,48 +320,43 @@ impl<'a> Answering<'a> {
     }
 
     /// Replaces a 404 by the fallback where it applies.
-    async fn or_fallback<'p>(
-        &self,
-        mut response: Response,
-        path: &'p SitePath<'_>,
-        asked: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-    ) -> Answer<'p> {
-        let mut name = Cow::Borrowed(path.as_bytes());
+    async fn or_fallback(&self, mut response: Response, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
         let fallback = self.site.features.fallback.as_ref().and_then(Page::path);
-        if let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) {
-            if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
-                if let Some(refusal) = self.guard(page.as_bytes(), user).await {
-                    return Answer { response: refusal, name };
-                }
-                if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await {
-                    response = of_file(self.request, file, self.site.options.max_ranges, self.now);
-                    name = Cow::Owned(page.as_bytes().to_vec());
-                }
+        let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) else { return response.into() };
+        let mut name = None;
+        if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
+            if let Some(refusal) = self.guard(page.as_bytes(), user).await {
+                return refusal.into();
             }
-            // The response for this path depends on Accept.
-            response.fields.extra.add("Vary", "Accept");
+            if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await {
+                response = of_file(self.request, file, self.site.options.max_ranges, self.now);
+                name = Some(page.as_bytes().to_vec());
+            }
         }
+        // The response for this path depends on Accept.
+        response.fields.extra.add("Vary", "Accept");
         Answer { response, name }
     }
 
-    async fn find(&self, files: &Files, path: &SitePath<'_>) -> Result<Found, Unresolved> {
-        files.find(path, &self.request.conditions.accept_encoding).await
+    fn find<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &'f SitePath<'_>,
+    ) -> impl Future<Output = Result<Found, Unresolved>> + 'f {
+        files.find(path, &self.request.conditions.accept_encoding)
     }
 
-    /// Finds the file at `path`, trying every index of a directory. Returns the name of the index too.
-    async fn find_with_indexes<'f>(&self, files: &'f Files, path: &SitePath<'_>) -> Result<(Found, &'f str), Unresolved>
-    where
-        'a: 'f,
-    {
-        let missing = match self.find(files, path).await {
-            Ok(found) => return Ok((found, files.index())),
-            Err(missing) => missing,
-        };
+    /// Finds another index where the first is `missing`. Returns its name too.
+    async fn find_other_index(
+        &self,
+        files: &Files,
+        path: &SitePath<'_>,
+        missing: Unresolved,
+    ) -> Result<(Arc<SiteFile>, &'a str), Unresolved> {
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             for index in &self.site.features.more_indexes {
                 if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
-                    return Ok((Found::File(file), index));
+                    return Ok((file, index));
                 }
             }
         }
@@ -340,11 +365,14 @@ impl<'a> Answering<'a> {
 }
 
 impl Site {
-    /// Replaces the content with the site's page for the status. If the page cannot be opened, the plain content stays.
-    async fn add_error_page(&self, response: &mut Response, accept: &FieldLines<'_>) {
-        let pages = self.features.error_pages.as_ref();
-        let Some(path) = pages.and_then(|pages| pages.get(response.status)).and_then(Page::path) else { return };
-        let Ok(Found::File(file)) = self.files.find(&path, accept).await else { return };
+    /// The path of the site's page for this status.
+    fn error_page(&self, status: Status) -> Option<SitePath<'_>> {
+        self.features.error_pages.as_ref()?.get(status)?.path()
+    }
+
+    /// Replaces the content with `page`. If it cannot be opened, the plain content stays.
+    async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>, accept: &FieldLines<'_>) {
+        let Ok(Found::File(file)) = self.files.find(page, accept).await else { return };
         response.fields.content_type = Some(file.content_type.clone());
         response.fields.content_encoding = file.coding;
         response.fields.varies = file.varies;

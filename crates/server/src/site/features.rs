@@ -50,7 +50,11 @@ impl SiteConfig {
     ) -> Features {
         for index in &self.index {
             if index.is_empty() || index.contains('/') || matches!(index.as_str(), "." | "..") {
-                problems.add(&index.span, "site.index", format!("{:?} is not a file name: write for instance index.html", index.value));
+                problems.add(
+                    &index.span,
+                    "site.index",
+                    format!("{:?} is not a file name: write for instance index.html", index.value),
+                );
             }
         }
         if self.index.is_empty() {

@@ -62,7 +62,11 @@ impl Sites {
             return;
         }
         if table.insert(plain.trim_end_matches('.').to_ascii_lowercase().into(), number).is_some() {
-            problems.add(&name.span, "site.names", format_args!("{} is listed twice: keep it in one site only", name.value));
+            problems.add(
+                &name.span,
+                "site.names",
+                format_args!("{} is listed twice: keep it in one site only", name.value),
+            );
         }
     }
 

@@ -63,8 +63,8 @@ const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 #[cfg(test)]
 mod tests {
-    use sealion_http::{FieldSection, Method};
     use sealion_http::request::Conditions;
+    use sealion_http::{FieldSection, Method};
 
     use super::*;
 

@@ -44,8 +44,7 @@ impl Redirects {
                     307 => Status::TEMPORARY_REDIRECT,
                     308 => Status::PERMANENT_REDIRECT,
                     _ => {
-                        let remedy =
-                            "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
+                        let remedy = "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
                         problems.add(&status.span, &format!("{key}.status"), remedy);
                         continue;
                     }
@@ -102,6 +101,10 @@ impl Redirects {
                 Some(next) => at = next,
             }
         }
-        problems.add(&to.span, &format!("{key}.to"), "is a redirect loop: this rule or another one redirects the target again");
+        problems.add(
+            &to.span,
+            &format!("{key}.to"),
+            "is a redirect loop: this rule or another one redirects the target again",
+        );
     }
 }

@@ -9,7 +9,7 @@ mod units;
 pub(crate) use arguments::Given;
 pub(crate) use arguments::overridable;
 pub(crate) use labels::labels;
-pub(crate) use phase::draining;
 pub(crate) use phase::Phase;
+pub(crate) use phase::draining;
 pub(crate) use problems::Problems;
 pub(crate) use units::{At, Bounded, Size, Time, Timeout};

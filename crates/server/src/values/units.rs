@@ -6,8 +6,8 @@ use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
 use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// A value with its position in the file, for messages.
 #[derive(Debug, Clone, Default)]

@@ -160,9 +160,7 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     let server = config.serve_from_user_space();
     let line = wait_for_message(&server, "ACME: no certificate for localhost");
     assert!(
-        line.contains("Failed to connect")
-            && line.contains("Next try at")
-            && line.contains("self-signed one is used"),
+        line.contains("Failed to connect") && line.contains("Next try at") && line.contains("self-signed one is used"),
         "{line}"
     );
     drop(server);

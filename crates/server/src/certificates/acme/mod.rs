@@ -15,8 +15,8 @@ mod failures;
 mod order;
 mod renewal;
 
-use std::{fs, io};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 pub(crate) use answers::HttpChallenges;
 use base64::Engine;
@@ -133,10 +133,7 @@ impl Settings {
                 }
             };
         }
-        notes.push(format!(
-            "{}: a self-signed certificate is used until {} issues one",
-            acme.names[0], self.directory
-        ));
+        notes.push(format!("{}: a self-signed certificate is used until {} issues one", acme.names[0], self.directory));
         match placeholder(&acme.names) {
             Ok(certificate) => Some((acme, Loaded::placeholder(certificate))),
             Err(error) => {

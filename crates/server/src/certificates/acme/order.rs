@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use instant_acme::{AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
+use instant_acme::{
+    AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
 
-use super::{AcmeSite, ChallengeKind, Settings, explain};
 use super::answers::Answers;
+use super::{AcmeSite, ChallengeKind, Settings, explain};
 
 /// Time for the authority to validate or to issue. Let's Encrypt takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,7 +55,11 @@ pub(super) async fn obtain(
     let patience = RetryPolicy::new().timeout(PATIENCE);
     match order.poll_ready(&patience).await {
         Ok(OrderStatus::Ready) => {}
-        Ok(status) => return Err(refusal(&mut order).await.unwrap_or_else(|| format!("the authority reports the order as {status:?}"))),
+        Ok(status) => {
+            return Err(refusal(&mut order)
+                .await
+                .unwrap_or_else(|| format!("the authority reports the order as {status:?}")));
+        }
         Err(error) => return Err(refusal(&mut order).await.unwrap_or_else(|| explain(error))),
     }
     let key = order.finalize().await.map_err(explain)?;

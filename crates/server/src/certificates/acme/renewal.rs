@@ -13,12 +13,12 @@ use sealion_tls::{AlpnChallenges, Certificate, CertificateFacts};
 use tokio::sync::watch::Receiver;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
-use super::{AcmeSite, Settings, explain};
 use super::answers::Answers;
 use super::failures::{FIRST_PAUSE, Failures};
 use super::order::{PATIENCE, obtain};
-use crate::certificates::{Certificates, HttpChallenges, private_file};
+use super::{AcmeSite, Settings, explain};
 use crate::certificates::pair::date;
+use crate::certificates::{Certificates, HttpChallenges, private_file};
 use crate::values::{Phase, draining};
 
 /// Between checks for due orders.
@@ -190,8 +190,8 @@ fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::placeholder;
+    use super::*;
 
     #[test]
     fn a_certificate_is_renewed_in_its_last_third() {

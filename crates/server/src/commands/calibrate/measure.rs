@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use sealion_tls::{Part, Path, Version};
 use sealion_tls::record::Aead;
+use sealion_tls::{Part, Path, Version};
 use serde::Serialize;
 
 use super::cpus::thread_nanoseconds;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::RecvFlags;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::pki_types::pem::PemObject;
-use sealion_tls::{Limits, Path as SendPath, ServerConfig, TlsStream, Version};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sealion_tls::record::Aead;
+use sealion_tls::{Limits, Path as SendPath, ServerConfig, TlsStream, Version};
 use tokio::net::TcpListener;
 
 use super::cpus::Cpus;
@@ -87,7 +87,9 @@ impl Host {
         let mut stream = tokio::time::timeout(PATIENCE, shake).await.map_err(|_| "no handshake over loopback")??;
         let took = match path {
             SendPath::User => None,
-            SendPath::Kernel => Some(stream.move_to_kernel(0).await.map_err(|e| format!("the kernel refuses the move: {e}"))?),
+            SendPath::Kernel => {
+                Some(stream.move_to_kernel(0).await.map_err(|e| format!("the kernel refuses the move: {e}"))?)
+            }
         };
         Ok((Pair { stream, read }, took))
     }

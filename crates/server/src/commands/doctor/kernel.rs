@@ -78,7 +78,9 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
     if missing.is_empty() {
         Finding::new("kernel", State::Good, shown, "it has the known fixes to kernel TLS")
     } else if missing.iter().all(|fix| fix.spares_us) {
-        let means = format!("it lacks {names}; this server is not affected, as it neither receives through the kernel nor blocks");
+        let means = format!(
+            "it lacks {names}; this server is not affected, as it neither receives through the kernel nor blocks"
+        );
         Finding::new("kernel", State::Note, shown, means)
     } else {
         Finding::new("kernel", State::Warning, shown, format!("it lacks {names}"))

@@ -9,7 +9,10 @@ pub(super) fn all() -> Vec<Finding> {
     match nic::nics() {
         Ok(nics) => judge(&nics),
         Err(error) => {
-            vec![Finding::new("nic", State::Note, "cannot query network cards", error.to_string()).remedy("ethtool -k INTERFACE")]
+            vec![
+                Finding::new("nic", State::Note, "cannot query network cards", error.to_string())
+                    .remedy("ethtool -k INTERFACE"),
+            ]
         }
     }
 }

@@ -12,12 +12,9 @@ pub(super) fn on_this_machine() -> Finding {
     };
     match (output(&["version"]), output(&["s_server", "-help"])) {
         (Some(version), Some(help)) => judge(version.trim(), &help),
-        _ => Finding::new(
-            "openssl",
-            State::Note,
-            "no openssl command",
-            "needed only for comparisons with other servers",
-        ),
+        _ => {
+            Finding::new("openssl", State::Note, "no openssl command", "needed only for comparisons with other servers")
+        }
     }
 }
 

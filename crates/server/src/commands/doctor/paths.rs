@@ -97,9 +97,7 @@ pub(super) fn rekey(probe: &Probe) -> Option<Finding> {
             "this kernel cannot change the keys of a live connection (Linux 6.14 can)",
             "a connection is closed after the response if its client requests new keys or its key reaches the record limit",
         ),
-        Err(error) => {
-            Finding::new("key update", State::Warning, error.to_string(), "treated as unsupported")
-        }
+        Err(error) => Finding::new("key update", State::Warning, error.to_string(), "treated as unsupported"),
     })
 }
 

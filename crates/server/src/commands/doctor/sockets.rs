@@ -1,7 +1,7 @@
 //! Sockets of a running server that use kernel TLS. Queries the kernel socket by socket, so it works for any program.
 
-use std::{fmt, fs, io};
 use std::collections::HashSet;
+use std::{fmt, fs, io};
 
 use rustix::io::Errno;
 use sealion_ktls::diag::{self, By, Socket};

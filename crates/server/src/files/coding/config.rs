@@ -1,8 +1,8 @@
 //! Configuration of content codings.
 
 use schemars::JsonSchema;
-use sealion_http::{Coding, Codings};
 use sealion_http::content_type::ContentType;
+use sealion_http::{Coding, Codings};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{At, Problems, Size};
@@ -109,19 +109,20 @@ impl CompressConfig {
             Types(Vec::new())
         });
         if self.max.value > LARGEST {
-            let what = format!(
-                "{} is more than {LARGEST}: precompress larger files with `sealion compress`",
-                self.max.value
-            );
+            let what =
+                format!("{} is more than {LARGEST}: precompress larger files with `sealion compress`", self.max.value);
             problems.add(&self.max.span, &format!("{key}.max"), what);
         }
         if self.max.value < self.min {
-            let what = format!("{} is less than min, which is {}: no file would be compressed", self.max.value, self.min);
+            let what =
+                format!("{} is less than min, which is {}: no file would be compressed", self.max.value, self.min);
             problems.add(&self.max.span, &format!("{key}.max"), what);
         }
         if self.memory.value < self.max.value {
-            let what =
-                format!("{} is less than max, which is {}: raise it to hold at least one file", self.memory.value, self.max.value);
+            let what = format!(
+                "{} is less than max, which is {}: raise it to hold at least one file",
+                self.memory.value, self.max.value
+            );
             problems.add(&self.memory.span, &format!("{key}.memory"), what);
         }
         Compress { types, min: self.min.0, max: self.max.value.0, codings, memory: self.memory.value.0 }

@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
-use sealion_http::{Coding, Codings};
 use sealion_http::accept_encoding::negotiate;
 use sealion_http::request::FieldLines;
+use sealion_http::{Coding, Codings};
 
 use super::config::{Compress, Encoding};
 use super::may_have_siblings;

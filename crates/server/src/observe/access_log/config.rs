@@ -90,7 +90,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined"));
+        assert!(
+            build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined")
+        );
         for text in ["fields = ['megabytes']", "to = 'syslog:x'", "format = 'common'"] {
             assert!(toml::from_str::<AccessLogConfig>(text).is_err(), "{text}");
         }

@@ -1,8 +1,8 @@
 //! Destinations of the access log.
 
-use std::{fmt, io};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 

@@ -45,9 +45,7 @@ impl Writer {
         }
         let dropped = self.state.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
-            tracing::warn!(
-                "the access log lost {dropped} lines in all: its destination was too slow, or failed"
-            );
+            tracing::warn!("the access log lost {dropped} lines in all: its destination was too slow, or failed");
         }
     }
 }
@@ -96,9 +94,9 @@ impl Losses {
         let silent = self.last.is_some_and(|last| now.duration_since(last) < SILENCE);
         match error {
             None if self.failing => tracing::warn!("the access log is written again; {dropped} lines were lost so far"),
-            None if lost > 0 && !silent => tracing::warn!(
-                "the access log lost {lost} lines: its destination is too slow, or failed for a moment"
-            ),
+            None if lost > 0 && !silent => {
+                tracing::warn!("the access log lost {lost} lines: its destination is too slow, or failed for a moment")
+            }
             Some(ref error) if !silent => tracing::error!(
                 "the access log cannot be written: {error}. Requests are served, {dropped} lines were lost so far; writing is tried again with every line"
             ),

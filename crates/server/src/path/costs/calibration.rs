@@ -1,8 +1,8 @@
 //! The file that `sealion calibrate` writes and the server reads.
 
-use std::{env, fs};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
