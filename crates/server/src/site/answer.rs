@@ -43,19 +43,35 @@ pub(crate) struct Client {
 
 /// Answers a request for `site`. `now` is the value of Date.
 ///
-/// What only some requests wait for is boxed, so that every other request has no room for it: futures are copied when they are nested.
+/// Finding a file is the only step that is awaited in place. A step that only some requests wait for is boxed: nested futures are copied, and
+/// every request would pay for all of them.
 pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Response {
     let answering = Answering { site, request, client, now };
-    let path = answering.path();
-    let Answer { mut response, name } = match (&path, client.refusal) {
-        (_, Some(refusal)) => refused(refusal).into(),
-        (Err(status), None) => Response::plain(*status).into(),
-        (Ok(path), None) => answering.respond(path).await,
+    let path = match answering.path() {
+        Ok(path) => path,
+        Err(response) => return answering.complete(response, b"").await,
     };
+    let mut name = None;
+    let mut response = match answering.refuse_or_redirect(&path) {
+        Some(response) => response,
+        None if site.features.need_steps_before_files() => {
+            let answer = Box::pin(answering.respond(&path)).await;
+            name = answer.name;
+            answer.response
+        }
+        None => match site.files.find(&path, &request.conditions.accept_encoding).await {
+            Ok(Found::File(file)) if !path.names_directory() => of_file(request, file, site.options.max_ranges, now),
+            found => {
+                let answer = Box::pin(answering.respond_with(found, &site.files, &path, &path, &path, &mut None)).await;
+                name = answer.name;
+                answer.response
+            }
+        },
+    };
+    let name = name.as_deref().unwrap_or(path.as_bytes());
     if let Some(page) = site.error_page(response.status) {
         Box::pin(site.add_error_page(&mut response, &page, &request.conditions.accept_encoding)).await;
     }
-    let name = name.as_deref().or(path.as_ref().ok().map(SitePath::as_bytes)).unwrap_or_default();
     answering.add_fields(&mut response.fields, response.status, name);
     response
 }
@@ -108,16 +124,30 @@ impl From<Response> for Answer {
 }
 
 impl<'a> Answering<'a> {
-    /// The requested path, or the status for an unservable one.
-    fn path(&self) -> Result<SitePath<'a>, Status> {
-        match self.request.target {
+    /// The requested path, or the response to a request that has none. A client over its limits is refused first.
+    fn path(&self) -> Result<SitePath<'a>, Response> {
+        let path = match self.request.target {
             Target::Path { path, .. } => match SitePath::parse(path, self.site.options.show_dotfiles) {
                 Ok(path) => Ok(path),
                 Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
                 Err(Unnameable::NotFound) => Err(Status::NOT_FOUND),
             },
             Target::Asterisk => Err(Status::METHOD_NOT_ALLOWED),
+        };
+        match (path, self.client.refusal) {
+            (Err(_), Some(refusal)) => Err(refused(refusal)),
+            (path, _) => path.map_err(Response::plain),
         }
+    }
+
+    /// Adds the site's error page and header fields to a response to a request without a path.
+    async fn complete(&self, mut response: Response, name: &[u8]) -> Response {
+        if let Some(page) = self.site.error_page(response.status) {
+            let accept = &self.request.conditions.accept_encoding;
+            Box::pin(self.site.add_error_page(&mut response, &page, accept)).await;
+        }
+        self.add_fields(&mut response.fields, response.status, name);
+        response
     }
 
     /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
@@ -133,11 +163,9 @@ impl<'a> Answering<'a> {
         }
     }
 
+    /// Takes the steps before files: password, rewrite, mount. Then answers with the file.
     async fn respond(&self, path: &SitePath<'_>) -> Answer {
         let features = &self.site.features;
-        if let Some(response) = self.refuse_or_redirect(path) {
-            return response.into();
-        }
         let mut user = None;
         if features.basic_auth.is_some()
             && let Some(refusal) = Box::pin(self.check_password(path.as_bytes(), &mut user)).await
@@ -170,6 +198,9 @@ impl<'a> Answering<'a> {
     /// The response to a request that needs no file.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.site.features;
+        if let Some(refusal) = self.client.refusal {
+            return Some(refused(refusal));
+        }
         if !self.is_allowed(path.as_bytes()) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
@@ -243,6 +274,19 @@ impl<'a> Answering<'a> {
         } else {
             self.find(files, &beneath).await
         };
+        self.respond_with(found, files, &beneath, path, asked, user).await
+    }
+
+    /// Answers with what was found at `path`, which is `beneath` the root of `files`.
+    async fn respond_with(
+        &self,
+        found: Result<Found, Unresolved>,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Answer {
         let (file, index) = match found {
             Ok(Found::File(file)) => (file, files.index()),
             Ok(Found::Directory) => {
@@ -251,20 +295,20 @@ impl<'a> Answering<'a> {
                 response.fields.location = Some(shown.with_slash(self.query()));
                 return response.into();
             }
-            Err(missing) => match Box::pin(self.find_other_index(files, &beneath, missing)).await {
+            Err(missing) => match Box::pin(self.find_other_index(files, beneath, missing)).await {
                 Ok(found) => found,
-                Err(missing) => return Box::pin(self.without_file(missing, files, path, &beneath, asked, user)).await,
+                Err(missing) => return Box::pin(self.without_file(missing, files, path, beneath, asked, user)).await,
             },
         };
         let mut name = None;
-        if path.names_directory() && features.depend_on_names() {
+        if path.names_directory() && self.site.features.depend_on_names() {
             let of_index = path.child(index).as_bytes().to_vec();
             if let Some(refusal) = self.guard(&of_index, user).await {
                 return Answer { response: refusal, name: Some(of_index) };
             }
             name = Some(of_index);
         }
-        Answer { response: of_file(self.request, file, site.options.max_ranges, self.now), name }
+        Answer { response: of_file(self.request, file, self.site.options.max_ranges, self.now), name }
     }
 
     /// Answers a request for a path without a file: a listing, the fallback, or the status.

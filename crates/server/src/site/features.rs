@@ -90,4 +90,9 @@ impl Features {
     pub(super) fn depend_on_names(&self) -> bool {
         self.access.is_some() || self.basic_auth.is_some() || self.headers.is_some() || self.cors.is_some()
     }
+
+    /// Whether a password, a rewrite or a mount comes between a request and its file.
+    pub(super) fn need_steps_before_files(&self) -> bool {
+        self.basic_auth.is_some() || self.rewrites.is_some() || self.mounts.is_some()
+    }
 }

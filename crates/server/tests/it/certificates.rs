@@ -80,7 +80,7 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
         ("acme = true\n", "tls.acme.agree_to_terms: "),
         (
             "acme = true\n[tls.acme]\nagree_to_terms = true\nchallenge = 'http-01'\nstate = 'acme'\n",
-            "tls.acme.challenge: the authority asks over HTTP, and no [[listen]] has `tls = false`",
+            "tls.acme.challenge: HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`",
         ),
         ("[tls]\nsuites = ['TLS_NULL']\n", "tls.suites: TLS_NULL is not a suite known here"),
         ("[tls]\nmin_version = '1.1'\n", "tls.min_version: "),

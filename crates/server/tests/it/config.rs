@@ -21,7 +21,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[limits]\ngrace = '5'\n", &["sealion.toml:7: limits.grace: ", "write for instance"]),
         ("[[site]]\nnames = ['b']\nroot = '/no/such'\n", &["sealion.toml:8: site.root: ", "/no/such", "create it"]),
         ("[[site]]\nroot = 'root'\n", &["site.names: ", "no request can reach it"]),
-        ("[server]\ncalibration = 'gone.json'\n", &["server.calibration: there is no ", "/gone.json: make it"]),
+        ("[server]\ncalibration = 'gone.json'\n", &["server.calibration: there is no ", "/gone.json: create it"]),
         ("[metrics]\nlisten = '127.0.0.1:0'\ntoken_file = 'gone'\n", &["metrics.token_file: ", "/gone cannot be read"]),
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),

@@ -291,7 +291,7 @@ fn compress_writes_what_is_missing_or_old_with_the_time_and_mode_of_the_original
 
     let output = Command::new(PROGRAM).arg("compress").arg(site.root().join("none")).output().expect("it starts");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("name a directory"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("choose a readable directory"));
 }
 
 /// Bytes that no encoder makes smaller (xorshift).
