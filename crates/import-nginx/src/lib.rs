@@ -9,20 +9,9 @@
 
 mod convert;
 mod directives;
-mod guards;
-mod indirect;
-mod limits;
-mod listeners;
-mod location;
-mod path_rules;
-mod real_ip;
-mod site;
 mod syntax;
-mod targets;
-mod tls;
 mod tokens;
 mod toml_text;
-mod values;
 
 use std::fmt;
 use std::path::Path;

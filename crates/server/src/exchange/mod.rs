@@ -3,8 +3,7 @@
 //! The driver of a protocol reads requests and sends responses. The steps in between are the same for all protocols.
 //!
 //! ```text
-//! driver ─► Exchange::begin ─► answer ─► [driver: choose the path, write the head, send the body] ─► finish ─► access log, metrics
-//!             route              admit, site
+//! driver ─► Exchange::begin ─► route ─► site::answer ─► [driver: choose the path, write the head, send the body] ─► finish ─► access log, metrics
 //! ```
 
 mod clock;
@@ -17,7 +16,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, HttpTime, Request, Status, Target};
+use sealion_http::{Coding, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, Path, Socket};
 
 use crate::limits::{Permit, Refusal};
@@ -25,7 +24,7 @@ use crate::observe::access_log::{Entry, Requested};
 use crate::observe::metrics::{self, Sent, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::Response;
-use crate::site::{self, Client, Site};
+use crate::site::{self, Site};
 
 pub(crate) use clock::now;
 pub(crate) use error::Error;
@@ -98,22 +97,19 @@ impl<'a> Exchange<'a> {
         permit.admit(limits, address(peer), socket).err()
     }
 
-    /// Answers the request. `refusal`: the result of [`Self::admit`]. `now` is the value of Date.
-    pub(crate) async fn answer(
-        &self,
-        request: &Request<'_>,
-        peer: Peer,
-        refusal: Option<Refusal>,
-        now: HttpTime,
-    ) -> Response {
-        let response = match self.site {
-            // The connection may have been opened for another site, with other client authentication.
-            Some(site) if site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id())) => {
-                let client = Client { address: address(peer.address), refusal };
-                site::answer(site, request, client, now).await
-            }
-            _ => self.generation.sites.plain(Status::MISDIRECTED_REQUEST),
-        };
+    /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name, or the connection was opened for
+    /// another site with other client authentication; the response is [`Self::misdirected`].
+    pub(crate) fn route(&self, peer: Peer) -> Option<&'a Site> {
+        self.site.filter(|site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id())))
+    }
+
+    /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
+    pub(crate) fn misdirected(&self) -> Response {
+        self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
+    }
+
+    /// Counts the request's path, and logs the error behind the response.
+    pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &Response) {
         if let (Some(worker), Target::Path { path, .. }) = (self.worker_metrics, request.target) {
             worker.asked_for(path, response.body.len().unwrap_or(0));
         }
@@ -121,7 +117,6 @@ impl<'a> Exchange<'a> {
             let target = request.raw_target.escape_default();
             tracing::warn!("{}: {target}: answered {}: {cause}", peer.address, response.status);
         }
-        response
     }
 
     /// The response to a request that could not be parsed, or whose content could not be read.
@@ -173,6 +168,6 @@ impl<'a> Exchange<'a> {
 }
 
 /// The address of a client; `None` over a Unix socket.
-fn address(peer: SocketAddr) -> Option<IpAddr> {
+pub(crate) fn address(peer: SocketAddr) -> Option<IpAddr> {
     Some(peer.ip()).filter(|address| !address.is_unspecified())
 }

@@ -25,10 +25,11 @@ use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 use super::buffer::Buffer;
 use super::client_lost;
 use super::respond::{Sent, respond};
-use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, now};
+use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::Permit;
 use crate::observe::metrics;
 use crate::response::Response;
+use crate::site::{self, Client};
 use crate::values::{Phase, draining};
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
@@ -160,17 +161,22 @@ impl Http1 {
         let date = now();
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
-        let mut response = {
-            let mut answering = pin!(exchange.answer(&head.request, client, refusal, date));
-            match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
-                Poll::Ready(response) => response,
-                Poll::Pending => tokio::select! {
-                    biased;
-                    response = answering => response,
-                    error = client_lost(stream) => return Err(error),
-                },
+        let mut response = match exchange.route(client) {
+            None => exchange.misdirected(),
+            Some(site) => {
+                let client = Client { address: address(*peer), refusal };
+                let mut answering = pin!(site::answer(site, &head.request, client, date));
+                match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
+                    Poll::Ready(response) => response,
+                    Poll::Pending => tokio::select! {
+                        biased;
+                        response = answering => response,
+                        error = client_lost(stream) => return Err(error),
+                    },
+                }
             }
         };
+        exchange.answered(&head.request, client, &response);
         let wants_close = !head.keep_alive || head.expect_continue;
         let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
         let mut close = wants_close || is_last || *shared.phase.borrow() != Phase::Serving;

@@ -49,7 +49,7 @@ pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, n
     let answering = Answering { site, request, client, now };
     let path = match answering.path() {
         Ok(path) => path,
-        Err(response) => return answering.complete(response, b"").await,
+        Err(status) => return Box::pin(answering.answer_without_path(status)).await,
     };
     let mut name = None;
     let mut response = match answering.refuse_or_redirect(&path) {
@@ -124,29 +124,25 @@ impl From<Response> for Answer {
 }
 
 impl<'a> Answering<'a> {
-    /// The requested path, or the response to a request that has none. A client over its limits is refused first.
-    fn path(&self) -> Result<SitePath<'a>, Response> {
-        let path = match self.request.target {
+    /// The requested path, or the status for an unservable one.
+    fn path(&self) -> Result<SitePath<'a>, Status> {
+        match self.request.target {
             Target::Path { path, .. } => match SitePath::parse(path, self.site.options.show_dotfiles) {
                 Ok(path) => Ok(path),
                 Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
                 Err(Unnameable::NotFound) => Err(Status::NOT_FOUND),
             },
             Target::Asterisk => Err(Status::METHOD_NOT_ALLOWED),
-        };
-        match (path, self.client.refusal) {
-            (Err(_), Some(refusal)) => Err(refused(refusal)),
-            (path, _) => path.map_err(Response::plain),
         }
     }
 
-    /// Adds the site's error page and header fields to a response to a request without a path.
-    async fn complete(&self, mut response: Response, name: &[u8]) -> Response {
+    /// Answers a request without a servable path. A client over its limits is refused first.
+    async fn answer_without_path(&self, status: Status) -> Response {
+        let mut response = self.client.refusal.map_or_else(|| Response::plain(status), refused);
         if let Some(page) = self.site.error_page(response.status) {
-            let accept = &self.request.conditions.accept_encoding;
-            Box::pin(self.site.add_error_page(&mut response, &page, accept)).await;
+            self.site.add_error_page(&mut response, &page, &self.request.conditions.accept_encoding).await;
         }
-        self.add_fields(&mut response.fields, response.status, name);
+        self.add_fields(&mut response.fields, response.status, b"");
         response
     }
 

@@ -50,7 +50,7 @@ pub(super) const TURN: u64 = 512 << 10;
 /// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
 pub(super) const SLICES: usize = 2;
 
-/// Parts on their way through [`TlsStream::poll_send`], and how far they have come.
+/// Parts on their way through [`crate::TlsStream::poll_send`], and how far they have come.
 ///
 /// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
 pub struct Source<'a> {

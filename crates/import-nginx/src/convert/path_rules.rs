@@ -2,12 +2,12 @@
 
 use toml::Value;
 
-use super::convert::Context;
+use super::Context;
 use super::guards;
 use super::location::Scope;
-use super::syntax::Directive;
-use super::toml_text::Table;
 use super::values;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// `add_header` and `expires` of one block. `replaced`: those of the enclosing block, which nginx drops if the block has
 /// its own.

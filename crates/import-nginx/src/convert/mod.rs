@@ -1,17 +1,30 @@
 //! The whole configuration: process-wide directives, then each server of `http`.
 
+mod guards;
+mod indirect;
+mod limits;
+mod listeners;
+mod location;
+mod path_rules;
+mod real_ip;
+mod site;
+mod targets;
+mod tls;
+mod values;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
 
-use super::directives::{Handling, handling};
-use super::limits::Zones;
-use super::listeners::Listeners;
-use super::syntax::{self, Directive};
-use super::targets::Targets;
-use super::toml_text::Table;
-use super::{Conversion, Unconverted, guards, real_ip, site, tls, values};
+use limits::Zones;
+use listeners::Listeners;
+use targets::Targets;
+
+use crate::directives::{Handling, handling};
+use crate::syntax::{self, Directive};
+use crate::toml_text::Table;
+use crate::{Conversion, Unconverted};
 
 /// Converts the main configuration file of nginx.
 pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conversion, String> {
@@ -97,9 +110,9 @@ pub(super) struct Context {
     has_default: bool,
     /// Servers without TLS, with their names.
     pub(super) plain: Vec<(Directive, Vec<String>)>,
-    pub(super) zones: Zones,
+    zones: Zones,
     /// The locations of the current server, to check targets against.
-    pub(super) targets: Targets,
+    targets: Targets,
     /// Refusals by expression in the current server.
     pub(super) refusals: Vec<(Directive, String)>,
 }

@@ -1,8 +1,8 @@
 //! The source of the client address. In Sealion it is the connection or the PROXY protocol.
 
-use super::convert::Context;
+use super::Context;
 use super::guards;
-use super::syntax::Directive;
+use crate::syntax::Directive;
 
 /// Whether a directive is handled here.
 pub(super) fn is_real_ip_directive(name: &str) -> bool {

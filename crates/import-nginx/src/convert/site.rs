@@ -2,13 +2,13 @@
 
 use toml::Value;
 
-use super::convert::Context;
+use super::Context;
 use super::listeners::Listeners;
 use super::location::Scope;
-use super::syntax::Directive;
 use super::targets::Targets;
-use super::toml_text::Table;
 use super::{guards, indirect, limits, location, path_rules, tls, values};
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// Directives of `http` that servers without their own inherit.
 const INHERITED: &[&str] = &[

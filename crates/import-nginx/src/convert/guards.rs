@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml::Value;
 
-use super::convert::Context;
+use super::Context;
 use super::location::Scope;
 use super::site::Settings;
-use super::syntax::Directive;
-use super::toml_text::Table;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// All addresses.
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];

@@ -2,12 +2,12 @@
 
 use toml::Value;
 
-use super::convert::Context;
+use super::Context;
 use super::site::Settings;
-use super::syntax::Directive;
-use super::toml_text::Table;
 use super::values;
 use super::{guards, path_rules, real_ip, targets};
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// The paths of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]

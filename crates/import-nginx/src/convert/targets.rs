@@ -3,7 +3,7 @@
 
 use super::guards;
 use super::location::Scope;
-use super::syntax::Directive;
+use crate::syntax::Directive;
 
 /// The locations of a server, including nested ones.
 #[derive(Debug, Default)]

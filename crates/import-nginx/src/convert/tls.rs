@@ -2,9 +2,9 @@
 
 use toml::Value;
 
-use super::convert::Context;
-use super::syntax::Directive;
-use super::toml_text::Table;
+use super::Context;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// `ssl_protocols`
 pub(super) fn protocols(context: &mut Context, directive: &Directive) {

@@ -7,8 +7,8 @@
 
 use toml::Value;
 
-use super::convert::Context;
-use super::toml_text::Table;
+use super::Context;
+use crate::toml_text::Table;
 
 /// Marks expressions that refuse an index only under its own name.
 pub(super) fn mark(context: &mut Context, site: &Table) {

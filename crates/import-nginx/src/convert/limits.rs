@@ -1,10 +1,10 @@
 //! Limits per client: `limit_req`, `limit_conn`, `limit_rate`.
 
-use super::convert::Context;
+use super::Context;
 use super::site::Settings;
-use super::syntax::Directive;
-use super::toml_text::Table;
 use super::values;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// Zones keyed by client address.
 #[derive(Debug, Default)]

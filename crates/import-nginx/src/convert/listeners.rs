@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use toml::Value;
 
-use super::convert::Context;
-use super::syntax::Directive;
-use super::toml_text::Table;
+use super::Context;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// Distinct addresses, in order of first mention.
 #[derive(Debug, Default)]
