@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, Request, Status, Target};
+use sealion_http::{Coding, Method, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, Path, Socket};
 
 use crate::limits::{Permit, Refusal};
@@ -111,7 +111,8 @@ impl<'a> Exchange<'a> {
     /// Counts the request's path, and logs the error behind the response.
     pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &Response) {
         if let (Some(worker), Target::Path { path, .. }) = (self.worker_metrics, request.target) {
-            worker.asked_for(path, response.body.len().unwrap_or(0));
+            let sent = if request.method == Method::Head { 0 } else { response.body.len().unwrap_or(0) };
+            worker.asked_for(path, sent);
         }
         if let Some(cause) = &response.cause {
             let target = request.raw_target.escape_default();
@@ -119,9 +120,10 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The response to a request that could not be parsed, or whose content could not be read.
-    pub(crate) async fn refuse(&self, status: Status) -> Response {
-        match self.site {
+    /// The response to a request that could not be read, or whose content could not. A site whose client authentication the connection did not
+    /// pass shows nothing of itself.
+    pub(crate) async fn refuse(&self, peer: Peer, status: Status) -> Response {
+        match self.route(peer) {
             Some(site) => site::refuse(site, status).await,
             None => self.generation.sites.plain(status),
         }

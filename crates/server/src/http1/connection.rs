@@ -8,10 +8,8 @@
 //!   │ draining: end    │ timeout: 408                │ timeout: 408
 //! ```
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::task::Poll;
 
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
@@ -23,7 +21,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
 use super::buffer::Buffer;
-use super::client_lost;
 use super::respond::{Sent, respond};
 use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::Permit;
@@ -163,17 +160,10 @@ impl Http1 {
         let client = Peer { address: *peer, auth: stream.info().client_auth };
         let mut response = match exchange.route(client) {
             None => exchange.misdirected(),
+            // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
             Some(site) => {
                 let client = Client { address: address(*peer), refusal };
-                let mut answering = pin!(site::answer(site, &head.request, client, date));
-                match poll_fn(|cx| Poll::Ready(answering.as_mut().poll(cx))).await {
-                    Poll::Ready(response) => response,
-                    Poll::Pending => tokio::select! {
-                        biased;
-                        response = answering => response,
-                        error = client_lost(stream) => return Err(error),
-                    },
-                }
+                site::answer(site, &head.request, client, date).await
             }
         };
         exchange.answered(&head.request, client, &response);
@@ -186,7 +176,7 @@ impl Http1 {
                 Ok(drained) => close |= !drained,
                 Err(Unread::Gone) => return Ok(false),
                 Err(Unread::Refused(status)) => {
-                    response = Box::pin(exchange.refuse(status)).await;
+                    response = Box::pin(exchange.refuse(client, status)).await;
                     close = true;
                 }
             }
@@ -225,7 +215,8 @@ impl Http1 {
         method: Method<'_>,
     ) -> Result<bool, Error> {
         let exchange = Exchange::begin(shared, current, None);
-        let mut response = exchange.refuse(status).await;
+        let client = Peer { address: *peer, auth: stream.info().client_auth };
+        let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
         let sent =

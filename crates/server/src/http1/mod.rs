@@ -15,7 +15,7 @@ use crate::exchange::Error;
 /// in order, since it may still read.
 async fn client_lost(stream: &mut TlsStream) -> Error {
     match stream.peer_gone().await {
-        Ok(()) => pending().await,
+        Ok(()) | Err(sealion_tls::Error::Truncated) => pending().await,
         Err(error) => error.into(),
     }
 }

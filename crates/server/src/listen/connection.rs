@@ -1,4 +1,4 @@
-//! A connection from accept to close: handshake, then the protocol that ALPN chose, then an orderly end.
+//! A connection from accept to close: handshake, then HTTP/1.1, then an orderly end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -169,24 +169,20 @@ impl<'a> Answering<'a> {
             return refusal.into();
         }
         let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
-        let parsed;
-        let target = match &rewritten {
-            None => path,
+        let mut answer = match &rewritten {
+            None => self.serve(path, path, &mut user).await,
             Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
-                Ok(to) => {
-                    parsed = to;
-                    if let Some(refusal) = self.guard(parsed.as_bytes(), &mut user).await {
-                        return refusal.into();
+                Ok(target) => match self.guard(target.as_bytes(), &mut user).await {
+                    Some(refusal) => refusal.into(),
+                    None => {
+                        let mut answer = self.serve(&target, path, &mut user).await;
+                        answer.name.get_or_insert_with(|| target.as_bytes().to_vec());
+                        answer
                     }
-                    &parsed
-                }
-                Err(_) => return Response::plain(Status::NOT_FOUND).into(),
+                },
+                Err(_) => Response::plain(Status::NOT_FOUND).into(),
             },
         };
-        let mut answer = self.serve(target, path, &mut user).await;
-        if rewritten.is_some() && answer.name.is_none() {
-            answer.name = Some(target.as_bytes().to_vec());
-        }
         answer.response.user = user;
         answer
     }

@@ -172,7 +172,14 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
     let server = sites
         .config()
         .site("root", &[&pki], "names = ['open.test']\ndefault = true")
-        .site("closed", &[], &format!("names = ['closed.test']\n{}", auth(&ours, "require")))
+        .site(
+            "closed",
+            &[],
+            &format!(
+                "names = ['closed.test']\nheaders = [{{ set = {{ X-Closed = 'yes' }} }}]\n{}",
+                auth(&ours, "require")
+            ),
+        )
         .site("closed", &[], &format!("names = ['other.test']\n{}", auth(&theirs, "request")))
         .serve_from_user_space();
     for suite in [Suite::TLS13, Suite::TLS12] {
@@ -186,6 +193,13 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
         let mut client = connector(Some(&alice), "open.test").connect(server.address());
         assert_eq!(get(&mut client, "closed.test").0, 421);
         assert_eq!(get(&mut client, "open.test").0, 200);
+        // Nor does it show anything of itself where the content of a request cannot be read.
+        let mut client = connector(Some(&alice), "open.test").connect(server.address());
+        let broken = b"POST / HTTP/1.1\r\nHost: closed.test\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+        client.send(broken).expect("the server takes it");
+        let ending = client.read_to_end().expect("the server closes");
+        let received = String::from_utf8_lossy(&ending.data).into_owned();
+        assert!(received.starts_with("HTTP/1.1 400 ") && !received.contains("X-Closed"), "{received}");
         for own in [None, Some(&eve)] {
             let mut client = connector(own, "other.test").connect(server.address());
             assert_eq!(get(&mut client, "other.test"), closed);

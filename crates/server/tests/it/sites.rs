@@ -223,6 +223,22 @@ fn redirects_and_rewrites() {
     assert_eq!(body(&served.get("/v1/dir/", &[])), "dir");
 }
 
+/// Guesses must not go unseen: a client that closes its direction, or leaves, before its password is verified is logged like any other.
+#[test]
+fn a_wrong_password_is_logged_whatever_its_client_does_meanwhile() {
+    let site = Site::new();
+    fs::write(site.outside().join("users"), users(&[("ada", "right")])).expect("written");
+    let served = Configured::serve(site, "basic_auth = [{ users = 'users' }]\n");
+    // ada:wrong
+    let request = "GET /guess HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YWRhOndyb25n\r\n\r\n";
+    let mut half_closed = served.site.connect(&served.server);
+    half_closed.send(request.as_bytes()).expect("the server takes it");
+    half_closed.socket().shutdown(std::net::Shutdown::Write).expect("FIN is sent");
+    served.server.wait_for("the guess in the log", |line| {
+        line.text.contains("target=\"/guess\"") && line.text.contains("status=401")
+    });
+}
+
 #[test]
 fn passwords() {
     let site = Site::new();
