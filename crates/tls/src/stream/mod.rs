@@ -335,7 +335,7 @@ impl Sender {
         }
     }
 
-    /// Receives from the socket, whoever seals.
+    /// Receives from the socket, on either path.
     fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::User { io, .. } => Pin::new(io).poll_read(cx, into),
