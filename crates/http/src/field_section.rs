@@ -1,5 +1,7 @@
 //! The field section of a request, for lookups by name.
 
+use memchr::memchr;
+
 use crate::request::{FieldLines, Singleton};
 
 /// The validated field lines of a message, borrowed, in order of arrival: `name: value CRLF` for each.
@@ -18,15 +20,19 @@ impl<'a> FieldSection<'a> {
 
     /// The fields: names as the client spelled them, values without surrounding whitespace.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.lines.split(|octet| *octet == b'\n').filter_map(|line| {
-            let colon = line.iter().position(|octet| *octet == b':')?;
+        lines(self.lines).filter_map(|line| {
+            let colon = memchr(b':', line)?;
             Some((&line[..colon], line[colon + 1..].trim_ascii()))
         })
     }
 
     /// The values of all fields called `name`, in any case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-        self.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        lines(self.lines).filter_map(move |line| {
+            let (other, rest) = line.split_at_checked(name.len())?;
+            let value = rest.strip_prefix(b":")?;
+            other.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+        })
     }
 
     /// The value of the first field called `name`, in any case.
@@ -47,6 +53,15 @@ impl<'a> FieldSection<'a> {
         self.all(name).for_each(|value| list.add(value));
         list
     }
+}
+
+fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let end = memchr(b'\n', rest)?;
+        let line = &rest[..end];
+        rest = &rest[end + 1..];
+        Some(line)
+    })
 }
 
 #[cfg(test)]
