@@ -247,6 +247,34 @@ impl Files {
         }
     }
 
+    /// The file that [`Self::find`] would find, if it is in the cache.
+    pub(crate) fn find_cached(&self, path: &SitePath<'_>, accept: &FieldLines<'_>) -> Option<Arc<SiteFile>> {
+        if self.cache.limits.keep() == 0 {
+            return None;
+        }
+        let with_index;
+        let name = match path.names_directory() {
+            true => {
+                with_index = self.index_of(path);
+                &with_index
+            }
+            false => path.as_bytes(),
+        };
+        let mut cache = self.cache.workers.get()?.borrow_mut();
+        cache.set_key(self.number, name);
+        let Found::File(file) = cache.get(name, Instant::now(), self, accept)?.ok()? else { return None };
+        if let Some(worker) = cache.worker_metrics {
+            worker.cache_hits.add(1);
+        }
+        Some(file)
+    }
+
+    /// The name of the index file of the directory `path`.
+    fn index_of(&self, path: &SitePath<'_>) -> Vec<u8> {
+        let index = self.index.as_bytes();
+        if path.as_bytes().is_empty() { index.to_vec() } else { [path.as_bytes(), b"/", index].concat() }
+    }
+
     async fn find_blocking(
         &self,
         path: &SitePath<'_>,
@@ -278,13 +306,14 @@ impl Files {
         result: Option<TaskResult>,
         now: Instant,
     ) -> Result<Found, Missing> {
-        let mut name = path.as_bytes();
         let with_index;
-        if path.names_directory() {
-            let index = self.index.as_bytes();
-            with_index = if name.is_empty() { index.to_vec() } else { [name, b"/", index].concat() };
-            name = &with_index;
-        }
+        let name = match path.names_directory() {
+            true => {
+                with_index = self.index_of(path);
+                &with_index
+            }
+            false => path.as_bytes(),
+        };
         match self.find_name(name, accept, result, now)? {
             // The index is itself a directory: a redirect to a trailing slash would not help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),

@@ -43,37 +43,14 @@ pub(crate) struct Client {
 
 /// Answers a request for `site`. `now` is the value of Date.
 ///
-/// Finding a file is the only step that is awaited in place. A step that only some requests wait for is boxed: nested futures are copied, and
-/// every request would pay for all of them.
+/// All that may wait is in one box, which a cached file does not need: nested futures are copied, and every request would pay for
+/// all of them.
 pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Response {
     let answering = Answering { site, request, client, now };
-    let path = match answering.path() {
-        Ok(path) => path,
-        Err(status) => return Box::pin(answering.answer_without_path(status)).await,
-    };
-    let mut name = None;
-    let mut response = match answering.refuse_or_redirect(&path) {
+    match answering.answer_from_cache() {
         Some(response) => response,
-        None if site.features.need_steps_before_files() => {
-            let answer = Box::pin(answering.respond(&path)).await;
-            name = answer.name;
-            answer.response
-        }
-        None => match site.files.find(&path, &request.conditions.accept_encoding).await {
-            Ok(Found::File(file)) if !path.names_directory() => of_file(request, file, site.options.max_ranges, now),
-            found => {
-                let answer = Box::pin(answering.respond_with(found, &site.files, &path, &path, &path, &mut None)).await;
-                name = answer.name;
-                answer.response
-            }
-        },
-    };
-    let name = name.as_deref().unwrap_or(path.as_bytes());
-    if let Some(page) = site.error_page(response.status) {
-        Box::pin(site.add_error_page(&mut response, &page, &request.conditions.accept_encoding)).await;
+        None => Box::pin(answering.answer()).await,
     }
-    answering.add_fields(&mut response.fields, response.status, name);
-    response
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
@@ -134,6 +111,42 @@ impl<'a> Answering<'a> {
             },
             Target::Asterisk => Err(Status::METHOD_NOT_ALLOWED),
         }
+    }
+
+    /// The response with a cached file. `None`: [`Self::answer`] makes the response, because a step before the file may wait, the
+    /// file is not in the cache, or there is another answer than a file.
+    fn answer_from_cache(&self) -> Option<Response> {
+        let features = &self.site.features;
+        let path = self.path().ok()?;
+        let name_decides = path.names_directory() && features.depend_on_names();
+        if features.need_steps_before_files() || name_decides || self.refuse_or_redirect(&path).is_some() {
+            return None;
+        }
+        let file = self.site.files.find_cached(&path, &self.request.conditions.accept_encoding)?;
+        let mut response = of_file(self.request, file, self.site.options.max_ranges, self.now);
+        if self.site.error_page(response.status).is_some() {
+            return None;
+        }
+        self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        Some(response)
+    }
+
+    /// Takes all steps, in order.
+    async fn answer(&self) -> Response {
+        let path = match self.path() {
+            Ok(path) => path,
+            Err(status) => return self.answer_without_path(status).await,
+        };
+        let Answer { mut response, name } = match self.refuse_or_redirect(&path) {
+            Some(response) => response.into(),
+            None => self.respond(&path).await,
+        };
+        let name = name.as_deref().unwrap_or(path.as_bytes());
+        if let Some(page) = self.site.error_page(response.status) {
+            self.site.add_error_page(&mut response, &page, &self.request.conditions.accept_encoding).await;
+        }
+        self.add_fields(&mut response.fields, response.status, name);
+        response
     }
 
     /// Answers a request without a servable path. A client over its limits is refused first.
