@@ -139,7 +139,8 @@ impl<'a> Exchange<'a> {
         outcome: &Outcome<'_>,
     ) {
         let Some(started) = self.started else { return };
-        let took = started.elapsed();
+        let ended = Instant::now();
+        let took = ended - started;
         if let Some(worker) = self.worker_metrics {
             let Outcome { reason, wire, set_up, .. } = *outcome;
             worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up });
@@ -158,6 +159,7 @@ impl<'a> Exchange<'a> {
                 body: outcome.body,
                 encoding: outcome.encoding,
                 duration: took,
+                ended,
                 tls,
                 path: outcome.path,
                 why: outcome.reason,

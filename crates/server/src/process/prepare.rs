@@ -13,7 +13,7 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::Generation;
 use crate::listen::Inherited;
 use crate::monitor;
-use crate::observe::access_log::{Destination, Layout};
+use crate::observe::access_log::AccessLogPlan;
 use crate::observe::messages::log_to_stderr;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
@@ -37,7 +37,7 @@ pub(super) struct Prepared {
     pub kernel: Arc<KernelOffer>,
     pub costs: Costs,
     pub metrics_listener: Option<monitor::Listener>,
-    pub access_log: (Destination, Layout),
+    pub access_log: AccessLogPlan,
     pub tls: TlsProcess,
     pub generation: Generation,
     /// Directories that were made, to be given to the user that serves.

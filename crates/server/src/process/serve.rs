@@ -22,7 +22,7 @@ use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::listen::{Inherited, Listeners, worker};
-use crate::observe::access_log::{AccessLog, Destination, Layout, Writer};
+use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
 use crate::path::policy::KtlsMode;
 use crate::values::Phase;
 
@@ -89,9 +89,9 @@ fn confine(args: &ServeArgs, prepared: &Prepared, inherited: Confinement) -> Res
     Ok(given_up)
 }
 
-fn open_access_log((destination, layout): &(Destination, Layout)) -> Result<(AccessLog, Writer), String> {
-    AccessLog::open(destination, layout.clone()).map_err(|error| {
-        let name = match destination {
+fn open_access_log(plan: &AccessLogPlan) -> Result<(AccessLog, Writer), String> {
+    AccessLog::open(plan).map_err(|error| {
+        let name = match &plan.destination {
             Destination::Stdout => "standard output".to_owned(),
             other => other.to_string(),
         };

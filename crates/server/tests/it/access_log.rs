@@ -248,6 +248,52 @@ fn a_file_that_was_moved_away_is_opened_anew_on_sigusr1() {
     assert!(old.lines().count() == 1 && !old.contains("second"), "{old}");
 }
 
+#[test]
+fn lines_that_wait_when_the_file_is_reopened_are_in_the_old_one() {
+    let site = Site::new();
+    site.add("f", "content");
+    let log = site.outside().join("access.log");
+    let name = log.display().to_string();
+    let mut server = site.serve_from_user_space(&["--access-log", &name, "--access-log-flush-after", "1h"]);
+    let mut client = site.connect(&server);
+    (0..20).for_each(|_| drop(http::get(&mut client, "/f?old").expect("an answer")));
+    let old = site.outside().join("access.log.1");
+    std::fs::rename(&log, &old).expect("it is moved");
+    server.signal(Signal::USR1);
+    wait_for_message(&server, "the access log was reopened");
+    (0..10).for_each(|_| drop(http::get(&mut client, "/f?new").expect("an answer")));
+    server.signal(Signal::TERM);
+    client.read_to_end().expect("the server closes").assert_orderly();
+    drop(client);
+    assert_eq!(server.wait().code(), Some(0));
+    for (path, lines, query) in [(old, 20, "?old"), (log, 10, "?new")] {
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text.lines().filter(|line| line.contains(query)).count(), lines, "{}", path.display());
+        assert_eq!(text.lines().count(), lines, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_sample_has_every_error() {
+    let site = Site::new();
+    site.add("f", "content");
+    let mut server = site.serve_from_user_space(&["--access-log-sample", "1/10", "--workers", "1"]);
+    let mut client = site.connect(&server);
+    for _ in 0..100 {
+        http::get(&mut client, "/f").expect("an answer");
+    }
+    for _ in 0..3 {
+        http::get(&mut client, "/none").expect("an answer");
+    }
+    server.signal(Signal::TERM);
+    client.read_to_end().expect("the server closes").assert_orderly();
+    drop(client);
+    assert_eq!(server.wait().code(), Some(0));
+    let lines = access_lines(&server, 13);
+    let with = |status| lines.iter().filter(|line| line.get("status") == status).count();
+    assert_eq!((with("200"), with("404")), (10, 3));
+}
+
 /// A file system of 64 KiB runs full, and is emptied: requests are answered throughout, what is lost is told and counted, and
 /// every line in the file begins as a line does.
 #[test]

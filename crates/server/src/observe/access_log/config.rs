@@ -1,13 +1,20 @@
 //! `[access_log]`.
 
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Duration;
+
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::AccessLogPlan;
 use super::destination::Destination;
 use super::field::Field;
 use super::layout::{Format, Layout};
-use crate::values::{Problems, overridable};
+use crate::values::{Problems, Time, overridable};
 
 /// A line for each response.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -35,15 +42,74 @@ pub(crate) struct AccessLogConfig {
         env = "SEALION_ACCESS_LOG_FIELDS"
     )]
     pub fields: Vec<Field>,
+
+    /// How long a line may wait before it is written, if another was written just before; `0s`: every line is written at once, which
+    /// costs more than the response. A server that is killed (SIGKILL, a power failure) loses the lines that wait.
+    #[arg(id = "access_log_flush_after", long = "access-log-flush-after", value_name = "TIME",
+          env = "SEALION_ACCESS_LOG_FLUSH_AFTER", default_value_t = Self::default().flush_after)]
+    pub flush_after: Time,
+
+    /// The share of responses that have a line: `1/100` is every hundredth of each worker. Errors (status 400 and above, and responses
+    /// that were cut short) always have one.
+    #[arg(id = "access_log_sample", long = "access-log-sample", value_name = "1/N",
+          env = "SEALION_ACCESS_LOG_SAMPLE", default_value_t = Self::default().sample)]
+    #[schemars(with = "String")]
+    pub sample: Sample,
 }
 
 impl Default for AccessLogConfig {
     fn default() -> Self {
-        Self { to: Destination::Stdout, format: Format::default(), fields: Vec::new() }
+        Self {
+            to: Destination::Stdout,
+            format: Format::default(),
+            fields: Vec::new(),
+            // Short enough for somebody who watches the log.
+            flush_after: Time(Duration::from_millis(250)),
+            sample: Sample(NonZeroU32::MIN),
+        }
     }
 }
 
-overridable!(AccessLogConfig { to = "access_log", format = "access_log_format", fields = "access_log_fields" });
+overridable!(AccessLogConfig {
+    to = "access_log",
+    format = "access_log_format",
+    fields = "access_log_fields",
+    flush_after = "access_log_flush_after",
+    sample = "access_log_sample",
+});
+
+/// One response in so many, written `1/N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sample(NonZeroU32);
+
+impl FromStr for Sample {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one_in = text.strip_prefix("1/").and_then(|number| number.parse().ok());
+        one_in
+            .map(Sample)
+            .ok_or_else(|| format!("\"{text}\": write `1/N`, for instance `1/100`, or `1/1` for every response"))
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1/{}", self.0)
+    }
+}
+
+impl Serialize for Sample {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sample {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
 
 impl AccessLogConfig {
     pub(crate) fn check(&self, problems: &mut Problems) {
@@ -56,13 +122,21 @@ impl AccessLogConfig {
         }
     }
 
-    /// The destination, with the path of a file resolved, and the layout of lines.
-    pub(crate) fn build(&self, problems: &Problems) -> (Destination, Layout) {
-        let to = match &self.to {
-            Destination::File(path) => Destination::File(problems.resolve(path)),
-            other => other.clone(),
-        };
-        (to, Layout::new(self.format, &self.fields))
+    /// The plan, with the path of a file resolved.
+    pub(crate) fn build(&self, problems: &Problems) -> AccessLogPlan {
+        AccessLogPlan {
+            destination: match &self.to {
+                Destination::File(path) => Destination::File(problems.resolve(path)),
+                other => other.clone(),
+            },
+            layout: Layout::new(self.format, &self.fields),
+            // A person who watches a terminal sees each line when it comes.
+            flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
+                true => Duration::ZERO,
+                false => self.flush_after.0,
+            },
+            one_in: self.sample.0,
+        }
     }
 }
 
@@ -76,7 +150,7 @@ mod tests {
         let config: AccessLogConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("/etc/sealion/f"), text);
         config.check(&mut problems);
-        (config.build(&problems).0, problems.to_string())
+        (config.build(&problems).destination, problems.to_string())
     }
 
     #[test]
@@ -84,6 +158,8 @@ mod tests {
         assert_eq!(build(""), (Destination::Stdout, String::new()));
         assert_eq!(build("to = 'log'").0, Destination::File("/etc/sealion/log".into()));
         assert_eq!(build("to = '/log'\nformat='json'\nfields=['user_agent','ms']").0, Destination::File("/log".into()));
+        let config: AccessLogConfig = toml::from_str("sample = '1/100'\nflush_after = '1s'").unwrap();
+        assert_eq!((config.sample.0.get(), config.flush_after), (100, Time::seconds(1)));
         let text = toml::to_string(&AccessLogConfig::default()).unwrap();
         assert_eq!(toml::from_str::<AccessLogConfig>(&text).unwrap(), AccessLogConfig::default());
     }
@@ -93,7 +169,14 @@ mod tests {
         assert!(
             build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined")
         );
-        for text in ["fields = ['megabytes']", "to = 'syslog:x'", "format = 'common'"] {
+        for text in [
+            "fields = ['megabytes']",
+            "to = 'syslog:x'",
+            "format = 'common'",
+            "sample = '1/0'",
+            "sample = '2/3'",
+            "sample = '0.5'",
+        ] {
             assert!(toml::from_str::<AccessLogConfig>(text).is_err(), "{text}");
         }
     }

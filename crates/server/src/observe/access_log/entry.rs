@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealion_http::{Coding, Request};
 use sealion_tls::{HandshakeInfo, Path};
@@ -22,6 +22,8 @@ pub(crate) struct Entry<'a> {
     pub encoding: Option<Coding>,
     /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
+    /// When the last byte of the response was sent.
+    pub ended: Instant,
     /// The outcome of the handshake.
     pub tls: &'a HandshakeInfo,
     /// Where the response was sealed.
@@ -34,6 +36,13 @@ pub(crate) struct Entry<'a> {
     pub set_up: Option<Duration>,
     /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
+}
+
+impl Entry<'_> {
+    /// Whether the client got an error, or not the whole response.
+    pub(super) fn is_error(&self) -> bool {
+        self.status >= 400 || self.aborted.is_some()
+    }
 }
 
 /// A request and the site that answered it.

@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
 use sealion_http::{FieldSection, Method, Request, Target};
@@ -16,7 +16,7 @@ fn peer() -> SocketAddr {
 }
 
 /// A GET request for `target` with these field lines.
-fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a> {
+pub(in super::super) fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a> {
     Request {
         method: Method::Get,
         target: Target::Asterisk,
@@ -27,7 +27,7 @@ fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a> {
     }
 }
 
-fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
+pub(in super::super) fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
     Entry { request: Some(Requested { request, protocol: "HTTP/1.1", site: "" }), ..unread() }
 }
 
@@ -41,6 +41,7 @@ fn unread() -> Entry<'static> {
         body: 7,
         encoding: None,
         duration: Duration::from_micros(1234),
+        ended: Instant::now(),
         tls: &TLS,
         path: Path::Kernel,
         why: Some(PathReason::Moved),
@@ -51,7 +52,13 @@ fn unread() -> Entry<'static> {
 }
 
 fn line(format: Format, fields: &[Field], entry: &Entry<'_>) -> String {
-    Layout::new(format, fields).line(entry, SystemTime::UNIX_EPOCH)
+    text_of(&Layout::new(format, fields), entry)
+}
+
+fn text_of(layout: &Layout, entry: &Entry<'_>) -> String {
+    let mut line = Vec::new();
+    layout.write_line(&mut line, entry, &Stamp::of(SystemTime::UNIX_EPOCH));
+    String::from_utf8(line).unwrap()
 }
 
 #[test]
@@ -99,7 +106,7 @@ fn messages_to_daemons_have_their_frame() {
     let entry = entry(&request);
     let of = |destination: &str| {
         let layout = Layout::new(Format::Logfmt, &[Field::Target, Field::Status, Field::Referer]);
-        layout.for_destination(&destination.parse().unwrap()).line(&entry, SystemTime::UNIX_EPOCH)
+        text_of(&layout.for_destination(&destination.parse().unwrap()), &entry)
     };
     let head = format!("<190>sealion[{}]: ", std::process::id());
     assert_eq!(of("syslog"), format!("{head}target=\"/\" status=206 referer=-"));
@@ -179,7 +186,7 @@ fn no_byte_forges_a_line() {
         assert_eq!(combined.split(' ').nth(3).and_then(|word| word.chars().next()), Some('['), "{combined}");
 
         let journal = Layout::new(Format::Logfmt, &all).for_destination(&Destination::Journald);
-        let journal = journal.line(&entry, SystemTime::UNIX_EPOCH);
+        let journal = text_of(&journal, &entry);
         assert_eq!(journal.lines().count(), 2 + all.len(), "{journal}");
         for one in [&logfmt, &json, &combined] {
             assert_eq!(

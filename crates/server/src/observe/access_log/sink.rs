@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use super::batch::Batch;
+
 /// An opened destination.
 pub(super) enum Sink {
     Stream(Stream),
@@ -17,7 +19,7 @@ pub(super) type Lost = Option<(usize, io::Error)>;
 
 impl Sink {
     /// Writes as many lines as possible.
-    pub(super) fn write(&mut self, lines: &[String]) -> Lost {
+    pub(super) fn write(&mut self, lines: &Batch) -> Lost {
         match self {
             Sink::Stream(stream) => stream.write(lines),
             Sink::Datagrams(datagrams) => datagrams.write(lines),
@@ -40,7 +42,6 @@ impl Sink {
 pub(super) struct Stream {
     out: File,
     path: Option<PathBuf>,
-    buffer: Vec<u8>,
     /// The last byte of the file does not end a line, so that the next line needs a line feed before it.
     torn: bool,
 }
@@ -48,50 +49,43 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn stdout() -> io::Result<Self> {
         let out = rustix::io::dup(rustix::stdio::stdout())?;
-        Ok(Self { out: out.into(), path: None, buffer: Vec::new(), torn: false })
+        Ok(Self { out: out.into(), path: None, torn: false })
     }
 
     pub(super) fn file(path: &Path) -> io::Result<Self> {
         let out = OpenOptions::new().create(true).append(true).open(path)?;
         let torn = out.metadata()?.is_file() && ends_inside_a_line(path);
-        Ok(Self { out, path: Some(path.to_owned()), buffer: Vec::new(), torn })
+        Ok(Self { out, path: Some(path.to_owned()), torn })
     }
 
-    fn write(&mut self, lines: &[String]) -> Lost {
-        self.buffer.clear();
+    fn write(&mut self, lines: &Batch) -> Lost {
         if self.torn {
-            self.buffer.push(b'\n');
+            match self.write_all(b"\n") {
+                (_, None) => self.torn = false,
+                (_, Some(error)) => return Some((lines.len(), error)),
+            }
         }
-        self.buffer.extend(lines.iter().flat_map(|line| line.as_bytes()));
-        let mut at = 0;
-        let error = loop {
-            if at == self.buffer.len() {
-                break None;
-            }
-            match self.out.write(&self.buffer[at..]) {
-                Ok(0) => break Some(io::ErrorKind::WriteZero.into()),
-                Ok(written) => at += written,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Some(error),
-            }
-        };
-        let separator = usize::from(self.torn);
-        if let Some(last) = self.buffer[..at].last() {
+        let (written, error) = self.write_all(lines.bytes());
+        if let Some(last) = lines.bytes()[..written].last() {
             self.torn = *last != b'\n';
         }
-        self.buffer.shrink_to(KEPT);
-        let error = error?;
-        let mut end = separator;
-        let whole = lines.iter().take_while(|line| {
-            end += line.len();
-            end <= at
-        });
-        Some((lines.len() - whole.count(), error))
+        Some((lines.len() - lines.lines_within(written), error?))
+    }
+
+    /// Returns how many bytes were written, and the error that ended it.
+    fn write_all(&mut self, bytes: &[u8]) -> (usize, Option<io::Error>) {
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.out.write(&bytes[at..]) {
+                Ok(0) => return (at, Some(io::ErrorKind::WriteZero.into())),
+                Ok(written) => at += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (at, Some(error)),
+            }
+        }
+        (at, None)
     }
 }
-
-/// Capacity that the buffer keeps between batches: a batch of ordinary lines.
-const KEPT: usize = 64 << 10;
 
 /// Whether the file ends with half a line, for instance after a server was killed while the disk was full. `false` if the file may be
 /// appended to but not read.
@@ -133,12 +127,12 @@ impl Datagrams {
 
     /// A failed message does not stop the batch: it may only be too long. Connects at most twice for each batch, so that a restart of the
     /// daemon loses no line.
-    fn write(&mut self, lines: &[String]) -> Lost {
+    fn write(&mut self, lines: &Batch) -> Lost {
         let mut lost: Lost = None;
         let mut attempts = 2;
-        for line in lines {
+        for line in lines.iter() {
             let sent = loop {
-                match self.send(line.as_bytes(), &mut attempts) {
+                match self.send(line, &mut attempts) {
                     Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
                         break Err(error);
                     }
@@ -198,8 +192,10 @@ impl Receiver {
 mod tests {
     use super::*;
 
-    fn lines(texts: &[&str]) -> Vec<String> {
-        texts.iter().map(|text| format!("{text}\n")).collect()
+    fn lines(texts: &[&str]) -> Batch {
+        let mut batch = Batch::default();
+        texts.iter().for_each(|text| batch.push(|line| line.extend_from_slice(format!("{text}\n").as_bytes())));
+        batch
     }
 
     #[test]

@@ -1,20 +1,19 @@
-//! The writer thread, and its messages about lost lines.
+//! The writer's thread, and its messages about lost lines.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::{park, park_timeout};
 use std::time::{Duration, Instant};
 
-use super::State;
+use super::batch::Batch;
 use super::sink::Sink;
+use super::{Lines, State, lock};
 
 /// Time for the last lines when the server ends. A file or a log collector takes them in milliseconds; a pipe without a reader never
 /// does, and must not keep the server from ending.
 const LAST_LINES: Duration = Duration::from_secs(2);
-
-/// Lines in one write: some ten kilobytes, so that the system call costs little for each line.
-const BATCH: usize = 256;
 
 /// Time between two messages about lost lines.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -23,25 +22,27 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// Disconnected after the last line is written; `None` if the log is off.
-    ended: Option<Receiver<()>>,
+    running: Option<(Receiver<()>, Arc<Lines>)>,
     state: Arc<State>,
 }
 
 impl Writer {
-    pub(super) fn new(ended: Receiver<()>, state: Arc<State>) -> Self {
-        Self { ended: Some(ended), state }
+    pub(super) fn new(ended: Receiver<()>, lines: Arc<Lines>, state: Arc<State>) -> Self {
+        Self { running: Some((ended, lines)), state }
     }
 
     pub(super) fn of_nothing(state: Arc<State>) -> Self {
-        Self { ended: None, state }
+        Self { running: None, state }
     }
 
-    /// Waits until every line is written, at most [`LAST_LINES`]. Call it after all [`AccessLog`](super::AccessLog)s are dropped.
+    /// Waits until every line is written, at most [`LAST_LINES`]. Call it when no worker adds lines any more.
     pub(crate) fn finish(self) {
-        if let Some(ended) = self.ended
-            && ended.recv_timeout(LAST_LINES) == Err(RecvTimeoutError::Timeout)
-        {
-            tracing::warn!("the access log lost its last lines: its destination does not take them");
+        if let Some((ended, lines)) = self.running {
+            lines.closing.store(true, Ordering::Release);
+            lines.wake();
+            if ended.recv_timeout(LAST_LINES) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("the access log lost its last lines: its destination does not take them");
+            }
         }
         let dropped = self.state.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
@@ -50,12 +51,27 @@ impl Writer {
     }
 }
 
-/// Writes until all senders are gone.
-pub(super) fn write_lines(lines: &Receiver<String>, mut sink: Sink, state: &State) {
+/// Writes until the log is closed.
+pub(super) fn write_lines(lines: &Lines, mut sink: Sink, flush_after: Duration, state: &State) {
     let mut losses = Losses::default();
-    let mut batch = Vec::with_capacity(BATCH);
-    while let Ok(first) = lines.recv() {
-        if state.reopen.swap(false, Ordering::Acquire) {
+    let mut batch = Batch::default();
+    loop {
+        let closing = lines.closing.load(Ordering::Acquire);
+        let reopen = lines.reopen.swap(false, Ordering::Acquire);
+        let mut has_written = false;
+        for worker in &lines.workers {
+            std::mem::swap(&mut lock(worker).batch, &mut batch);
+            if batch.len() > 0 {
+                has_written = true;
+                let lost = sink.write(&batch);
+                let count = lost.as_ref().map_or(0, |(lines, _)| *lines);
+                state.dropped.fetch_add(count as u64, Ordering::Relaxed);
+                state.written.fetch_add((batch.len() - count) as u64, Ordering::Relaxed);
+                losses.note(state.dropped.load(Ordering::Relaxed), lost.map(|(_, error)| error), Instant::now());
+            }
+            batch.clear();
+        }
+        if reopen {
             match sink.reopen() {
                 Ok(()) => tracing::info!("the access log was reopened"),
                 Err(error) => tracing::error!(
@@ -63,18 +79,16 @@ pub(super) fn write_lines(lines: &Receiver<String>, mut sink: Sink, state: &Stat
                 ),
             }
         }
-        batch.push(first);
-        batch.extend(lines.try_iter().take(BATCH - 1));
-        // An empty line only wakes this thread.
-        batch.retain(|line| !line.is_empty());
-        if !batch.is_empty() {
-            let lost = sink.write(&batch);
-            let count = lost.as_ref().map_or(0, |(lines, _)| *lines);
-            state.dropped.fetch_add(count as u64, Ordering::Relaxed);
-            state.written.fetch_add((batch.len() - count) as u64, Ordering::Relaxed);
-            losses.note(state.dropped.load(Ordering::Relaxed), lost.map(|(_, error)| error), Instant::now());
+        if closing {
+            return;
         }
-        batch.clear();
+        if has_written && !flush_after.is_zero() {
+            lines.awake.store(true, Ordering::Relaxed);
+            park_timeout(flush_after);
+        } else if !lines.awake.swap(false, Ordering::Relaxed) {
+            park();
+        }
+        // Otherwise who adds a line from now on wakes this thread, and one more round takes what was added before.
     }
 }
 
