@@ -3,7 +3,7 @@
 //! ```text
 //! sealion.toml ─► Config ◄─ environment, command line          each table is declared in the module it configures
 //!                   │
-//!                   ├─ check: generation.rs builds all of it and collects the errors (problems.rs)
+//!                   ├─ process/build.rs builds all of it and collects the errors (values/problems.rs)
 //!                   └─ diff.rs: the changes of a reload, and those it cannot apply
 //! ```
 
