@@ -36,7 +36,8 @@ impl Sealion {
         );
         let output = Command::new(&program).arg("--version").output();
         let output = output.with_context(|| format!("cannot run {}", program.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        // The lines below the first list the program's features.
+        let said = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
         ensure!(said.starts_with("sealion "), "{} is not sealion: it says {said:?}", program.display());
         let bytes = std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
         let hash = digest::digest(&digest::SHA256, &bytes);

@@ -7,6 +7,7 @@
 //! ACME server ──acme/──► files
 //! ```
 
+#[cfg(feature = "acme")]
 mod acme;
 mod config;
 pub(crate) mod development;
@@ -14,6 +15,8 @@ mod pair;
 pub(crate) mod private_file;
 mod ticket_keys;
 mod watch;
+#[cfg(not(feature = "acme"))]
+mod without_acme;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,14 +31,20 @@ use sealion_tls::{
 
 use crate::values::Problems;
 
-pub(crate) use acme::HttpChallenges;
 pub(crate) use config::{CertificateConfig, ChallengeKind, ClientAuthConfig, SessionTicketsConfig, TlsConfig};
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 
+#[cfg(feature = "acme")]
+pub(crate) use acme::HttpChallenges;
+#[cfg(feature = "acme")]
 use acme::{AcmeSite, Settings};
 use pair::{Loaded, PairFiles, Watched};
 use ticket_keys::TicketDirectory;
+#[cfg(not(feature = "acme"))]
+pub(crate) use without_acme::HttpChallenges;
+#[cfg(not(feature = "acme"))]
+use without_acme::{AcmeSite, Settings};
 
 /// TLS state that outlives every configuration: sessions resume across a reload, and a pending ACME validation still
 /// finds its answer.
@@ -180,7 +189,7 @@ pub(crate) fn build(
         Some(directory) => Some(directory.keys.clone()),
         None => Some(process.tickets.clone()),
     };
-    let challenge = building.settings.as_ref().map(|settings| settings.challenge);
+    let challenge = building.settings.as_ref().map(Settings::challenge);
     let alpn_challenges = challenge == Some(ChallengeKind::TlsAlpn01);
     if challenge == Some(ChallengeKind::Http01) && !has_plain_listener {
         let what = "HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`: add one for port 80";

@@ -104,6 +104,7 @@ impl Loaded {
     }
 
     /// A placeholder until the files exist.
+    #[cfg(feature = "acme")]
     pub(super) fn placeholder(certificate: Certificate) -> Self {
         Self { certificate, stamps: [None, None] }
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
 
-use super::{Certificates, TlsProcess, acme};
+#[cfg(feature = "acme")]
+use super::acme;
+use super::{Certificates, TlsProcess};
 use crate::values::Phase;
 
 /// Soon enough for an operator who watches the log.
@@ -38,9 +40,22 @@ pub(crate) fn start(
         }
     };
     Builder::new().name("certificates".to_owned()).spawn(watch).map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    #[cfg(feature = "acme")]
+    order(latest, process, phase).map_err(failed)?;
+    #[cfg(not(feature = "acme"))]
+    let _ = (latest, process, phase);
+    Ok(())
+}
+
+/// Starts the thread that orders certificates.
+#[cfg(feature = "acme")]
+fn order(
+    latest: impl Fn() -> Option<Arc<Certificates>> + Send + 'static,
+    process: &TlsProcess,
+    phase: Receiver<Phase>,
+) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (alpn, http) = (process.alpn.clone(), process.http.clone());
     let renew = move || runtime.block_on(acme::run(latest, alpn, http, phase));
-    Builder::new().name("acme".to_owned()).spawn(renew).map_err(failed)?;
-    Ok(())
+    Builder::new().name("acme".to_owned()).spawn(renew).map(drop)
 }

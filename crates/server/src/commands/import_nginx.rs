@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use sealion_import_nginx::{convert, markdown};
 
-use super::print;
 use crate::site::is_ours;
 
 /// Arguments of `sealion import-nginx`.
@@ -25,14 +23,31 @@ pub(super) struct ImportArgs {
     table: bool,
 }
 
+/// # Errors
+/// Always: the conversion is left out.
+#[cfg(not(feature = "import-nginx"))]
+pub(super) fn run(_: &ImportArgs) -> Result<ExitCode, String> {
+    Err(crate::values::features::left_out("import-nginx", "convert on another machine"))
+}
+
+/// Keeps the question that the conversion asks of `site`, where the conversion is left out.
+#[cfg(not(feature = "import-nginx"))]
+const _: fn(&str) -> bool = is_ours;
+
 /// The exit code when a directive was not converted.
+#[cfg(feature = "import-nginx")]
 const SOME_UNCONVERTED: u8 = 3;
 
 /// Converts, prints the result, and lists unconverted directives on standard error: exit code 3 if there are any.
 ///
 /// # Errors
 /// The configuration cannot be read, or the result cannot be written.
+#[cfg(feature = "import-nginx")]
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
+    use sealion_import_nginx::{convert, markdown};
+
+    use super::print;
+
     if args.table {
         return print(&markdown()).map(|()| ExitCode::SUCCESS);
     }
@@ -59,7 +74,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::from(SOME_UNCONVERTED))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "import-nginx"))]
 mod tests {
     use sealion_import_nginx::counterparts;
 

@@ -14,12 +14,13 @@ mod top;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{ServeArgs, reference};
 use crate::process;
-use crate::values::Given;
+use crate::values::{Given, features};
 
 /// Marks debug builds, so that nobody measures one by mistake.
 const VERSION: &str = if cfg!(debug_assertions) {
@@ -30,10 +31,16 @@ const VERSION: &str = if cfg!(debug_assertions) {
 
 /// Serves files over HTTPS, and lets the kernel seal TLS records where that is cheaper.
 #[derive(Debug, Parser)]
-#[command(name = "sealion", version = VERSION, max_term_width = 100)]
+#[command(name = "sealion", version = VERSION, long_version = long_version(), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// The version and the features of this program, for `--version`.
+fn long_version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{VERSION}\nfeatures: {}", features::listed()));
+    &TEXT
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,7 @@
 //! Types that several tables of the configuration use, and the phase of the process.
 
 mod arguments;
+pub(crate) mod features;
 mod labels;
 mod phase;
 mod problems;

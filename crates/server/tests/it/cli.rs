@@ -197,6 +197,25 @@ fn always_kernel_tls_is_refused_without_it() {
 }
 
 #[test]
+fn the_version_lists_the_features_of_the_program() {
+    let text = tool(PROGRAM, ["--version"]);
+    let (version, features) = text.trim().split_once('\n').expect("two lines");
+    assert!(version.starts_with("sealion 0.1.0"), "{version}");
+    for (name, present) in [
+        ("acme", cfg!(feature = "acme")),
+        ("import-nginx", cfg!(feature = "import-nginx")),
+        ("top", cfg!(feature = "top")),
+    ] {
+        assert_eq!(
+            features.trim_start_matches("features: ").split(", ").any(|listed| listed == name),
+            present,
+            "{text}"
+        );
+    }
+    assert_eq!(tool(PROGRAM, ["-V"]).trim(), version, "one line for -V");
+}
+
+#[test]
 fn help_names_every_limit_with_its_default() {
     let help = tool(PROGRAM, ["serve", "--help"]);
     let words: Vec<&str> = help.split_whitespace().collect();

@@ -4,6 +4,7 @@
 mod support;
 
 mod access_log;
+#[cfg(feature = "acme")]
 mod acme;
 mod browser;
 mod calibrate;
@@ -18,6 +19,7 @@ mod faults;
 mod files;
 mod health;
 mod http;
+#[cfg(feature = "import-nginx")]
 mod import_nginx;
 mod limits;
 mod listeners;

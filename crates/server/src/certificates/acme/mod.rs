@@ -37,7 +37,7 @@ use crate::values::Problems;
 pub(super) struct Settings {
     directory: String,
     contact: Vec<String>,
-    pub(super) challenge: ChallengeKind,
+    challenge: ChallengeKind,
     /// A subdirectory of `tls.acme.state` for this authority.
     state: PathBuf,
     root: Option<PathBuf>,
@@ -101,6 +101,10 @@ impl Settings {
             root,
             external_account,
         })
+    }
+
+    pub(super) fn challenge(&self) -> ChallengeKind {
+        self.challenge
     }
 
     /// The site with its stored certificate, or with a self-signed placeholder until one is obtained.

@@ -2,6 +2,7 @@
 
 mod fetch;
 mod rates;
+#[cfg(feature = "top")]
 mod screen;
 mod text;
 
@@ -15,6 +16,7 @@ use fetch::Source;
 use rates::Rates;
 
 use crate::commands::print;
+use crate::monitor::Summary;
 use crate::values::Timeout;
 
 /// Arguments of `sealion top`.
@@ -51,8 +53,19 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
         print(&text::page(&now, &Rates::between(&before, &now)))?;
         return Ok(ExitCode::SUCCESS);
     }
-    screen::run(&source, before, every.max(SHORTEST))
+    live(&source, before, every)
+}
+
+#[cfg(feature = "top")]
+fn live(source: &Source, first: Summary, every: Duration) -> Result<ExitCode, String> {
+    screen::run(source, first, every.max(SHORTEST))
+}
+
+#[cfg(not(feature = "top"))]
+fn live(_: &Source, _: Summary, _: Duration) -> Result<ExitCode, String> {
+    Err(crate::values::features::left_out("top", "add --once for the numbers as text"))
 }
 
 /// Shortest refresh interval; nobody reads faster.
+#[cfg(feature = "top")]
 const SHORTEST: Duration = Duration::from_millis(100);

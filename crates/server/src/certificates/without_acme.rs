@@ -1,0 +1,83 @@
+//! Stands in for `acme/` in a program without the feature `acme`: refuses sites that ask for ACME. Its other types have no value, so that
+//! nothing is left to do at run time.
+
+use std::path::PathBuf;
+
+use super::CertifiedSite;
+use super::config::{AcmeConfig, ChallengeKind};
+use super::pair::{Loaded, PairFiles};
+use crate::values::{Problems, features};
+
+#[derive(Debug)]
+pub(super) enum Settings {}
+
+#[derive(Debug, Clone)]
+pub(super) enum AcmeSite {}
+
+/// Answers to HTTP-01 validations: none.
+#[derive(Debug, Default)]
+pub(crate) struct HttpChallenges;
+
+impl Settings {
+    /// `None`; the sites with `acme = true` are in `problems`.
+    pub(super) fn new(_: &AcmeConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
+        for site in sites.iter().filter(|site| site.acme) {
+            problems.add(&site.span, "site.acme", features::left_out("acme", "set `certificates` instead"));
+        }
+        None
+    }
+
+    pub(super) fn challenge(&self) -> ChallengeKind {
+        match *self {}
+    }
+
+    pub(super) fn site(
+        &self,
+        _: &CertifiedSite<'_>,
+        _: &mut Vec<String>,
+        _: &mut Problems,
+    ) -> Option<(AcmeSite, Loaded)> {
+        match *self {}
+    }
+
+    pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
+        match *self {}
+    }
+}
+
+impl AcmeSite {
+    pub(super) fn files(&self) -> PairFiles {
+        match *self {}
+    }
+}
+
+impl HttpChallenges {
+    pub(crate) fn answer(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_site_that_asks_for_acme_is_refused_with_what_to_do() {
+        let site = CertifiedSite {
+            label: "a.test".to_owned(),
+            names: vec!["a.test".to_owned()],
+            span: 0..0,
+            default: true,
+            certificates: &[],
+            acme: true,
+            client_auth: None,
+        };
+        let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
+        assert!(Settings::new(&AcmeConfig::default(), &[site], &mut problems).is_none());
+        let text = problems.to_string();
+        assert!(text.contains("site.acme") && text.contains("without the feature `acme`"), "{text}");
+        assert!(text.contains("set `certificates` instead"), "{text}");
+    }
+}
