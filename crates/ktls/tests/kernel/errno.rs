@@ -20,7 +20,7 @@ use crate::support::{self, Receiving, Sending, file_of, info, kernel_at_least, p
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 /// When unacknowledged data end a connection here; the kernel's default is a quarter of an hour.
-const USER_TIMEOUT: Duration = Duration::from_millis(500);
+const USER_TIMEOUT_MS: u32 = 500;
 
 #[track_caller]
 fn assert_is(error: Error, operation: Operation, kind: Kind, errno: Errno) {
@@ -201,7 +201,7 @@ fn send_until_refused(c: &mut Sending) -> Error {
 }
 
 fn short_user_timeout(c: &Sending) {
-    socket2::SockRef::from(&c.near).set_tcp_user_timeout(Some(USER_TIMEOUT)).expect("TCP_USER_TIMEOUT");
+    rustix::net::sockopt::set_tcp_user_timeout(&c.near, USER_TIMEOUT_MS).expect("TCP_USER_TIMEOUT");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::client::ClientConnectionData;
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::kernel::KernelConnection;
@@ -20,7 +21,6 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::pki::{Pki, SERVER_NAME};
 use crate::{PATIENCE, Tap};
@@ -196,14 +196,17 @@ impl Connector {
     /// # Errors
     /// The transport's.
     pub fn open(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         if let Some(bytes) = self.receive_buffer {
-            socket.set_recv_buffer_size(bytes)?;
+            sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
         }
-        socket.connect_timeout(&address.into(), PATIENCE)?;
-        socket.set_tcp_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        // SO_SNDTIMEO bounds connect(2) too (socket(7)).
+        for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
+        }
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        rustix::net::connect(&socket, &address)?;
         Ok(socket.into())
     }
 }

@@ -137,7 +137,7 @@ impl Client {
     /// # Errors
     /// The transport's.
     pub fn reset(self) -> io::Result<()> {
-        socket2::SockRef::from(&self.io).set_linger(Some(std::time::Duration::ZERO))
+        Ok(rustix::net::sockopt::set_socket_linger(&self.io, Some(std::time::Duration::ZERO))?)
     }
 }
 
