@@ -1,4 +1,4 @@
-//! Protocol versions, AEADs and their keys, as far as the kernel knows them.
+//! The protocol versions and AEADs of the kernel, and keys for them.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Version {
 
 /// An AEAD of `linux/tls.h`, without a key.
 ///
-/// A kernel knows them all by number, but has only those whose modules it was built with: ask [`probe`](crate::probe).
+/// The numbers are fixed; a kernel supports those whose modules it was built with: ask [`probe`](crate::probe).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cipher {
@@ -56,9 +56,9 @@ pub enum Cipher {
     Chacha20Poly1305,
     /// AES-128-CCM with a 16-byte tag, RFC 6655 and RFC 8446.
     Aes128Ccm,
-    /// SM4-GCM, RFC 8998.
+    /// SM4-GCM, RFC 8998, with a key of 16 bytes.
     Sm4Gcm,
-    /// SM4-CCM, RFC 8998.
+    /// SM4-CCM, RFC 8998, with a key of 16 bytes.
     Sm4Ccm,
     /// ARIA-128-GCM, RFC 6209. TLS 1.2 only: the kernel refuses it for TLS 1.3.
     Aria128Gcm,
@@ -144,21 +144,21 @@ impl fmt::Display for Cipher {
 /// A traffic key. Its bytes are wiped on drop and never printed.
 #[non_exhaustive]
 pub enum AeadKey {
-    /// For [`Cipher::Aes128Gcm`].
+    /// A key of 16 bytes for [`Cipher::Aes128Gcm`].
     Aes128Gcm([u8; 16]),
-    /// For [`Cipher::Aes256Gcm`].
+    /// A key of 32 bytes for [`Cipher::Aes256Gcm`].
     Aes256Gcm([u8; 32]),
-    /// For [`Cipher::Chacha20Poly1305`].
+    /// A key of 32 bytes for [`Cipher::Chacha20Poly1305`].
     Chacha20Poly1305([u8; 32]),
-    /// For [`Cipher::Aes128Ccm`].
+    /// A key of 16 bytes for [`Cipher::Aes128Ccm`].
     Aes128Ccm([u8; 16]),
-    /// For [`Cipher::Sm4Gcm`].
+    /// A key of 16 bytes for [`Cipher::Sm4Gcm`].
     Sm4Gcm([u8; 16]),
-    /// For [`Cipher::Sm4Ccm`].
+    /// A key of 16 bytes for [`Cipher::Sm4Ccm`].
     Sm4Ccm([u8; 16]),
-    /// For [`Cipher::Aria128Gcm`].
+    /// A key of 16 bytes for [`Cipher::Aria128Gcm`].
     Aria128Gcm([u8; 16]),
-    /// For [`Cipher::Aria256Gcm`].
+    /// A key of 32 bytes for [`Cipher::Aria256Gcm`].
     Aria256Gcm([u8; 32]),
 }
 

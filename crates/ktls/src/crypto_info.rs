@@ -46,12 +46,12 @@ impl CryptoInfo {
     /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
     /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
     /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). With the feature `rustls`,
-    /// `CryptoInfo::from_rustls` sees to it.
+    /// `CryptoInfo::from_rustls` chooses such a series.
     pub fn tls12(key: AeadKey, iv: [u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls12, key, iv, sequence)
     }
 
-    /// The protocol version.
+    /// The version that these keys seal or open records for.
     pub const fn version(&self) -> Version {
         self.version
     }

@@ -1,6 +1,6 @@
-//! How any TCP socket of this network namespace uses kernel TLS, by the kernel's socket diagnosis, sock_diag(7).
+//! Kernel TLS on any TCP socket of this network namespace, by the kernel's socket diagnosis, sock_diag(7).
 //!
-//! The kernel tells it to a process with CAP_NET_ADMIN only; to others each socket looks as if it had no TLS.
+//! The kernel reports TLS to a process with CAP_NET_ADMIN only; to others each socket looks as if it had none.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,19 +39,19 @@ pub fn permitted() -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| crate::host::has_net_admin(&status))
 }
 
-/// A TCP socket.
+/// A TCP socket, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Socket {
     /// The address on this machine.
     pub local: SocketAddr,
-    /// The peer's address.
+    /// The address of the other end.
     pub remote: SocketAddr,
     /// The number in `/proc/PID/fd/*` → `socket:[inode]`; 0 once no process holds the socket.
     pub inode: u32,
     /// The owner's user id.
     pub uid: u32,
-    /// What the kernel's TLS layer does on it, if it has one.
+    /// The state of its TLS layer, if it has one.
     pub tls: Option<Tls>,
 }
 
@@ -63,23 +63,23 @@ pub struct Tls {
     pub version: Option<Version>,
     /// `None` before the first keys, or a cipher this crate does not know.
     pub cipher: Option<Cipher>,
-    /// Who seals.
+    /// The sealer of outgoing records.
     pub sending: By,
-    /// Who opens.
+    /// The opener of incoming records.
     pub receiving: By,
     /// `TLS_TX_ZEROCOPY_RO` is on and has effect: a network card seals.
     pub zerocopy_read_only: bool,
-    /// `TLS_RX_EXPECT_NO_PAD` is on.
+    /// `TLS_RX_EXPECT_NO_PAD` is on: records are opened straight into the reader's memory.
     pub expect_no_pad: bool,
-    /// `TLS_TX_MAX_PAYLOAD_LEN`, in bytes, where the kernel tells it (Linux 6.19).
+    /// `TLS_TX_MAX_PAYLOAD_LEN`, in bytes, where the kernel reports it (Linux 6.19).
     pub max_payload: Option<u16>,
 }
 
-/// Who does the cryptography of one direction.
+/// The place of the cryptography of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum By {
-    /// Nobody in the kernel: `TLS_BASE`. User space, if anyone.
+    /// Not the kernel: `TLS_BASE`. The layer is attached without keys.
     #[default]
     UserSpace,
     /// The kernel's own cipher: `TLS_SW`.
@@ -113,11 +113,11 @@ mod wire {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const IPPROTO_TCP: u8 = 6;
     const AF_INET: u8 = 2;
-    /// 1 << (INET_DIAG_INFO − 1): the kernel adds what protocol layers tell only where `tcp_info` is asked for.
+    /// 1 << (INET_DIAG_INFO − 1): the kernel reports protocol layers only in answers that contain `tcp_info`.
     const EXT_INFO: u8 = 1 << 1;
     const INET_DIAG_ULP_INFO: u16 = 19;
     const INET_ULP_INFO_TLS: u16 = 2;
-    /// struct inet_diag_msg.
+    /// The length of struct inet_diag_msg, which the attributes follow.
     const DIAG_MSG: usize = 72;
 
     /// A request for one connection, or for all of a family.
@@ -143,7 +143,7 @@ mod wire {
         message(SOCK_DIAG_BY_FAMILY, flags, &body)
     }
 
-    /// The socket that a message tells of.
+    /// The socket that a message describes.
     pub(super) fn socket(kind: u16, body: &[u8]) -> Option<Socket> {
         if kind != SOCK_DIAG_BY_FAMILY {
             return None;

@@ -1,4 +1,4 @@
-//! errno → whose fault → what to do, for each step.
+//! The side at fault and the remedy for each errno of each step.
 //!
 //! docs/kernel.md shows it as a table, with the tests that provoke each line.
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::{Kind, Operation};
 
-/// Whose fault it is that `operation` gave `errno`, and what to do.
+/// The side at fault and the advice when `operation` fails with `errno`.
 pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str) {
     match errno {
         Errno::AGAIN => return (Kind::WouldBlock, "wait until the socket is ready, then repeat the call"),
@@ -170,7 +170,7 @@ fn receiving(errno: Errno) -> (Kind, &'static str) {
 mod tests {
     use super::*;
 
-    /// errno by errno, what docs/kernel.md promises.
+    /// The table of docs/kernel.md, errno by errno.
     #[test]
     fn errno_says_whose_fault_it_is() {
         for (operation, errno, kind) in [

@@ -1,4 +1,4 @@
-//! What went wrong, whose fault it is, and what to do.
+//! Errors: the failed step, the side at fault, the remedy.
 
 use std::{fmt, io};
 
@@ -18,7 +18,7 @@ pub struct Error {
     advice: &'static str,
 }
 
-/// Whose fault an [`Error`] is, and so what can be done.
+/// The side at fault for an [`Error`], which decides what the caller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -30,7 +30,7 @@ pub enum Kind {
     Peer,
     /// The machine failed: memory, disk, network. The connection is over unless the advice says to retry.
     Io,
-    /// Nothing was taken; wait until the socket is ready, then repeat the call with the same arguments.
+    /// No failure: nothing was taken. Wait until the socket is ready, then repeat the call with the same arguments.
     WouldBlock,
 }
 
@@ -42,15 +42,15 @@ pub enum Operation {
     SetUlp,
     /// Converting another library's secrets. The socket was not touched.
     Secrets,
-    /// `setsockopt(TLS_TX)` during handover. The protocol layer is attached, but without keys: the socket still sends plainly.
+    /// `setsockopt(TLS_TX)` during handover. The protocol layer is attached without keys: the socket still sends bytes unchanged.
     SetTx,
     /// `send(2)` or `sendmsg(2)` of data.
     Send,
-    /// `sendfile(2)`.
+    /// `sendfile(2)` of a part of a file.
     SendFile,
     /// The empty `sendmsg(2)` that seals an open record.
     Flush,
-    /// `sendmsg(2)` of a record with a type of its own.
+    /// `sendmsg(2)` of a control record.
     SendRecord,
     /// The KeyUpdate record, or the question whether this kernel can renew keys. Nothing was sent.
     KeyUpdate,
@@ -64,28 +64,28 @@ pub enum Operation {
     RekeyRx,
     /// `splice(2)` from or into a pipe.
     Splice,
-    /// `setsockopt(TLS_TX_ZEROCOPY_RO)`.
+    /// `setsockopt(TLS_TX_ZEROCOPY_RO)`. Sending goes on with copies.
     ZerocopyReadOnly,
-    /// `setsockopt(TLS_RX_EXPECT_NO_PAD)`.
+    /// `setsockopt(TLS_RX_EXPECT_NO_PAD)`. Receiving goes on as before.
     ExpectNoPad,
-    /// `setsockopt(TLS_TX_MAX_PAYLOAD_LEN)`.
+    /// `setsockopt(TLS_TX_MAX_PAYLOAD_LEN)`. Records keep their length.
     MaxPayload,
-    /// Asking the kernel's socket diagnosis, sock_diag(7).
+    /// A query of the kernel's socket diagnosis, sock_diag(7).
     Diagnose,
-    /// Asking for the network cards' features, ethtool netlink.
+    /// A query of the network cards' features, ethtool netlink.
     Nics,
     /// `getsockopt(TLS_TX)` or `getsockopt(TLS_RX)`, for the sequence number.
     Sequence,
-    /// `SIOCOUTQ` or `TCP_INFO`, for what TCP holds.
+    /// `SIOCOUTQ` or `TCP_INFO`, for the bytes that TCP holds.
     TcpState,
     /// Making a connection over loopback for a probe.
     Loopback,
-    /// Reading `/proc/net/tls_stat`.
+    /// Reading the counters in `/proc/net/tls_stat`.
     ReadStat,
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// The side at fault.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -100,7 +100,7 @@ impl Error {
         self.errno.map(Errno::raw_os_error)
     }
 
-    /// What to do, for the operator or the author of the calling program.
+    /// The remedy, for the operator or the author of the calling program.
     pub const fn advice(&self) -> &'static str {
         self.advice
     }
@@ -110,12 +110,12 @@ impl Error {
         self.errno.unwrap_or(Errno::INVAL)
     }
 
-    /// A rule that this crate checks before it asks the kernel.
+    /// A broken rule that this crate finds before it calls the kernel.
     pub(crate) const fn misuse(operation: Operation, advice: &'static str) -> Self {
         Self { operation, kind: Kind::Misuse, errno: None, advice }
     }
 
-    /// What this crate knows the kernel to lack.
+    /// A feature that this crate knows the kernel to lack.
     #[cfg(feature = "rustls")]
     pub(crate) const fn unsupported(operation: Operation, advice: &'static str) -> Self {
         Self { operation, kind: Kind::Unsupported, errno: None, advice }
@@ -125,7 +125,7 @@ impl Error {
         Self { operation, kind, errno: Some(errno), advice }
     }
 
-    /// By the table of `errno.rs`.
+    /// Judged by the table of `errno.rs`.
     pub(crate) fn from_errno(operation: Operation, errno: Errno) -> Self {
         let (kind, advice) = meaning(operation, errno);
         Self { operation, kind, errno: Some(errno), advice }

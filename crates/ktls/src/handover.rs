@@ -1,4 +1,4 @@
-//! Giving a connection to the kernel, one half or both.
+//! Handing a connection over to the kernel, one half or both.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use crate::{CryptoInfo, Error, Operation, Rx, RxState, Tx, TxState};
 
 /// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. What is written afterwards is sealed by the kernel.
 ///
-/// # The caller sees to this
-/// 1. The handshake is over: the socket is ESTABLISHED, as the kernel asks for. A peer that has closed its half prevents
+/// # Conditions that the caller must meet
+/// 1. The handshake is over: the socket is ESTABLISHED, as the kernel requires. A peer that has closed its half prevents
 ///    it (`ENOTCONN`); one that closes later does no harm.
 /// 2. Every record sealed in user space is wholly written to the socket: the kernel's first record follows the last
 ///    byte written, and half a record before it would corrupt the stream.
 /// 3. `info` holds the number of the next record, counting every record sealed under this key: a repeated number is a repeated
 ///    nonce. For TLS 1.2 see [`CryptoInfo::tls12`].
-/// 4. Nobody seals under this key in user space any more, and nobody else writes to the socket during the call.
+/// 4. User space no longer seals under this key, and no other thread writes to the socket during the call.
 /// 5. From here on the socket is written to only through [`Tx`], and closed only when [`Tx::unsent`] is 0. Plain `write(2)` would
 ///    be sealed too, but not counted; `shutdown(2)` and `close(2)` send no close_notify.
 ///
 /// # When it fails
 /// The connection goes on in user space on the socket of [`Refused`]; nothing was sent, and the keys in `info` are unused. The error's
-/// [`Operation`] says how far it came:
+/// [`Operation`] names the step that failed:
 /// - [`Operation::SetUlp`]: the socket is as it was.
 /// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes everything through as it is
 ///   (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
 ///
 /// A second attempt meets `EEXIST`. It is accepted only if the kernel itself says that the attached layer is TLS and has no keys in
-/// either direction, which is the state a failed attempt leaves behind. This is asked of the socket, and not
-/// remembered, so it holds whoever attached the layer. Keys that are there already are [`Kind::Misuse`](crate::Kind::Misuse).
+/// either direction, which is the state that a failed attempt leaves behind. The
+/// question goes to the socket, so that the answer holds for a layer that another program attached. Keys that are there already are [`Kind::Misuse`](crate::Kind::Misuse).
 pub fn tx<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Tx<S>, Refused<S>> {
     match set_tx(socket.as_fd(), info) {
         Ok(state) => Ok(Tx::from_parts(socket, state)),
@@ -39,11 +39,11 @@ pub fn tx<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Tx<S>, Refused<S>> {
     }
 }
 
-/// A socket whose sending half the kernel did not take, and why. With `?` it becomes the [`Error`].
+/// A socket whose sending half the kernel refused, and the error. With `?` it becomes the [`Error`].
 pub struct Refused<S> {
-    /// The socket, on which user space can go on.
+    /// The socket, on which user space can continue.
     pub socket: S,
-    /// What failed.
+    /// The failed step and the remedy.
     pub error: Error,
 }
 
@@ -74,14 +74,14 @@ fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
     Ok(TxState::new(info.version(), info.cipher(), ledger))
 }
 
-/// Moves the receiving half into the kernel too: `TLS_RX`. What is read afterwards are opened records.
+/// Moves the receiving half into the kernel too: `TLS_RX`. Reads return opened records from then on.
 ///
 /// It takes `sending` as proof that the sending half is there, and shares its socket, a reference or an `Arc`: with `TLS_RX` alone a control record would leave **in plain text**.
 ///
 /// A server that receives little is better off without: a record that does not authenticate makes the kernel refuse to send
 /// too, so that no alert leaves; and before Linux 6.14 a peer's KeyUpdate ends the connection.
 ///
-/// # The caller sees to this
+/// # Conditions that the caller must meet
 /// 1. User space has consumed all that it read from the socket, to a record boundary: the kernel begins with the next byte
 ///    in the socket, and in the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes that wait in the
 ///    socket are parsed.
@@ -103,19 +103,19 @@ pub fn rx<S: AsFd + Clone>(sending: &Tx<S>, info: &CryptoInfo) -> Result<Rx<S>, 
     Ok(Rx::from_parts(socket, RxState::new(info.version(), info.cipher())))
 }
 
-/// How long the system calls of a handover took.
+/// Durations of the system calls of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetUpTimes {
-    /// `TCP_ULP`.
+    /// Attaching the TLS layer, `TCP_ULP`.
     pub ulp: Duration,
-    /// `TLS_TX`.
+    /// Installing the sending keys, `TLS_TX`.
     pub tx: Duration,
-    /// `TLS_RX`.
+    /// Installing the receiving keys, `TLS_RX`.
     pub rx: Duration,
 }
 
-/// Moves both halves into the kernel and says how long each call took. For measurements: the connection is of no use afterwards but to
-/// be closed.
+/// Moves both halves into the kernel and returns the duration of each call. For measurements: the connection can only be
+/// closed afterwards.
 ///
 /// # Errors
 /// As [`tx`] and [`rx`].

@@ -1,11 +1,11 @@
-//! What this machine can say about a missing TLS layer.
+//! Reasons for a missing TLS layer, found on this machine.
 
 use std::fs;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-/// How the kernel was built: `CONFIG_TLS`.
+/// The value of `CONFIG_TLS` that the kernel was built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Config {
     BuiltIn,
@@ -15,7 +15,7 @@ pub(crate) enum Config {
     Unknown,
 }
 
-/// What was read of the machine. Taken only when the layer is missing.
+/// Facts about the machine, read only when the layer is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) release: String,
@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    /// Why the layer is missing, and what would change it. One sentence a line.
+    /// The reason for the missing layer, and the remedy. One sentence a line.
     pub(crate) fn why_no_ulp(&self) -> String {
         let release = &self.release;
         match (self.config, self.can_load) {

@@ -1,4 +1,4 @@
-//! Which sealed bytes have not reached TCP yet.
+//! The count of sealed bytes that have not reached TCP yet.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -11,7 +11,7 @@ use crate::{Cipher, Error, Operation, Version};
 ///
 /// A send is accepted although TCP took only part of the sealed record; the kernel keeps the rest and pushes it when TCP
 /// has room. `close(2)` tries once more without waiting and frees what is left, so that the tail of a response can be lost while
-/// `SIOCOUTQ` shows an empty queue. No option shows that rest, but it can be reckoned:
+/// `SIOCOUTQ` shows an empty queue. No option shows that rest, but it can be computed:
 ///
 /// ```text
 /// on the wire, once all is sent = plaintext accepted + overhead × records sealed       (records: the sequence number)
@@ -23,9 +23,9 @@ use crate::{Cipher, Error, Operation, Version};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     overhead: u64,
-    /// What TCP had taken when the keys were installed.
+    /// Bytes that TCP had taken when the keys were installed.
     tcp_then: u64,
-    /// The sequence number that the present key began with.
+    /// The first sequence number of the present key.
     first: u64,
     /// Records sealed under earlier keys.
     sealed: u64,
@@ -44,7 +44,7 @@ impl Ledger {
         self.accepted += plaintext as u64;
     }
 
-    /// The key that sealed records up to `last` (exclusive) gives way to one that begins with `first`.
+    /// Replaces the key that sealed records up to `last` (exclusive) by one that begins with `first`.
     pub(crate) fn rekey(&mut self, last: u64, first: u64) {
         self.sealed += last.saturating_sub(self.first);
         self.first = first;
@@ -65,7 +65,7 @@ impl Ledger {
 /// Bytes sent on a stream socket that the peer has not taken yet: over TCP not acknowledged, over a Unix socket not read.
 ///
 /// # Errors
-/// The kernel's: it is no stream socket.
+/// Those of the kernel: it is no stream socket.
 pub fn queued(fd: impl AsFd) -> Result<u32, Error> {
     sockopt::out_queue(fd.as_fd()).map_err(tcp_state)
 }
@@ -73,11 +73,11 @@ pub fn queued(fd: impl AsFd) -> Result<u32, Error> {
 /// Bytes that the peer has acknowledged over the life of a TCP connection, with or without kernel TLS (`TCP_INFO`,
 /// Linux 4.1).
 ///
-/// It tells a slow peer from a stalled one: a socket becomes writable again only when a third of its buffer is free
+/// Tells a slow peer from a stalled one: a socket becomes writable again only when a third of its buffer is free
 /// (`sk_stream_is_writeable`, include/net/sock.h), which takes a slow peer minutes.
 ///
 /// # Errors
-/// [`Kind::Misuse`](crate::Kind::Misuse) for what is no TCP socket.
+/// [`Kind::Misuse`](crate::Kind::Misuse) for a descriptor that is no TCP socket.
 pub fn acknowledged(fd: impl AsFd) -> Result<u64, Error> {
     sockopt::bytes_acked(fd.as_fd()).map_err(tcp_state)
 }

@@ -5,15 +5,15 @@
 //! part between the two: it knows no TLS library and no runtime, takes anything that is [`AsFd`](std::os::fd::AsFd)
 //! and returns owned types.
 //!
-//! 1. [`probe::probe`] tells what this kernel accepts, by trying.
+//! 1. [`probe::probe`] finds out what this kernel accepts, by trying.
 //! 2. [`CryptoInfo`] holds one direction's key, IV and sequence number as the kernel wants them.
 //! 3. [`handover::tx`] gives the sending half to the kernel and returns [`Tx`].
-//! 4. [`Tx`] sends data, files and control records, renews keys and says what has not reached TCP yet.
-//! 5. [`handover::rx`] gives the receiving half too, where that is wanted, and [`Rx`] returns records with their type.
-//! 6. [`stat::TlsStat`] reads the kernel's counters, [`diag`] says of any socket how it uses kernel TLS, and
-//!    [`nic`] which network cards could do it.
+//! 4. [`Tx`] sends data, files and control records, renews keys and counts the bytes that have not reached TCP yet.
+//! 5. [`handover::rx`] gives the receiving half too, if wanted, and [`Rx`] returns records with their type.
+//! 6. [`stat::TlsStat`] reads the kernel's counters, [`diag`] shows how any socket uses kernel TLS, and
+//!    [`nic`] which network cards could seal records.
 //!
-//! Every [`Error`] says who is at fault, which step failed, and what to do.
+//! Every [`Error`] names the side at fault, the failed step and the remedy.
 //! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets.
 //!
 //! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
@@ -110,10 +110,10 @@ pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, RxState, Spliced};
 pub use tx::{Tx, TxState};
 
-/// What reads bytes of the kernel, for fuzz targets. Not part of the interface.
+/// Parsers of bytes from the kernel, for fuzz targets. Not part of the interface.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Control messages.
+    /// The record type in the control messages of a recvmsg.
     pub fn record_type_in(control: &[u8]) -> Option<u8> {
         crate::sys::msg::record_type_in(control)
     }

@@ -1,4 +1,4 @@
-//! Netlink messages, netlink(7), `linux/netlink.h`: asking, and reading answers whose every length may be wrong.
+//! Netlink messages, netlink(7), `linux/netlink.h`: requests, and answers whose every length may be wrong.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +16,7 @@ const NLMSG_DONE: u16 = 3;
 const NLMSG_MIN_TYPE: u16 = 16;
 /// NLA_F_NESTED and NLA_F_NET_BYTEORDER are the bits above.
 const NLA_TYPE_MASK: u16 = 0x3FFF;
-/// struct nlmsghdr.
+/// The length of struct nlmsghdr.
 const HEADER: usize = 16;
 
 /// Sends a request, and gives each answer's type and body to `each` until they end.
@@ -36,7 +36,7 @@ pub(crate) fn ask(protocol: Protocol, request: &[u8], mut each: impl FnMut(u16, 
     }
 }
 
-/// What to do after a datagram.
+/// The next step after a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     More,
@@ -44,7 +44,7 @@ pub(crate) enum Next {
     Failed(i32),
 }
 
-/// Gives type and body of each message of a datagram to `each`. What is cut short is skipped.
+/// Gives type and body of each message of a datagram to `each`. A truncated message is skipped.
 pub(crate) fn read(mut datagram: &[u8], mut each: impl FnMut(u16, &[u8])) -> Next {
     let mut next = Next::More;
     while let (Some(len), Some(kind), Some(flags)) = (u32_at(datagram, 0), u16_at(datagram, 4), u16_at(datagram, 6)) {
@@ -69,7 +69,7 @@ pub(crate) fn read(mut datagram: &[u8], mut each: impl FnMut(u16, &[u8])) -> Nex
     next
 }
 
-/// A message.
+/// A message with its header, ready to send.
 pub(crate) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let len = (HEADER + body.len()) as u32;
     [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &[0; 8], body].concat()
@@ -83,7 +83,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Types and values.
+/// Types and values of attributes; a truncated one ends the list.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);

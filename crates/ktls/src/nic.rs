@@ -1,7 +1,7 @@
-//! Which network cards can seal and open records themselves, and whether they are told to.
+//! Network cards that can seal and open records themselves, and whether the feature is on.
 //!
-//! A card that can takes the keys when a connection is handed over, without being asked (`tls-offload.rst`). The kernel tells the
-//! features to anyone, by ethtool netlink (`ethtool-netlink.rst`, Linux 5.6).
+//! Such a card takes the keys of a connection at its handover, without a request (`tls-offload.rst`). The kernel reports the features to
+//! every process, by ethtool netlink (`ethtool-netlink.rst`, Linux 5.6).
 
 use rustix::net::netlink;
 
@@ -32,7 +32,7 @@ pub(crate) fn parse(datagram: &[u8]) -> Vec<Nic> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Nic {
-    /// Such as `eth0`.
+    /// The name of the interface, such as `eth0`.
     pub name: String,
     /// `tls-hw-tx-offload`: it seals records that the kernel frames.
     pub tx: Feature,
@@ -45,7 +45,7 @@ pub struct Nic {
 /// The state of a feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feature {
-    /// The card or its driver has none.
+    /// Neither the card nor its driver has it.
     #[default]
     Absent,
     /// It is there, and switched off.
@@ -66,7 +66,7 @@ mod wire {
     const ETHTOOL_GENL_VERSION: u8 = 1;
     const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
     const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
-    /// What can be switched.
+    /// The bits that can be switched.
     const ETHTOOL_A_FEATURES_HW: u16 = 2;
     const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
     const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
@@ -84,7 +84,7 @@ mod wire {
         message(GENL_ID_CTRL, NLM_F_REQUEST, &[&[CTRL_CMD_GETFAMILY, 1, 0, 0][..], &name].concat())
     }
 
-    /// The number that generic netlink has given to ethtool.
+    /// The number of ethtool's family in generic netlink.
     pub(super) fn family(body: &[u8]) -> Option<u16> {
         u16_at(find(body.get(GENL_HEADER..)?, CTRL_ATTR_FAMILY_ID)?, 0)
     }
@@ -96,7 +96,7 @@ mod wire {
         message(family, NLM_F_DUMP, &[&command[..], &header].concat())
     }
 
-    /// The interface that an answer tells of.
+    /// The interface that an answer describes.
     pub(super) fn nic(body: &[u8]) -> Option<Nic> {
         let body = body.get(GENL_HEADER..)?;
         let name = find(find(body, ETHTOOL_A_FEATURES_HEADER)?, ETHTOOL_A_HEADER_DEV_NAME)?;

@@ -1,4 +1,4 @@
-//! How fast TCP may send. This has nothing to do with TLS: it is here because the option needs `unsafe`, which `sys` alone may hold,
+//! The rate at which TCP may send. It has nothing to do with TLS and is here because the option needs `unsafe`, which `sys` alone may hold,
 //! and because rustix, socket2 and nix have no function for it (rustix 1.1, socket2 0.6, nix 0.31).
 
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! What this kernel accepts, found out by trying.
+//! The versions, ciphers and options that this kernel accepts, found out by trying.
 
 use std::fmt;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -47,7 +47,7 @@ type Table = [[Result<(), Error>; Cipher::ALL.len()]; Version::ALL.len()];
 
 /// The answers of [`probe`]: yes, or no with the reason.
 ///
-/// `Display` is the whole report for an operator, and says what would change a no.
+/// `Display` is the whole report for an operator, with the remedy for each no.
 #[derive(Clone, Debug)]
 pub struct Probe {
     ulp: Result<(), Error>,
@@ -102,12 +102,12 @@ impl Probe {
         self.max_payload
     }
 
-    /// Whether it seals with at least one version and cipher.
+    /// Whether the kernel seals with at least one version and cipher.
     pub fn any_tx(&self) -> bool {
         self.tx.iter().flatten().any(Result::is_ok)
     }
 
-    /// Why there is no kernel TLS here, and what would change it; `None` if the layer is there.
+    /// The reason for missing kernel TLS, and the remedy; `None` if the layer is there.
     pub fn explain(&self) -> Option<String> {
         let error = self.ulp.err()?;
         let absent = error.operation() == Operation::SetUlp && error.errno() == Some(Errno::NOENT.raw_os_error());
@@ -192,7 +192,7 @@ fn throw_away(version: Version, cipher: Cipher) -> CryptoInfo {
     }
 }
 
-/// A connection whose near end sends by the kernel.
+/// A connection whose near end sends through the kernel.
 struct Connection {
     tx: Tx<Arc<TcpStream>>,
     _far: TcpStream,

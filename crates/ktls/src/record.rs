@@ -8,20 +8,20 @@ pub const MAX_PLAINTEXT: usize = 1 << 14;
 pub struct RecordType(pub u8);
 
 impl RecordType {
-    /// change_cipher_spec(20).
+    /// change_cipher_spec(20): in TLS 1.3 for the sake of middleboxes only.
     pub const CHANGE_CIPHER_SPEC: Self = Self(20);
-    /// alert(21).
+    /// alert(21): close_notify, or the error that ends the connection.
     pub const ALERT: Self = Self(21);
     /// handshake(22): session tickets and KeyUpdate after the handshake.
     pub const HANDSHAKE: Self = Self(22);
-    /// application_data(23).
+    /// application_data(23); in TLS 1.3 also the outer type of every protected record.
     pub const APPLICATION_DATA: Self = Self(23);
 }
 
 /// Whether more data follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Seal everything now.
+    /// Seal everything now, a record that is open included.
     No,
     /// `MSG_MORE`: keep the last record open, so that the next data fills it. It stays with the kernel, unsealed and
     /// unsent, until it is full, something is sent without `More`, or it is flushed; `close(2)` drops it.

@@ -10,7 +10,7 @@ use crate::crypto_info::live_sequence;
 use crate::sys::{msg, sockopt, uapi};
 use crate::{Cipher, CryptoInfo, Error, Kind, Operation, RecordType, Version};
 
-/// Proof that the receiving half of a connection is in the kernel, and the only way to read from it.
+/// The receiving half of a connection that is in the kernel, and the only way to read from it.
 ///
 /// ```text
 ///            KeyUpdate was read            next key installed, or false alarm
@@ -40,14 +40,14 @@ pub struct RxState {
     key_update: bool,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// The buffer's first `len` bytes are content of this type.
     Record {
         /// Application data of several records may come together; two types never do, nor two control records.
         record_type: RecordType,
-        /// It may be 0: a peer may send empty records. Count them, lest it keep you busy for nothing.
+        /// It may be 0: a peer may send empty records. Bound their number, because each costs a system call.
         len: usize,
         /// False: the buffer was too small, and the next read gives the rest of the same record. RFC 8446 §4.6.3
         /// and §6 want KeyUpdate and alerts in records of their own.
@@ -55,19 +55,19 @@ pub enum Incoming {
     },
     /// The peer renewed its key, and nothing more can be read until [`Rx::rekey`]. Not an error, but the state after KeyUpdate.
     KeyExpired,
-    /// Nothing follows.
+    /// The end of the stream.
     End {
-        /// Whether the peer said so by close_notify. Without, the stream was cut: what came may be incomplete (RFC 8446 §6.1).
+        /// Whether the peer sent close_notify. Without it the data may be truncated (RFC 8446 §6.1).
         close_notify: bool,
     },
 }
 
-/// What [`Rx::splice`] moved.
+/// The result of [`Rx::splice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spliced {
-    /// So many bytes of application data went into the pipe.
+    /// Bytes of application data that went into the pipe.
     Data(usize),
-    /// What comes next is not application data: call [`Rx::recv`].
+    /// The next record is not application data: call [`Rx::recv`].
     Other,
 }
 
@@ -117,8 +117,7 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
     /// The record type always comes with the data, so that a control record is never mistaken for data, nor an empty one
     /// for the end of the stream.
     ///
-    /// A handshake record has to be looked at by the caller: it may be KeyUpdate, or a session ticket on a client.
-    /// Whether [`Rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm) follows is the caller's decision.
+    /// The caller must parse a handshake record: it may be KeyUpdate, or a session ticket on a client. Whether [`Rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm) follows is the caller's decision.
     ///
     /// `Peer` is final: the same error comes again. `WouldBlock`: no whole record has come.
     pub fn recv(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
@@ -196,10 +195,10 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
         Ok(())
     }
 
-    /// Goes on under the present key, because what looked like KeyUpdate was none.
+    /// Continues under the present key, because a message only looked like KeyUpdate.
     ///
     /// The kernel looks at the first byte of a handshake record only, and so takes the later part of a longer
-    /// message for KeyUpdate if it begins with 24. It then waits for a key. This gives it the one it has.
+    /// message for KeyUpdate if it begins with 24. It then waits for a key. This installs the present one again.
     ///
     /// `Unsupported`: with TLS 1.2, which has no KeyUpdate, kernels since 6.14 fall into the same trap, and there is no way out of it:
     /// close the connection.
@@ -249,7 +248,7 @@ impl RxState {
         Self { version, cipher, phase: Phase::Open, inside: false, key_update: false }
     }
 
-    /// Remembers what a control record means for the reads that follow.
+    /// Records what a control record means for later reads.
     fn look_at(&mut self, record_type: RecordType, data: &[u8], whole: bool) {
         // RFC 8446 §4: HandshakeType key_update(24). §6: AlertDescription close_notify(0), the second byte.
         let first_part = !self.inside;
@@ -267,7 +266,7 @@ impl RxState {
         }
     }
 
-    /// What the kernel tells once is told again, because it would pretend afterwards that nothing has come.
+    /// Repeats an error that the kernel reports only once; afterwards the kernel acts as if nothing had come.
     fn failed(&mut self, error: Error) -> Error {
         if matches!(error.kind(), Kind::Peer | Kind::Misuse) {
             self.phase = Phase::Broken(error);

@@ -1,4 +1,4 @@
-//! From rustls' traffic secrets to the kernel's structure. Feature `rustls`.
+//! Conversion of rustls' traffic secrets to the kernel's structure. Feature `rustls`.
 
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 

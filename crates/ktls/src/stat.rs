@@ -49,7 +49,7 @@ impl TlsStat {
         self.counters.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// What changed since `earlier`, counter by counter. A counter that is new since then (the module was loaded in between)
+    /// The difference to `earlier`, counter by counter. A counter that is new since then (the module was loaded in between)
     /// counts from 0.
     pub fn delta(&self, earlier: &Self) -> Vec<(&str, i64)> {
         self.iter()
@@ -96,7 +96,7 @@ counters! {
     decrypt_error = "TlsDecryptError";
     /// Resynchronisations asked of a network card (`tls.rst` calls it `TlsDeviceRxResync`).
     rx_device_resync = "TlsRxDeviceResync";
-    /// Records decrypted twice, because `TLS_RX_EXPECT_NO_PAD` guessed wrong.
+    /// Records decrypted twice, because `TLS_RX_EXPECT_NO_PAD` was wrong.
     decrypt_retry = "TlsDecryptRetry";
     /// Those of them that did have padding.
     rx_no_pad_violation = "TlsRxNoPadViolation";

@@ -32,7 +32,7 @@ use ::tokio::net::TcpStream;
 
 use crate::{Error, Incoming, More, Rx, RxState, Tx, TxState};
 
-/// Pause between two questions how much TCP has not taken. The kernel's worker that pushes the rest runs as soon as TCP has
+/// Pause between two queries for the bytes that TCP has not taken. The kernel's worker that pushes the rest runs as soon as TCP has
 /// room, so few connections ever wait.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -90,7 +90,7 @@ pub async fn send_file<S: AsFd + Borrow<TcpStream>>(tx: &mut Tx<S>, file: &File,
     sending(tx, |tx| tx.flush()).await
 }
 
-/// Reads once: [`Rx::recv`].
+/// Waits for readability and reads once: [`Rx::recv`].
 pub async fn recv<S: AsFd + Borrow<TcpStream>>(rx: &mut Rx<S>, buffer: &mut [u8]) -> io::Result<Incoming> {
     receiving(rx, |rx| rx.recv(buffer)).await
 }

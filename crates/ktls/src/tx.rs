@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::sys::{msg, sockopt, uapi};
 use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordType, Version};
 
-/// Proof that the sending half of a connection is in the kernel, and the only way to send on it.
+/// The sending half of a connection that is in the kernel, and the only way to send on it.
 ///
 /// ```text
 ///            rekey: KeyUpdate sent        next key installed
@@ -37,7 +37,7 @@ use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordTyp
 /// # Without the socket
 /// [`TxState`] is all that this type holds beside the socket. Programs that keep their sockets elsewhere take it out with
 /// [`into_parts`](Self::into_parts) and join the two for a call, also by reference, with [`from_parts`](Self::from_parts).
-/// That the two belong together is then theirs to see to: on another socket the data would leave unsealed.
+/// They must join what belongs together: on another socket the data would leave unsealed.
 #[derive(Debug)]
 pub struct Tx<S, T = TxState> {
     socket: S,
@@ -73,7 +73,7 @@ impl<S, T> Tx<S, T> {
         (self.socket, self.state)
     }
 
-    /// The socket, for its options and for waiting until it is ready. What is written to it directly is sealed and not
+    /// The socket, for its options and for waiting until it is ready. Bytes written to it directly are sealed and not
     /// counted.
     pub const fn socket(&self) -> &S {
         &self.socket
@@ -169,7 +169,7 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 
     /// Seals an open record and gives it to TCP; without one it does nothing.
     ///
-    /// An empty `send(2)` does not do that. An empty `sendmsg(2)` that names the record type application_data does.
+    /// An empty `send(2)` seals nothing. An empty `sendmsg(2)` that names the record type application_data does.
     ///
     /// `WouldBlock`: the record is sealed and the kernel will push it when TCP has room, or the call had no effect; a
     /// repetition is harmless in both cases.
@@ -183,8 +183,8 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     /// `data` is 1 to [`MAX_PLAINTEXT`] bytes: an empty control record is forbidden (RFC 8446 §5.1), and the kernel would
     /// not send it.
     ///
-    /// For close_notify and KeyUpdate use [`close_notify`](Self::close_notify) and [`rekey`](Self::rekey), which know what must
-    /// follow.
+    /// For close_notify and KeyUpdate use [`close_notify`](Self::close_notify) and [`rekey`](Self::rekey), which change the
+    /// state too.
     pub fn send_record(&mut self, record_type: RecordType, data: &[u8]) -> Result<(), Error> {
         let (fd, state) = self.ready(Operation::SendRecord)?;
         state.record(fd, Operation::SendRecord, record_type, data)
@@ -267,7 +267,7 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     /// Lets a network card that seals read the pages of a file themselves, not a copy (`TLS_TX_ZEROCOPY_RO`, Linux 5.19).
     ///
     /// Without effect where the kernel seals in software. With it the file **must not change** until the data is acknowledged: a
-    /// retransmission would be sealed anew from other bytes, and the peer's check of the record fails.
+    /// retransmission would be sealed again from other bytes, and would not authenticate at the peer.
     pub fn zerocopy_read_only(&mut self, on: bool) -> Result<(), Error> {
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ZerocopyReadOnly, errno))
@@ -279,7 +279,7 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     /// may lose them. When it is 0, TCP owns every byte and delivers it after `shutdown(SHUT_WR)` as it would without TLS (a
     /// `close(2)` with unread received data still resets the connection, as always).
     ///
-    /// The kernel pushes the rest by itself when acknowledgements make room, and TCP's becoming writable is no sure sign that it has
+    /// The kernel pushes the rest by itself when acknowledgements make room, and a writable socket does not prove that it has
     /// done so: a worker does it a moment later. Wait for writability, then ask again, with a short timer behind it.
     ///
     /// Three or more system calls: for the end of a connection, not for each send. Meaningless after `shutdown(SHUT_WR)`.
@@ -373,7 +373,7 @@ impl TxState {
     }
 }
 
-/// Asks the kernel whether it renews keys, by offering a structure that can never be right (version 0).
+/// Asks the kernel whether it renews keys, by offering a structure that is never valid (version 0).
 ///
 /// A kernel that can looks at the version and says EINVAL; one that cannot does not look, and says EBUSY. Nothing changes but the
 /// kernel's count of failed rekeys, so a yes is remembered: it is a property of the kernel, not of the socket.

@@ -49,7 +49,7 @@ pub(crate) fn send_record(fd: BorrowedFd<'_>, record_type: u8, data: &[u8]) -> R
     retry(|| unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const msg, libc::MSG_NOSIGNAL) })
 }
 
-/// What one `recvmsg` gave.
+/// The result of one `recvmsg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) len: usize,

@@ -3,9 +3,9 @@
 //! They are written by hand, because the headers of an old build machine lack the newer ones; they are the stable
 //! interface of the kernel and the same on every architecture.
 
-/// `SOL_TLS`, `include/linux/socket.h`.
+/// The level of the TLS options, `SOL_TLS` of `include/linux/socket.h`.
 pub(crate) const SOL_TLS: i32 = 282;
-/// `TCP_ULP`, `include/uapi/linux/tcp.h`.
+/// The option that attaches a protocol layer, `TCP_ULP` of `include/uapi/linux/tcp.h`.
 pub(crate) const TCP_ULP: i32 = 31;
 /// Value and answer of `TCP_ULP` for TLS.
 pub(crate) const ULP_TLS: &[u8] = b"tls";
@@ -28,9 +28,9 @@ pub(crate) const TLS_SET_RECORD_TYPE: i32 = 1;
 /// Control message: the type of the record received, one byte.
 pub(crate) const TLS_GET_RECORD_TYPE: i32 = 2;
 
-/// `TLS_1_2_VERSION`.
+/// `TLS_1_2_VERSION`: the version as records carry it.
 pub(crate) const TLS_1_2_VERSION: u16 = 0x0303;
-/// `TLS_1_3_VERSION`.
+/// `TLS_1_3_VERSION`, which no record carries.
 pub(crate) const TLS_1_3_VERSION: u16 = 0x0304;
 
 /// Field sizes, in bytes, of one `struct tls12_crypto_info_*`.
@@ -39,7 +39,7 @@ pub(crate) const TLS_1_3_VERSION: u16 = 0x0304;
 /// padding, because all but the first two are byte arrays.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
-    /// `TLS_CIPHER_*`.
+    /// The number of the cipher, `TLS_CIPHER_*`.
     pub(crate) id: u16,
     pub(crate) iv: usize,
     pub(crate) key: usize,
