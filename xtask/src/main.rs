@@ -11,6 +11,7 @@ mod guest;
 mod libtest;
 mod licences;
 mod package;
+mod pages;
 mod test;
 mod workspace;
 

@@ -16,8 +16,8 @@ use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
 use crate::libtest::{Tally, Verdict, Watch};
 use crate::licences::Licences;
-use crate::package;
 use crate::workspace;
+use crate::{package, pages};
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz targets,
 /// licences
@@ -85,6 +85,7 @@ impl Test {
         }
         if wanted(Step::Docs) {
             report.check("docs", docs);
+            report.check("pages", pages::check);
         }
         for (name, result) in downloads.join() {
             report.check(name, || result);
