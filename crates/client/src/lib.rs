@@ -35,22 +35,22 @@ pub struct Handshake {
 /// What a handshake needs next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send these bytes.
+    /// Send these bytes to the server.
     Send {
-        /// Whole records.
+        /// One or more whole records.
         bytes: Vec<u8>,
         /// The client's Finished is among them and the client may send data: nothing more will be sent.
         last: bool,
     },
     /// Receive at least one byte into [`Handshake::buffer`].
     Receive,
-    /// Call [`Handshake::finish`].
+    /// The handshake is complete: call [`Handshake::finish`].
     Done,
 }
 
 /// An agreed connection. Everything that a record layer needs to continue it.
 pub struct Established {
-    /// The agreed version.
+    /// The version that both sides agreed on.
     pub version: Version,
     /// The agreed suite, by the name that rustls gives it.
     pub suite: &'static str,

@@ -15,11 +15,11 @@ pub(crate) struct Archive<W> {
     inode: u32,
 }
 
-/// What an entry is, besides its permissions.
+/// The kind of an entry.
 pub(crate) enum Node<'a> {
-    /// A directory.
+    /// A directory; its files are entries of their own.
     Directory,
-    /// A regular file.
+    /// A regular file with this content.
     File(&'a [u8]),
     /// A symbolic link to this text.
     Symlink(&'a [u8]),

@@ -20,7 +20,7 @@ pub(crate) struct Initramfs {
 
 enum Entry {
     Directory,
-    /// Content and permissions.
+    /// This content, with these permission bits.
     Bytes(Vec<u8>, u32),
     /// A file of this machine, read at packing time.
     Host(PathBuf),

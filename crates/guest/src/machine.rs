@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::protocol::Mark;
 use crate::{cpio, tools};
 
-/// The emulated machine.
+/// The emulated machine: its time, its memory, its limit.
 #[derive(Debug, Clone, Args)]
 pub struct Machine {
     /// Count instructions: guest time advances 1 ns per instruction, so that CPU times repeat
@@ -29,23 +29,23 @@ pub struct Machine {
     pub memory: u32,
 }
 
-/// How one boot went.
+/// The result of one boot.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The jobs that ended, in order.
     pub jobs: Vec<JobEnd>,
     /// The files in [`Payload::bring_back`], by paths relative to it.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Why the guest did not reach its end.
+    /// The reason if the guest did not reach its end.
     pub trouble: Option<Trouble>,
 }
 
-/// How one job ended.
+/// The result of one job.
 #[derive(Debug)]
 pub struct JobEnd {
     /// The exit code, 128 + n for signal n.
     pub code: i32,
-    /// Standard output and standard error, as they came.
+    /// Standard output and standard error, in the order of arrival.
     pub output: String,
 }
 

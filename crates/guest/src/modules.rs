@@ -45,7 +45,7 @@ pub(crate) fn list_id() -> String {
     format!("{:08x}", hasher.finish() as u32)
 }
 
-/// Copies the wanted modules and what they depend on from the kernel tree `from` to `into`, decompressed, as `name.ko`.
+/// Copies the wanted modules and their dependencies from the kernel tree `from` to `into`, decompressed, as `name.ko`.
 /// Returns their names in load order.
 pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
@@ -70,7 +70,7 @@ pub(crate) fn collect(from: &Path, into: &Path) -> Result<Vec<String>> {
     load_order(&wanted, &dependencies)
 }
 
-/// Each of `wanted` after everything it depends on.
+/// The modules of `wanted`, each after its dependencies.
 fn load_order(wanted: &[String], dependencies: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>> {
     fn visit(
         name: &str,

@@ -1,4 +1,4 @@
-//! What goes into a guest and what runs there.
+//! The files and the jobs of a guest.
 
 use std::path::PathBuf;
 

@@ -17,7 +17,7 @@ use crate::tools;
 /// crashes is tried once more.
 ///
 /// # Errors
-/// When a kernel cannot be had, a file is missing, or QEMU cannot be run. A guest that crashes or is late is no error
+/// When a kernel cannot be downloaded, a file is missing, or QEMU cannot be run. A guest that crashes or is late is no error
 /// but [`Outcome::trouble`], and a job's failure is its exit code.
 pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
     let (cache, nginx, kernels) = ensure_inputs(kernels)?;
@@ -44,7 +44,7 @@ pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Resul
 /// Downloads what guests with these kernels need, where it is not in the cache yet: [`run_on`] does the same first.
 ///
 /// # Errors
-/// It cannot be had.
+/// A download fails.
 pub fn download(kernels: &[Series]) -> Result<()> {
     ensure_inputs(kernels).map(drop)
 }

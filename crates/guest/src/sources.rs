@@ -60,13 +60,13 @@ pub(crate) fn debian_archive(apt: &Path, codename: &str) -> Result<Source> {
     }
 }
 
-/// `VERSION_CODENAME` of os-release(5).
+/// The value of `VERSION_CODENAME` in os-release(5).
 pub(crate) fn codename(os_release: &str) -> Option<&str> {
     os_release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).map(|name| name.trim_matches('"'))
 }
 
-/// The stanzas of a `.sources` file. Disabled ones and sources without a keyring file (an embedded key) keep only what
-/// we need.
+/// The stanzas of a `.sources` file. Disabled ones and sources without a keyring file (an embedded key) keep only these
+/// fields.
 fn parse_deb822(text: &str) -> Vec<Source> {
     let mut sources = Vec::new();
     for stanza in text.split("\n\n") {

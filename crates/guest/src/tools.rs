@@ -9,7 +9,7 @@ use crate::apt::Apt;
 use crate::cache::Cache;
 use crate::initramfs::Initramfs;
 
-/// The emulator.
+/// The emulator that boots guests.
 pub const QEMU: &str = "qemu-system-x86_64";
 
 /// A program and the Debian package that has it.

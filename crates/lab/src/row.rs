@@ -25,7 +25,7 @@ pub struct Row {
     pub calls: Option<u64>,
     /// Connections at a time.
     pub connections: u64,
-    /// Client threads.
+    /// Threads of the client, each with a share of the connections.
     pub threads: u64,
     /// Requests per second in an open loop; empty: closed loop.
     pub rate: Option<f64>,
@@ -42,17 +42,17 @@ pub struct Row {
     /// Negotiated version and suite.
     pub suite: String,
 
-    /// Wall time.
+    /// Wall time of the load, ns.
     pub elapsed: u64,
-    /// Correctly answered requests.
+    /// Requests whose response was complete and correct.
     pub requests: u64,
-    /// Their body bytes.
+    /// Body bytes of those requests.
     pub body_bytes: u64,
-    /// Handshakes done.
+    /// Handshakes that succeeded, resumed ones included.
     pub handshakes: u64,
-    /// Handshakes that resumed.
+    /// Handshakes that resumed a session.
     pub resumed: u64,
-    /// Failures except time-outs.
+    /// Failures of every kind except time-outs.
     pub errors: u64,
     /// Requests over the time limit.
     pub timeouts: u64,
@@ -60,26 +60,26 @@ pub struct Row {
     pub first_error: String,
     /// Latency histograms: HDR V2 deflate, base64. From (intended) start to last byte.
     pub latency: String,
-    /// TCP connect.
+    /// Histogram of TCP connects, as `latency`.
     pub connect: String,
-    /// TLS handshake.
+    /// Histogram of TLS handshakes, as `latency`.
     pub handshake: String,
-    /// To the first record of the response.
+    /// Histogram of the times to the first record of the response, as `latency`.
     pub first_byte: String,
 
     /// Run time of the server's threads (schedstat), kernel work on their behalf included.
     pub server_cpu: Option<u64>,
     /// User part by /proc/PID/stat, in its ticks.
     pub server_user: Option<u64>,
-    /// System part.
+    /// System part, in the same ticks.
     pub server_system: Option<u64>,
     /// Voluntary context switches of the server.
     pub server_switches: Option<u64>,
-    /// Involuntary ones.
+    /// Involuntary context switches of the server.
     pub server_preemptions: Option<u64>,
     /// Proportional set size of the server's processes at the end, bytes.
     pub server_memory: Option<u64>,
-    /// By how much that grew while `connections` were open and idle, each after one request; bytes.
+    /// Growth of that memory while `connections` were open and idle, each after one request; bytes.
     #[serde(default)]
     pub idle_memory: Option<u64>,
     /// Busy time of each core, softirq and irq included, `;` between.

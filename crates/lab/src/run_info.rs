@@ -15,7 +15,7 @@ pub struct RunInfo {
     pub command: String,
     /// Seconds since 1970 when it began.
     pub started: f64,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
     /// Release and version of the kernel, as `uname -rv` prints them.
     pub kernel: String,
@@ -40,19 +40,19 @@ pub struct RunInfo {
     /// Preflight's warnings, a sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// What limits the figures, a sentence each: loopback, virtual machine, shared cores.
+    /// Limits of the figures, a sentence each: loopback, virtual machine, shared cores.
     #[serde(default)]
     pub limits: Vec<String>,
 }
 
-/// A machine.
+/// The processor and the memory that figures depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor, from `/proc/cpuinfo`.
     pub processor: String,
-    /// Cores online.
+    /// The number of cores that are online.
     pub cores: usize,
-    /// Memory in bytes.
+    /// Bytes of memory; 0 in runs that did not record it.
     #[serde(default)]
     pub memory: u64,
     /// The hypervisor, e.g. `kvm`; empty: none detected.
@@ -84,7 +84,7 @@ pub struct AeadDriver {
 /// A program or library.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
-    /// Its name.
+    /// The name of its package or library.
     pub name: String,
     /// Its version, with an identification of the build.
     pub version: String,
@@ -93,7 +93,7 @@ pub struct Version {
 /// An arm of the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmInfo {
-    /// As in [`crate::row::Row::arm`].
+    /// The name in [`crate::row::Row::arm`].
     pub name: String,
     /// The server's command line; empty for a server that was already running.
     #[serde(default)]

@@ -10,7 +10,7 @@ use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Kind, Version, handover};
 /// Times of set-up on this kernel.
 #[derive(Debug, Clone)]
 pub enum SetUpCost {
-    /// They were measured.
+    /// The times, measured on this kernel.
     Measured(Box<SetUpTimes>),
     /// The kernel does not support this version and cipher, and why.
     Absent(String),
@@ -19,11 +19,11 @@ pub enum SetUpCost {
 /// Distributions over connections, ns.
 #[derive(Debug, Clone)]
 pub struct SetUpTimes {
-    /// `TCP_ULP`.
+    /// Attaching the TLS layer, `TCP_ULP`, ns.
     pub ulp: Histogram<u64>,
-    /// `TLS_TX`.
+    /// Installing the sending keys, `TLS_TX`, ns.
     pub tx: Histogram<u64>,
-    /// `TLS_RX`.
+    /// Installing the receiving keys, `TLS_RX`, ns.
     pub rx: Histogram<u64>,
 }
 

@@ -7,13 +7,13 @@ use crate::Client;
 /// A response with its whole body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status code.
+    /// The status code of the status line.
     pub status: u16,
-    /// The reason phrase.
+    /// The reason phrase, empty if there is none.
     pub reason: String,
     /// Fields in order: names as received, values without surrounding blanks.
     pub fields: Vec<(String, String)>,
-    /// The body.
+    /// The body, without its framing.
     pub body: Vec<u8>,
 }
 
@@ -60,8 +60,8 @@ pub fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-/// Reads one response to a request with `method`. Where neither the status nor Content-Length says
-/// how long the body is, it ends with `close_notify` (RFC 9112 §6.3).
+/// Reads one response to a request with `method`. A body whose length neither the status nor
+/// Content-Length gives ends with `close_notify` (RFC 9112 §6.3).
 ///
 /// # Errors
 /// The connection's errors, and `InvalidData` for a malformed response.

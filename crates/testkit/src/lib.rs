@@ -1,4 +1,4 @@
-//! What the tests of this workspace share: a TLS client that controls record boundaries, a tap on
+//! Shared by the tests of this workspace: a TLS client that controls record boundaries, a tap on
 //! what it receives, certificates, file contents that can be checked at any offset, HTTP responses,
 //! and the server as a process.
 //!

@@ -36,7 +36,7 @@ pub fn file(path: &Path, len: u64) -> File {
 /// Asserts that `received` is the pattern in `range`, completely.
 ///
 /// # Panics
-/// At the first difference, saying where it is and what lies there instead.
+/// At the first difference; the message gives its place and the bytes there.
 #[track_caller]
 pub fn assert_equal(received: &[u8], range: Range<u64>) {
     assert_starts(received, range.start);
@@ -46,7 +46,7 @@ pub fn assert_equal(received: &[u8], range: Range<u64>) {
 /// Asserts that `received` is the pattern from `start` on, whatever its length.
 ///
 /// # Panics
-/// At the first difference, saying where it is and what lies there instead.
+/// At the first difference; the message gives its place and the bytes there.
 #[track_caller]
 pub fn assert_starts(received: &[u8], start: u64) {
     for (at, &byte) in received.iter().enumerate() {

@@ -13,7 +13,7 @@ pub use rustix::process::Signal;
 
 use crate::PATIENCE;
 
-/// A running server.
+/// A server process that runs until it is dropped.
 pub struct Server {
     child: Child,
     output: Arc<Output>,
@@ -25,7 +25,7 @@ pub struct Server {
 pub struct Line {
     /// Whether it came from standard error.
     pub stderr: bool,
-    /// Without its end.
+    /// The line without its line end.
     pub text: String,
 }
 

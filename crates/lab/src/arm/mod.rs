@@ -27,11 +27,11 @@ pub(crate) use sealion::Sealion;
 /// A server in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Arm {
-    /// Ours, `--ktls never`.
+    /// Sealion with `--ktls never`: user space seals.
     User,
-    /// Ours, `--ktls always`.
+    /// Sealion with `--ktls always`: the kernel seals.
     Kernel,
-    /// Ours, `--ktls auto`.
+    /// Sealion with `--ktls auto`: the policy decides.
     Auto,
     /// nginx without kernel TLS.
     Nginx,
@@ -108,7 +108,7 @@ impl Arm {
         matches!(self, Self::Nginx | Self::NginxKtls)
     }
 
-    /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof tells whether
+    /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
     /// it used it.
     pub(crate) fn absent(&self, probe: &Probe) -> Option<String> {
         match self {

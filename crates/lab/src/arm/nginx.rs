@@ -1,4 +1,4 @@
-//! nginx.
+//! nginx as a server of the lab: found, configured, started.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Certificate, Process, Server, Setup, find_program, shown};
 
-/// The program.
+/// The nginx program and its version.
 #[derive(Debug, Clone)]
 pub struct Nginx {
-    /// Where it is.
+    /// The path of the program.
     pub program: PathBuf,
     /// The directory of its libraries, if it is not installed.
     libraries: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
 
 fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, ktls: bool) -> String {
     let directory = directory.display();
-    // Started by root, nginx's workers switch to another user, who may not be able to read the files.
+    // Started by root, nginx's workers switch to another user, which may not be able to read the files.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let ktls = if ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]

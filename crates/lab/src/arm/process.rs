@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// A running server.
+/// A server that the lab started; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,

@@ -1,4 +1,4 @@
-//! Our server.
+//! Sealion as a server of the lab: found, calibrated, started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use aws_lc_rs::digest;
 
 use super::{Certificate, Process, Server, Setup, shown};
 
-/// The program.
+/// The sealion program and its version.
 #[derive(Debug, Clone)]
 pub(crate) struct Sealion {
     pub(crate) program: PathBuf,
     /// Its `--version`, and the beginning of its SHA-256.
     pub(crate) version: String,
-    /// Built without optimisation.
+    /// Whether it is a debug build, whose times mean nothing.
     pub(crate) debug: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `sealion-lab guard`.
+//! `sealion-lab guard`: compares instruction counts with a baseline.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

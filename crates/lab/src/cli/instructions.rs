@@ -1,4 +1,4 @@
-//! `sealion-lab instructions`.
+//! `sealion-lab instructions`: counts instructions per request in a guest.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,19 +20,19 @@ pub(crate) struct InstructionsArgs {
     /// Servers to count: user, kernel, auto, nginx, nginx-ktls
     #[arg(long, value_delimiter = ',', value_parser = arm, default_values = ["user", "kernel", "nginx", "nginx-ktls"])]
     arms: Vec<Arm>,
-    /// Body sizes
+    /// Body sizes to request, such as 1k,64k
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1k", "16k", "64k", "1m"])]
     sizes: Vec<u64>,
     /// Requests per connection: numbers, or `unlimited`
     #[arg(long, value_delimiter = ',', value_parser = calls, default_values = ["unlimited"])]
     calls: Vec<Calls>,
-    /// Resume sessions
+    /// Resume sessions, so that handshakes are shorter
     #[arg(long)]
     resume: bool,
-    /// Cipher suite
+    /// The only cipher suite to offer
     #[arg(long, value_parser = suite, default_value = "aes-128-gcm")]
     suite: Suite,
-    /// Load generator
+    /// Program that sends the requests
     #[arg(long, value_enum, default_value = "lab")]
     client: Client,
     /// Path of sealion [default: beside this program]

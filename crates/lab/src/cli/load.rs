@@ -1,4 +1,4 @@
-//! `sealion-lab load`.
+//! `sealion-lab load`: loads a server and prints the outcome.
 
 use std::fmt::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -18,7 +18,7 @@ pub(crate) struct LoadArgs {
     /// What to fetch: https://HOST[:PORT]/PATH
     url: String,
 
-    /// Client threads
+    /// Threads of the client, each with a share of the connections
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     threads: usize,
 
@@ -71,7 +71,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// Print JSON
+    /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) struct LoadArgs {
 enum ReadArg {
     /// Decrypt, and compare each body's SHA-256 with the first one's
     Verify,
-    /// Decrypt and discard
+    /// Decrypt every record and discard its content
     Decrypt,
     /// Skip records without decrypting them, which keeps the client cheap; lengths are still checked
     Drain,

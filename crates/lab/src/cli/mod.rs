@@ -15,7 +15,7 @@ use crate::report::Written;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Loads TLS file servers, measures what they cost and proves which path they took.
+/// Loads TLS file servers, measures their cost and proves which path they took.
 #[derive(Debug, Parser)]
 #[command(name = "sealion-lab", version, max_term_width = 100)]
 struct Cli {
@@ -25,7 +25,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load a server and print what its clients saw; exit code 1 if anything failed
+    /// Load a server and print latencies, counts and failures; exit code 1 if anything failed
     Load(Box<load::LoadArgs>),
     /// Run a study on this server and its peers, and write a report
     Run(Box<run::RunArgs>),

@@ -1,4 +1,4 @@
-//! `sealion-lab report`.
+//! `sealion-lab report`: makes the report of a run again, or a table for a README.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

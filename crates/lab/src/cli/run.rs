@@ -1,4 +1,4 @@
-//! `sealion-lab run`.
+//! `sealion-lab run`: measures a study and writes its report.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
-    /// Write no report
+    /// Measure, and write no report
     #[arg(long, hide = true)]
     no_report: bool,
     /// Measure debug builds too; the report mentions it
@@ -206,17 +206,16 @@ impl StudyOrAll {
 
 impl ValueEnum for StudyOrAll {
     fn value_variants<'a>() -> &'a [Self] {
-        const {
-            &[
-                Self::One(StudyName::ALL[0]),
-                Self::One(StudyName::ALL[1]),
-                Self::One(StudyName::ALL[2]),
-                Self::One(StudyName::ALL[3]),
-                Self::One(StudyName::ALL[4]),
-                Self::One(StudyName::ALL[5]),
-                Self::All,
-            ]
-        }
+        const VARIANTS: [StudyOrAll; StudyName::ALL.len() + 1] = {
+            let mut variants = [StudyOrAll::All; StudyName::ALL.len() + 1];
+            let mut place = 0;
+            while place < StudyName::ALL.len() {
+                variants[place] = StudyOrAll::One(StudyName::ALL[place]);
+                place += 1;
+            }
+            variants
+        };
+        &VARIANTS
     }
 
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {

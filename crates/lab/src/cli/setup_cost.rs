@@ -1,4 +1,4 @@
-//! `sealion-lab setup-cost`.
+//! `sealion-lab setup-cost`: times the system calls of the hand-over.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ pub(crate) struct SetupCostArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
 
-    /// Cipher
+    /// Cipher of the keys
     #[arg(long, value_enum, default_value_t = CipherArg::Aes128)]
     cipher: CipherArg,
 

@@ -12,7 +12,7 @@ use crate::measure::{Cost, Counters, with_children};
 use crate::run::{file_name, load_plan};
 use crate::study::Cell;
 
-/// A count.
+/// The counts of one measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// Requests that [`Self::run_time`] is of.

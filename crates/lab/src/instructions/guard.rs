@@ -14,46 +14,29 @@ use crate::load::Suite;
 use crate::row::Row;
 use crate::study::Cell;
 
-/// A recorded count; a baseline is a file of these.
+/// Recorded instructions per request; a baseline is a file of these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recorded {
     pub(crate) arm: String,
     pub(crate) cell: String,
-    /// Instructions per request.
     pub(crate) instructions: u64,
 }
 
-/// A reason to fail.
+/// A reason to fail. Counts are per request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Finding {
-    /// A void measurement.
-    Void {
-        /// Arm and cell.
-        of: Of,
-        /// Why.
-        why: String,
-    },
+    /// The measurement is void.
+    Void { of: Of, why: String },
     /// More instructions than recorded.
-    Above {
-        /// Arm and cell.
-        of: Of,
-        /// Recorded, per request.
-        recorded: u64,
-        /// Counted now.
-        counted: u64,
-    },
-    /// No baseline.
-    Unknown {
-        /// Arm and cell.
-        of: Of,
-    },
+    Above { of: Of, recorded: u64, counted: u64 },
+    /// The baseline has no count for it.
+    Unknown { of: Of },
     /// The policy costs more than the better path.
     Slower {
-        /// The cell.
         cell: String,
-        /// The policy's cost, per request.
+        /// The cost with `--ktls auto`.
         auto: u64,
-        /// The better choice's.
+        /// The cost on the better path.
         best: u64,
     },
 }

@@ -21,7 +21,7 @@ pub(crate) struct Counted {
 /// Counts `plan` on each kernel, all at the same time. This program must be `sealion-lab` (it is the guest's `/init`).
 ///
 /// # Errors
-/// A program is missing, a guest crashes twice, or what runs in it fails; its output has been shown.
+/// A program is missing, a guest crashes twice, or a job in it fails; its output has been shown.
 pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
     let mut programs = Vec::new();
     if plan.client == Client::Wrk {

@@ -1,4 +1,4 @@
-//! What is counted.
+//! The plan of a count: arms, cells, client.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) sealion: PathBuf,
 }
 
-/// The load generator.
+/// The program that sends the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {

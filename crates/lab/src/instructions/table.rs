@@ -1,4 +1,4 @@
-//! Counts as a table.
+//! The table of counts that `sealion-lab instructions` prints.
 
 use std::fmt::Write;
 

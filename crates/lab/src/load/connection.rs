@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// One read.
+    /// Reads once and handles the records that came.
     fn step(&mut self, buffer: &mut [u8]) -> Result<Step, Failure> {
         let receiving = &mut self.receiving;
         let at = receiving.carried();
@@ -164,6 +164,6 @@ const STEPS: u64 = 32;
 enum Step {
     Done(Done),
     More,
-    /// Nothing is there.
+    /// The socket has no data.
     Empty,
 }

@@ -1,4 +1,4 @@
-//! Load: what clients do, and what they saw.
+//! Load: the plan of the clients, their connections, and the outcome.
 
 mod beside;
 mod connection;

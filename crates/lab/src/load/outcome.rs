@@ -1,10 +1,10 @@
-//! What clients saw.
+//! The outcome of a load: counts, latencies, failures.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// What a load's clients saw, failures included.
+/// The results of all clients of a load, failures included.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// From the first request's start to the last one's end.
@@ -13,18 +13,18 @@ pub struct Outcome {
     pub requests: u64,
     /// Body bytes of those.
     pub body_bytes: u64,
-    /// Handshakes that succeeded.
+    /// Handshakes that succeeded, resumed ones included.
     pub handshakes: u64,
     /// Resumed handshakes among them.
     pub resumed: u64,
-    /// What went wrong.
+    /// Failed requests and connections, by kind.
     pub failures: Failures,
     /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection
     /// starts with the connect. Failed requests are left out.
     pub latency: Histogram<u64>,
-    /// TCP connect, ns.
+    /// Durations of TCP connects, ns.
     pub connect: Histogram<u64>,
-    /// TLS handshake, ns.
+    /// Durations of TLS handshakes, ns.
     pub handshake: Histogram<u64>,
     /// From a request's last byte sent to the first data of the response, ns.
     pub first_byte: Histogram<u64>,
@@ -41,7 +41,7 @@ pub struct Outcome {
 pub struct Failures {
     /// Connections refused or reset before the handshake.
     pub connect: u64,
-    /// Handshakes that failed.
+    /// Handshakes that ended in an alert, a wrong certificate or a lost connection.
     pub handshake: u64,
     /// Requests over the time limit.
     pub timeout: u64,
@@ -58,7 +58,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// All of them.
+    /// The sum over all kinds.
     pub fn total(&self) -> u64 {
         self.connect + self.handshake + self.timeout + self.status + self.body + self.io + self.unsent
     }

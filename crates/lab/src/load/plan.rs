@@ -1,4 +1,4 @@
-//! What clients do.
+//! The plan of a load: server, requests, connections, pace, end.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A load.
+/// A load on one server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadPlan {
     /// Where the server listens.
@@ -15,9 +15,9 @@ pub struct LoadPlan {
     pub server_name: String,
     /// Trust anchor, PEM; `None`: any certificate is accepted.
     pub roots: Option<PathBuf>,
-    /// Request-target, e.g. `/1k`.
+    /// The request-target of every request, e.g. `/1k`.
     pub target: String,
-    /// Client threads.
+    /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Connections open at a time, over all threads (up to 2,000).
     pub connections: usize,
@@ -28,7 +28,7 @@ pub struct LoadPlan {
     pub resume: bool,
     /// Closed or open loop.
     pub arrival: Arrival,
-    /// When it ends.
+    /// The condition for its end.
     pub extent: Extent,
     /// How response bodies are read.
     pub read: Read,
@@ -42,7 +42,7 @@ pub struct LoadPlan {
     pub cores: Vec<usize>,
 }
 
-/// When requests begin.
+/// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Arrival {
     /// Each connection sends its next request when the last one is answered.
@@ -69,7 +69,7 @@ pub enum Extent {
 pub enum Read {
     /// Decrypt, and compare each body's SHA-256 with the first one's.
     Verify,
-    /// Decrypt and discard.
+    /// Decrypt every record and discard its content.
     Decrypt,
     /// Walk record headers without decrypting.
     ///
@@ -84,11 +84,11 @@ pub enum Read {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Suite {
-    /// TLS_AES_128_GCM_SHA256.
+    /// TLS_AES_128_GCM_SHA256 of TLS 1.3.
     Aes128Gcm,
-    /// TLS_AES_256_GCM_SHA384.
+    /// TLS_AES_256_GCM_SHA384 of TLS 1.3.
     Aes256Gcm,
-    /// TLS_CHACHA20_POLY1305_SHA256.
+    /// TLS_CHACHA20_POLY1305_SHA256 of TLS 1.3.
     Chacha20Poly1305,
     /// TLS 1.2 ECDHE with AES-128-GCM.
     Tls12Aes128Gcm,

@@ -44,7 +44,7 @@ pub(super) struct Reading {
     pub(super) read: Read,
     /// Bytes of a body after which reading stops.
     pub(super) cap: u64,
-    /// The first response.
+    /// The body that later ones must equal.
     pub(super) reference: Arc<Reference>,
 }
 
@@ -220,7 +220,7 @@ impl Receiving {
         }
     }
 
-    /// The stream ended.
+    /// The failure that an end of the stream is in this state.
     pub(super) fn end(&mut self) -> Failure {
         self.lost("the server closed the connection")
     }
@@ -414,7 +414,7 @@ impl Receiving {
 /// Makes the next secrets of one direction.
 type Update = fn(&mut KernelConnection<ClientConnectionData>) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
 
-/// RFC 8446 §4.
+/// HandshakeType, RFC 8446 §4.
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 

@@ -5,16 +5,16 @@ use super::failure::{Failure, Kind};
 /// The fields of a response's head that the client needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Bytes.
+    /// Bytes of the head, the empty line included.
     pub(super) len: usize,
-    /// Content-Length.
+    /// The value of Content-Length.
     pub(super) body_len: u64,
     /// Whether the server closes after the response.
     pub(super) last: bool,
 }
 
 impl Head {
-    /// `None`: incomplete.
+    /// Parses a head; `None` if it is incomplete.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Failure> {
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut fields);
@@ -40,7 +40,7 @@ impl Head {
                 last = field.value.eq_ignore_ascii_case(b"close");
             }
         }
-        let missing = || Failure::new(Kind::Body, "a response without Content-Length: its end cannot be told");
+        let missing = || Failure::new(Kind::Body, "a response without Content-Length: its end is unknown");
         Ok(Some(Self { len, body_len: body_len.ok_or_else(missing)?, last }))
     }
 }

@@ -35,7 +35,7 @@ impl Progress {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Failures so far.
+    /// Failures so far, over all threads.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! When the next request begins.
+//! The start of the next request, in closed and open loops.
 
 use std::cell::Cell;
 use std::io;

@@ -15,9 +15,9 @@ pub(crate) struct Cost {
     pub(crate) user: u64,
     /// System part, in ticks.
     pub(crate) system: u64,
-    /// Voluntary context switches.
+    /// Context switches in which a thread waited.
     pub(crate) switches: u64,
-    /// Involuntary context switches.
+    /// Context switches in which a thread lost its core.
     pub(crate) preemptions: u64,
 }
 

@@ -14,7 +14,7 @@ pub(crate) use machine::{aead_drivers, kernel, limits, machine, settings};
 pub(crate) struct Finding {
     /// Whether the run needs the operator's consent.
     pub(crate) grave: bool,
-    /// What it is, and what to do.
+    /// The finding and the remedy.
     pub(crate) text: String,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn debug_build(what: &str) -> Finding {
 /// Bytes; eight full records.
 const LOW_NOTSENT: u64 = 128 << 10;
 
-/// Descriptors besides connections.
+/// Descriptors of a process besides those of its connections.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub(crate) enum Claim {
     Kernel,
     /// A network card sealed, on every connection.
     Device,
-    /// No claim: the server decides, or is unknown. The report says what happened.
+    /// No claim: the server decides, or is unknown. The report shows the path.
     Nothing,
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Claim {
 pub(crate) struct Evidence {
     /// Rise of TlsTxSw + TlsTxDevice; `None`: the kernel has no such counters.
     pub(crate) tx_opened: Option<u64>,
-    /// Rise of TlsTxDevice.
+    /// Rise of the counter TlsTxDevice.
     pub(crate) tx_device: Option<u64>,
     /// Most of the server's sockets with a kernel sender at a time; `None`: not looked up, or not permitted.
     pub(crate) kernel_sockets: Option<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Evidence {
     pub(crate) not_resumed: Option<u64>,
     /// Connections at a time.
     pub(crate) connections: u64,
-    /// Correctly answered requests.
+    /// Requests whose response was complete and correct.
     pub(crate) requests: u64,
     /// Failed requests and connections.
     pub(crate) failures: u64,

@@ -11,23 +11,18 @@ pub(crate) struct Style {
     pub dashes: &'static str,
 }
 
-/// Shape of a marker.
+/// Shape of a marker, filled except for the cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
-    /// Filled circle.
     Circle,
-    /// Filled square.
     Square,
-    /// Filled diamond.
     Diamond,
-    /// Filled triangle.
     Triangle,
-    /// A cross of two lines.
     Cross,
 }
 
 /// The arm's style. User space is blue and the kernel orange, whoever serves; a peer's line is dashed. The hues are
-/// those of Okabe and Ito, which people with any colour vision tell apart.
+/// those of Okabe and Ito, which people with any colour vision can distinguish.
 pub(crate) fn style(arm: &str) -> Style {
     match arm {
         "user" => Style { colour: "#0072B2", marker: Marker::Circle, dashes: "" },

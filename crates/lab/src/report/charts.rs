@@ -130,7 +130,7 @@ pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) ->
     chart
 }
 
-/// Cost of a request on both paths against size, with the place where they cross.
+/// Cost of a request on both paths against size, with the crossover.
 pub(crate) fn crossing(cells: &[&Measured], metric: Metric, condition: &str, place: Option<f64>) -> Chart {
     Chart {
         title: condition.to_owned(),

@@ -13,14 +13,14 @@ use crate::units;
 /// Directory of raw counts, a file for each kernel.
 pub(crate) const RAW: &str = "raw";
 
-/// The table as Markdown, and a line that says what it is.
+/// The table as Markdown, and a line that describes it.
 pub(crate) fn table(directory: &Path) -> Result<String> {
     let kernels = kernels(directory)?;
     let mut cells: Vec<&Row> = Vec::new();
     for row in &kernels[0].1 {
         // Cells with a few calls are left out, and the handshake is shown for one size only.
-        let told = row.calls.is_none() || (row.calls == Some(1) && row.size == 1 << 10);
-        if told && !cells.iter().any(|known| known.cell == row.cell) {
+        let is_shown = row.calls.is_none() || (row.calls == Some(1) && row.size == 1 << 10);
+        if is_shown && !cells.iter().any(|known| known.cell == row.cell) {
             cells.push(row);
         }
     }

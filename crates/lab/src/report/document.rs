@@ -2,10 +2,10 @@
 
 use super::chart::{Chart, Strip};
 
-/// A report.
+/// A report, before it becomes HTML or Markdown.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
-    /// What and when.
+    /// Study, machine and date.
     pub title: String,
     /// The first screen: findings, machine, limits.
     pub front: Vec<Block>,
@@ -13,29 +13,27 @@ pub(crate) struct Document {
     pub sections: Vec<Section>,
 }
 
-/// A part with a heading.
+/// A heading and the blocks below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
-    /// Its heading.
     pub title: String,
-    /// What it says.
     pub blocks: Vec<Block>,
 }
 
 /// A piece of a report.
 #[derive(Debug, Clone)]
 pub(crate) enum Block {
-    /// A smaller heading.
+    /// A heading below the section's.
     Heading(String),
-    /// A paragraph.
+    /// A paragraph of plain text.
     Text(String),
-    /// Statements.
+    /// Statements, one a line.
     List(Vec<String>),
-    /// Warnings.
+    /// Warnings that qualify the figures.
     Caution(Vec<String>),
-    /// Names and what they are.
+    /// Names with their descriptions.
     Facts(Vec<(String, String)>),
-    /// A table.
+    /// A table of figures.
     Table(Table),
     /// Charts side by side; left out of text files.
     Charts(Vec<Chart>),
@@ -50,9 +48,9 @@ pub(crate) enum Block {
 /// A table of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// What it shows.
+    /// The caption, above the table.
     pub caption: String,
-    /// Names of columns.
+    /// The names of the columns.
     pub head: Vec<String>,
     /// Rows, each as long as the head.
     pub rows: Vec<Vec<String>>,

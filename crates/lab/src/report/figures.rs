@@ -9,11 +9,9 @@ use crate::statistics::{self, Summary};
 /// All rounds of one cell on one arm.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// Study.
     pub study: String,
     /// The cell as the study names it.
     pub cell: String,
-    /// Arm.
     pub arm: String,
     /// Bytes of the file.
     pub size: u64,
@@ -23,9 +21,8 @@ pub(crate) struct Measured {
     pub condition: String,
     /// The cell without size and calls.
     pub setting: String,
-    /// Rounds that count.
+    /// Rounds that are not void.
     pub rounds: Vec<Row>,
-    /// Void rounds.
     pub voids: Vec<Row>,
 }
 
@@ -52,7 +49,7 @@ pub(crate) enum Metric {
     Switches,
     /// Proportional set size of the server's processes, bytes.
     Memory,
-    /// By how much that grew for an idle connection, bytes.
+    /// Growth of that memory for an idle connection, bytes.
     IdleMemory,
 }
 
@@ -108,7 +105,7 @@ impl Measured {
         self.rounds.iter().map(column).sum()
     }
 
-    /// Suites agreed on, each once.
+    /// Negotiated suites, each once.
     pub(crate) fn suites(&self) -> Vec<&str> {
         let mut suites: Vec<_> =
             self.rounds.iter().map(|row| row.suite.as_str()).filter(|suite| !suite.is_empty()).collect();
@@ -118,7 +115,7 @@ impl Measured {
     }
 }
 
-/// Brings rows together, in the order of studies in the file, then setting, calls, size, and arms as [`super::arm`]
+/// Groups rows, in the order of studies in the file, then setting, calls, size, and arms as [`super::arm`]
 /// orders them.
 pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
     let mut studies: Vec<String> = Vec::new();

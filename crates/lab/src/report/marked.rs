@@ -44,7 +44,7 @@ pub fn updated(text: &str, base: &Path, only: Option<&Path>, baseline: &str) -> 
     Ok(made + rest)
 }
 
-/// What is before a table, its mark included, the directory it is made from, the table, and what follows from its end on.
+/// The text before a table with its mark, the table's directory, the table, and the rest from its end on.
 fn next(text: &str) -> Result<Option<(&str, &str, &str, &str)>> {
     let mark = KINDS.iter().filter_map(|kind| text.find(&format!("<!-- {kind}: "))).min();
     let Some(mark) = mark else { return Ok(None) };

@@ -31,10 +31,10 @@ use document::{Block, Document};
 use figures::{Measured, Metric, gather};
 pub use marked::updated;
 
-/// What [`write()`] wrote.
+/// The files that [`write()`] wrote, and the findings in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// The page.
+    /// The page, `report.html`.
     pub page: PathBuf,
     /// The summary in Markdown.
     pub summary: PathBuf,
@@ -49,7 +49,7 @@ pub struct Written {
 /// `raw.csv` or `run.json` is missing or broken, or the directory cannot be written to.
 pub fn write(directory: &Path) -> Result<Written> {
     let info = RunInfo::read(directory)?;
-    let (document, findings) = tell(raw::read(directory)?, &info);
+    let (document, findings) = document(raw::read(directory)?, &info);
     let written = Written { page: directory.join("report.html"), summary: directory.join("summary.md"), findings };
     for (path, text) in [(&written.page, html::page(&document)), (&written.summary, markdown::document(&document))] {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -71,37 +71,37 @@ pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
 }
 
 /// The report and its findings.
-fn tell(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
+fn document(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
     let cells = gather(rows);
     let mut studies: Vec<&str> = cells.iter().map(|measured| measured.study.as_str()).collect();
     studies.dedup();
-    let told: Vec<_> = studies
+    let reports: Vec<_> = studies
         .iter()
         .map(|name| {
             let of_study: Vec<&Measured> = cells.iter().filter(|measured| measured.study == *name).collect();
-            study::tell(name, &of_study, info.counts_instructions())
+            study::report(name, &of_study, info.counts_instructions())
         })
         .collect();
-    let several = told.len() > 1;
-    let findings: Vec<String> = told
+    let several = reports.len() > 1;
+    let findings: Vec<String> = reports
         .iter()
-        .flat_map(|told| {
-            let study = &told.section.title;
+        .flat_map(|report| {
+            let study = &report.section.title;
             let shown = if several { FINDINGS_EACH } else { usize::MAX };
             let line = move |text: &String| if several { format!("{study}: {text}") } else { text.clone() };
-            told.findings.iter().take(shown).map(line)
+            report.findings.iter().take(shown).map(line)
         })
         .collect();
     let document = Document {
         title: front::title(info),
         front: front::front(info, &cells, findings.clone()),
-        sections: told
+        sections: reports
             .into_iter()
-            .map(|mut told| {
+            .map(|mut report| {
                 if several {
-                    told.section.blocks.insert(0, Block::List(told.findings));
+                    report.section.blocks.insert(0, Block::List(report.findings));
                 }
-                told.section
+                report.section
             })
             .collect(),
     };

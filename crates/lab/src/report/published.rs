@@ -7,7 +7,7 @@ pub(crate) struct Source {
     pub study: &'static str,
     /// Title, author or place, and year.
     pub citation: &'static str,
-    /// Method and machine.
+    /// Method and machine of the measurement.
     pub method: &'static str,
     /// Result, in a line.
     pub result: &'static str,

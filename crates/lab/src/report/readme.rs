@@ -11,8 +11,7 @@ use crate::run_info::RunInfo;
 use crate::study::StudyName;
 use crate::units;
 
-/// The table as Markdown, with a line below that says when, where and how it was measured. The same rows make the same
-/// text.
+/// The table as Markdown, with a line below on date, machine and method. The same rows make the same text.
 ///
 /// # Errors
 ///
@@ -105,7 +104,7 @@ fn format(cost: f64, instructions: bool) -> String {
     if instructions { units::count(cost) } else { units::time(cost) }
 }
 
-/// Cells with a name that says no more than tells them apart.
+/// Cells, each with the shortest name that distinguishes it.
 fn by_cell(cells: &[Measured]) -> Vec<(String, Vec<&Measured>)> {
     let several = |value: fn(&Measured) -> String| cells.iter().any(|measured| value(measured) != value(&cells[0]));
     let (studies, calls, settings) = (

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 /// A directory of files of given sizes. Each was read once, so that it is in the page cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
-    /// Where they are.
+    /// The directory that all servers share.
     pub(crate) directory: PathBuf,
     /// SHA-256 in hexadecimal, by size.
     pub(crate) hashes: BTreeMap<u64, String>,

@@ -12,7 +12,7 @@ use crate::row::Row;
 use crate::run_info::{Guest, RunInfo};
 use crate::study::{Scale, suite_name};
 
-/// Runs what `options` ask for in a guest with the kernel `series`, and puts its results into `options.out`. There is one
+/// Runs the studies of `options` in a guest with the kernel `series`, and puts its results into `options.out`. There is one
 /// core, files lie in memory, and run times of the server are instruction counts: [`Row::server_instructions`]. Cores and
 /// directories of the options are of this machine and stay here. This program must be `sealion-lab`.
 ///

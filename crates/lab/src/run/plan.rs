@@ -55,7 +55,7 @@ impl Plan {
         study.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
     }
 
-    /// Every arm once.
+    /// All arms of the plan, each once.
     pub(super) fn arms(&self) -> Vec<Arm> {
         let mut arms = Vec::new();
         for arm in self.studies.iter().flat_map(|study| self.arms_of(study)) {

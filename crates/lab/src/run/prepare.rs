@@ -1,4 +1,4 @@
-//! Everything before the first measurement. Finds whatever is wrong.
+//! Everything before the first measurement: finds faults of the machine and the input, makes files, starts servers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpStream;
@@ -124,7 +124,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             wanted.push(peer.clone());
         }
         wanted.retain(|arm| {
-            // nginx that the operator names is measured wherever it starts; the proof tells which path it took.
+            // nginx that the operator names is measured if it starts; the proof shows which path it took.
             let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
             let why = arm.absent(probe).or_else(|| without.then(|| no_kernel_tls(probe)));
             let Some(why) = why else { return true };

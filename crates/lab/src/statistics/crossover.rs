@@ -28,7 +28,7 @@ pub(crate) enum Crossover {
     Until(f64),
     /// The lines cross at each of these sizes: noise, or not one threshold.
     Several(Vec<f64>),
-    /// Nothing to compare.
+    /// No size was measured on both paths.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Whether two samples differ.
+//! The difference of two samples, with its confidence interval.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(crate) struct Estimate {
     /// Half the width of the interval in percent. The baseline's mean is uncertain too and this counts it in, as
     /// ministat does; so it is not simply `error` in percent.
     pub(crate) percent_error: f64,
-    /// Degrees of freedom.
+    /// Degrees of freedom of the t distribution.
     pub(crate) freedom: f64,
 }
 

@@ -14,72 +14,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::{Extent, Read, Suite};
 
-/// A study, published or our own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum StudyName {
-    /// One connection, one file of 1 GB from the page cache, TLS 1.3 AES-256-GCM (NGINX article, 2021)
-    NginxArticle,
-    /// File size × requests per connection, 4 threads and 4 connections (2023)
-    SizeByCalls,
-    /// 2 connections, 1 KB to 1 GB, requests per connection, CPU, return on investment, set-up cost (netdev talk, 2022)
-    Netdev,
-    /// 500 and 1500 clients on 10 MB, 1 MB and 512 KB, bodies cut at 10 KB (container test, 2023)
-    Container,
-    /// The size from which the kernel path is cheaper, by suite and requests per connection
-    Crossover,
-    /// Ours against nginx in user space: CPU by size, handshakes, latency, fairness, memory of idle connections
-    Peers,
+/// Defines the studies with their names and modules, so that the command line, the list and the declarations agree.
+macro_rules! studies {
+    ($($(#[$doc:meta])* $study:ident = $name:literal in $module:ident,)*) => {
+        /// A study, published or our own.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum StudyName { $($(#[$doc])* $study,)* }
+
+        impl StudyName {
+            /// Every study, in the order of the command line.
+            pub const ALL: &[Self] = &[$(Self::$study),*];
+
+            /// As on the command line and in `raw.csv`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$study => $name),* }
+            }
+
+            /// The measurements of this scale.
+            pub fn study(self, scale: Scale) -> Study {
+                match self { $(Self::$study => $module::study(scale)),* }
+            }
+        }
+    };
 }
 
-impl StudyName {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::NginxArticle, Self::SizeByCalls, Self::Netdev, Self::Container, Self::Crossover, Self::Peers];
-
-    /// As on the command line and in `raw.csv`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NginxArticle => "nginx-article",
-            Self::SizeByCalls => "size-by-calls",
-            Self::Netdev => "netdev",
-            Self::Container => "container",
-            Self::Crossover => "crossover",
-            Self::Peers => "peers",
-        }
-    }
-
-    /// What it measures at this scale.
-    pub fn study(self, scale: Scale) -> Study {
-        match self {
-            Self::NginxArticle => nginx_article::study(scale),
-            Self::SizeByCalls => size_by_calls::study(scale),
-            Self::Netdev => netdev::study(scale),
-            Self::Container => container::study(scale),
-            Self::Crossover => crossover::study(scale),
-            Self::Peers => peers::study(scale),
-        }
-    }
+studies! {
+    /// One connection, one file of 1 GB from the page cache, TLS 1.3 AES-256-GCM (NGINX article, 2021)
+    NginxArticle = "nginx-article" in nginx_article,
+    /// File size × requests per connection, 4 threads and 4 connections (2023)
+    SizeByCalls = "size-by-calls" in size_by_calls,
+    /// 2 connections, 1 KB to 1 GB, requests per connection, CPU, return on investment, set-up cost (netdev talk, 2022)
+    Netdev = "netdev" in netdev,
+    /// 500 and 1500 clients on 10 MB, 1 MB and 512 KB, bodies cut at 10 KB (container test, 2023)
+    Container = "container" in container,
+    /// The size from which the kernel path is cheaper, by suite and requests per connection
+    Crossover = "crossover" in crossover,
+    /// Ours against nginx in user space: CPU by size, handshakes, latency, fairness, memory of idle connections
+    Peers = "peers" in peers,
 }
 
 /// How extensive a study is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Seconds, as a test; the figures mean nothing.
+    /// A test of seconds, whose figures mean nothing.
     Smoke,
     /// A minute or so.
     Quick,
-    /// In between.
+    /// Rounds for usual confidence intervals.
     Default,
-    /// As published.
+    /// Sizes, durations and rounds as published.
     Full,
 }
 
-/// What a study measures.
+/// The measurements of a study at one scale.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
-    /// Which it is.
+    /// The name that the report and `raw.csv` use.
     pub name: StudyName,
     /// Its cells, each measured on every arm in every round.
     pub cells: Vec<Cell>,
@@ -100,13 +92,13 @@ pub struct Cell {
     pub calls: Option<u64>,
     /// Connections open at a time.
     pub connections: usize,
-    /// Client threads.
+    /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Requests per second in an open loop; `None`: closed loop.
     pub rate: Option<f64>,
     /// Whether sessions are resumed.
     pub resume: bool,
-    /// What the client does with bodies.
+    /// How the client reads bodies.
     pub read: Read,
     /// Body bytes after which the connection is dropped.
     pub body_cap: Option<u64>,

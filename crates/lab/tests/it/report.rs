@@ -38,7 +38,7 @@ fn made_up(name: &str, studies: &[StudyName]) -> (PathBuf, String, String) {
 
 #[test]
 fn every_study_has_its_report() {
-    for study in StudyName::ALL {
+    for &study in StudyName::ALL {
         let (_, page, summary) = made_up(study.name(), &[study]);
         for text in [&page, &summary] {
             for expected in [

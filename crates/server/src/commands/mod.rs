@@ -22,7 +22,7 @@ use crate::config::{ServeArgs, reference};
 use crate::process;
 use crate::values::{Given, features};
 
-/// Marks debug builds, so that nobody measures one by mistake.
+/// Marks debug builds, whose times mean nothing.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
 } else {

@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use super::Config;
 
-/// A configuration key.
+/// A key of a table, as the reference shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// Its table, in the file's notation: `[limits]`, `[[site]]`.
     pub table: String,
-    /// Its name.
+    /// The name without its table.
     pub name: String,
     /// Form of its value.
     pub kind: String,
     /// Its default; `None`: it is required, or nothing applies without it.
     pub default: Option<String>,
-    /// Help text.
+    /// The doc comment of the key.
     pub doc: String,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct Key {
 pub(crate) struct Table {
     /// In the file's notation.
     pub name: String,
-    /// Help text.
+    /// The doc comment of the table.
     pub doc: String,
-    /// In source order.
+    /// The keys in source order.
     pub keys: Vec<Key>,
 }
 
-/// All tables.
+/// The tables of the whole schema, in source order.
 pub(crate) fn tables() -> Vec<Table> {
     let schema = schema_for!(Config);
     let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new() };

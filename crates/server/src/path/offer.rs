@@ -32,7 +32,7 @@ impl KernelOffer {
         Self { probe, started: Instant::now(), suspended_until: AtomicU64::new(0), quarantined: AtomicU8::new(0) }
     }
 
-    /// The probe's result.
+    /// The result of the probe at the start.
     pub fn probe(&self) -> &Probe {
         &self.probe
     }

@@ -67,7 +67,7 @@ pub enum Offer {
     NotTcp,
     /// It has kernel TLS, but not this version and cipher.
     NoCipher,
-    /// It refused recently.
+    /// It refused a move less than a minute ago, or its TLS layer is missing.
     Suspended,
     /// It was seen to seal this version and cipher wrongly.
     Quarantined,

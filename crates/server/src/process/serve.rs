@@ -281,7 +281,7 @@ impl Upgrade {
         ended
     }
 
-    /// Stops the successor.
+    /// Stops the successor that is starting, if any.
     fn cancel(&mut self) {
         upgrade::stop(&self.starting);
         // A successor that serves since a moment ago stops when the task's result is dropped.

@@ -230,7 +230,7 @@ impl Successor {
         }
     }
 
-    /// The process id.
+    /// The process id of the successor.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }

@@ -16,10 +16,10 @@ const MEDIUM: u64 = 200_000;
 
 const SMALL: u64 = 1000;
 
-/// Answers that others get while the disk stands still. GUESS: more than could be ready by chance.
+/// Answers that others get while the disk stands still: more than could be ready by chance.
 const OTHERS: usize = 10;
 
-/// New connections that are served meanwhile. GUESS: the same.
+/// New connections that are served meanwhile: several, so that the worker accepts again after the first.
 const NEW: usize = 3;
 
 const USER: [&str; 4] = ["--workers", "1", "--ktls", "never"];

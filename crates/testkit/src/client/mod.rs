@@ -211,10 +211,10 @@ impl Connector {
     }
 }
 
-/// Negotiated parameters.
+/// The parameters that a handshake negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The version.
+    /// The negotiated version.
     pub version: Version,
     /// The suite as rustls calls it.
     pub suite: String,
@@ -248,7 +248,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Negotiated parameters.
+    /// The parameters that the handshake negotiated.
     pub fn info(&self) -> &Info {
         &self.info
     }

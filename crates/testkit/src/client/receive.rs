@@ -1,4 +1,4 @@
-//! Receiving, record by record.
+//! Receiving: every record is opened and reported on its own.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use sealion_tls::record::{ContentType, HEADER_LEN, Opener, TrafficKeys};
 
 use super::Client;
 
-/// What came from the server.
+/// An event on a connection, as the client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A record of application data.
@@ -17,12 +17,12 @@ pub enum Event {
     Ticket,
     /// The server changed its key, and so does this client.
     KeyUpdate {
-        /// Whether it asks for the same of us.
+        /// Whether it requests an update of the client's key.
         requested: bool,
     },
-    /// An alert.
+    /// An alert, close_notify included.
     Alert(AlertDescription),
-    /// The end of the stream.
+    /// The end of the stream: FIN.
     Fin,
     /// The connection was reset.
     Reset,
@@ -31,9 +31,9 @@ pub enum Event {
 /// A record that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The true type.
+    /// The type of the content; in TLS 1.3 the inner one.
     pub content_type: ContentType,
-    /// Bytes of content.
+    /// Bytes of content, without padding.
     pub len: usize,
 }
 
@@ -47,7 +47,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Asserts that the server said `close_notify` and then closed, and nothing else: what came is
+    /// Asserts that the server sent `close_notify`, closed, and sent nothing else: the data is
     /// complete.
     ///
     /// # Panics
@@ -69,7 +69,7 @@ impl Ending {
 
 pub(super) struct Receiving {
     opener: Opener,
-    /// Received, not opened.
+    /// Bytes received and not opened yet.
     sealed: Vec<u8>,
     /// Parsed events that were not yet returned.
     events: VecDeque<Event>,

@@ -1,4 +1,4 @@
-//! From values to pixels, and which values get a tick.
+//! Conversion of values to pixels, and the choice of ticks.
 
 use super::Scale;
 

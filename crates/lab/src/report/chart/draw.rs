@@ -154,7 +154,7 @@ impl Canvas {
         };
     }
 
-    /// Names at the right, each as near to its line's end as the others let it.
+    /// Names at the right, each as near to its line's end as the other names allow.
     fn names(&mut self, lines: &[&Series], x: &Axis, y: &Axis, right: f64, bottom: f64) {
         let ends: Vec<(f64, f64)> = lines
             .iter()

@@ -3,20 +3,16 @@
 /// A text and its box, in the chart's units.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Label {
-    /// What it says.
     pub text: String,
-    /// Left edge.
     pub left: f64,
-    /// Upper edge.
     pub top: f64,
     /// Width, estimated from above.
     pub width: f64,
-    /// Height.
     pub height: f64,
 }
 
 impl Label {
-    /// Whether both cover a common spot.
+    /// Whether the boxes overlap.
     #[cfg(test)]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.left < other.left + other.width
@@ -40,12 +36,12 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     units * size
 }
 
-/// Moves `wanted` places apart so that each is at least `gap` from the next, within `low` to `high`, as near to where
-/// they want to be as a single sweep down and up gets. Keeps their order; returns them in the order given.
+/// Moves `wanted` places apart so that each is at least `gap` from the next, within `low` to `high`, as near to their
+/// wanted places as a single sweep down and up gets. Keeps their order; returns them in the order given.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    // Clusters of labels that touch are centred on the mean of what their members want.
+    // Clusters of labels that touch are centred on the mean of their wanted places.
     let mut clusters: Vec<(f64, usize)> = Vec::new();
     let start = |&(mean, count): &(f64, usize)| {
         let length = (count - 1) as f64 * gap;

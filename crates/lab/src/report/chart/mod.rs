@@ -15,21 +15,20 @@ use super::arm::Style;
 /// A chart of lines over a logarithmic axis of sizes or calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
-    /// What is shown, above the chart.
+    /// The title, above the chart.
     pub title: String,
-    /// What is better, or a condition: smaller, under the title.
+    /// Which direction is better, or a condition; smaller, under the title.
     pub subtitle: String,
-    /// What the horizontal axis is.
+    /// The quantity of the horizontal axis.
     pub x_title: String,
-    /// What the vertical axis is, with its unit.
+    /// The quantity of the vertical axis, with its unit.
     pub y_title: String,
-    /// Where the horizontal axis has ticks, and what they say, from left to right.
+    /// The ticks of the horizontal axis with their texts, from left to right.
     pub x_ticks: Vec<(f64, String)>,
-    /// Writes a value of the vertical axis.
+    /// Formats a value of the vertical axis.
     pub y_format: fn(f64) -> String,
-    /// How the vertical axis runs.
+    /// The scale of the vertical axis.
     pub y_scale: Scale,
-    /// Lines.
     pub series: Vec<Series>,
     /// A level to compare with, and its name.
     pub level: Option<(f64, String)>,
@@ -37,21 +36,19 @@ pub(crate) struct Chart {
     pub place: Option<(f64, String)>,
 }
 
-/// How an axis runs.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// In powers.
     Logarithmic,
-    /// Evenly from zero.
+    /// Linear, from zero.
     FromZero,
 }
 
-/// A line.
+/// A line of the chart.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     /// Its name, written at its end.
     pub name: String,
-    /// Its look.
     pub style: Style,
     /// Its points, from left to right.
     pub points: Vec<Point>,
@@ -60,9 +57,8 @@ pub(crate) struct Series {
 /// A point with the spread of its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
-    /// Horizontal.
     pub x: f64,
-    /// Vertical: the median of the rounds.
+    /// The median of the rounds.
     pub y: f64,
     /// Least of the rounds.
     pub low: f64,
@@ -76,7 +72,7 @@ impl Chart {
         draw::draw(self).0
     }
 
-    /// Where its texts stand, to see that none covers another.
+    /// The boxes of its texts, so that a test can check that none overlaps another.
     #[cfg(test)]
     pub(crate) fn labels(&self) -> Vec<Label> {
         draw::draw(self).1

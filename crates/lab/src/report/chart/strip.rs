@@ -10,16 +10,16 @@ use crate::report::arm::Style;
 use crate::statistics::Summary;
 use crate::units;
 
-/// Samples to compare.
+/// Samples to compare, a row for each.
 #[derive(Debug, Clone)]
 pub(crate) struct Strip {
-    /// What is shown.
+    /// The title, above the rows.
     pub title: String,
-    /// What the axis is, with its unit.
+    /// The quantity of the axis, with its unit.
     pub x_title: String,
-    /// Writes a value of the axis.
+    /// Formats a value of the axis.
     pub x_format: fn(f64) -> String,
-    /// Name, look and values of each sample.
+    /// Name, style and values of each sample.
     pub samples: Vec<(String, Style, Vec<f64>)>,
 }
 

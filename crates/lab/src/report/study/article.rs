@@ -9,7 +9,7 @@ use super::{PEERS, conditions, cost, difference, of_arm, of_condition, pairs, sa
 use crate::statistics::Summary;
 use crate::units;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let (metric, name, format): (_, _, fn(f64) -> String) = if instructions {
         (cost(true), "instructions per request", units::count)
     } else {

@@ -7,7 +7,7 @@ use super::super::published;
 use super::{against_peer, against_size, cost, extremes, of_arm, pairs, sizes};
 use crate::units;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let (mut by_calls, mut gains) = (Vec::new(), Vec::new());
     for size in sizes(cells) {
         let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == size).copied().collect();

@@ -6,7 +6,7 @@ use super::super::published;
 use super::{against_peer, cost, pairs, sizes};
 use crate::units;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = Vec::new();
     let mut findings = Vec::new();
     let mut gains = Table::new(

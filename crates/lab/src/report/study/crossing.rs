@@ -1,4 +1,4 @@
-//! crossover: where both paths cost the same, for each condition.
+//! crossover: the size at which both paths cost the same, for each condition.
 
 use super::super::charts;
 use super::super::document::{Block, Table};
@@ -6,7 +6,7 @@ use super::super::figures::Measured;
 use super::{conditions, cost, crossover_of, fixed_pairs, of_condition, said};
 use crate::statistics::Crossover;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let metric = cost(instructions);
     let mut table = Table::new("From which size on the kernel is cheaper", 2, &["condition", "compared", "crossover"]);
     table.names = 3;

@@ -7,7 +7,7 @@ use super::cost;
 use crate::statistics::Difference;
 use crate::units;
 
-/// Every cell on every arm.
+/// All figures of every cell on every arm.
 pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {
     let mut table = Table::new(
         "",
@@ -51,7 +51,7 @@ pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {
     table.without_empty_columns()
 }
 
-/// What the columns are.
+/// The meaning of the columns.
 pub(super) const LEGEND: &str = "N: rounds that count; figures are medians over them. CPU: run time of the server's \
      threads by /proc/PID/task/*/schedstat, kernel work on their behalf included; spread: least and greatest round. \
      To user space: cost of a request to that in user space on the same server, and the interval of that difference. \

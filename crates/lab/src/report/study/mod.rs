@@ -16,23 +16,22 @@ use super::published;
 use crate::statistics::{Crossover, CrossoverPoint, Difference, crossover};
 use crate::units;
 
-/// A study's section, and what it found in a line or two each.
-pub(crate) struct Told {
-    /// The section.
+/// A study's section, and its findings in a line or two each.
+pub(crate) struct StudyReport {
     pub section: Section,
     /// For the first screen.
     pub findings: Vec<String>,
 }
 
-/// Tells of a study, of which `cells` are all cells.
-pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told {
+/// The report on a study. `cells`: all its cells.
+pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> StudyReport {
     let (mut blocks, findings) = match study {
-        "nginx-article" => article::tell(cells, instructions),
-        "size-by-calls" => calls::tell(cells, instructions),
-        "netdev" => netdev::tell(cells, instructions),
-        "container" => container::tell(cells, instructions),
-        "crossover" => crossing::tell(cells, instructions),
-        "peers" => peers::tell(cells, instructions),
+        "nginx-article" => article::report(cells, instructions),
+        "size-by-calls" => calls::report(cells, instructions),
+        "netdev" => netdev::report(cells, instructions),
+        "container" => container::report(cells, instructions),
+        "crossover" => crossing::report(cells, instructions),
+        "peers" => peers::report(cells, instructions),
         _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
     };
     if let Some(source) = published::source(study) {
@@ -49,7 +48,7 @@ pub(crate) fn tell(study: &str, cells: &[&Measured], instructions: bool) -> Told
         (true, true) => vec!["measured, but not on two paths or servers that compare".to_owned()],
         (true, false) => vec!["nothing that counts was measured".to_owned()],
     };
-    Told { section: Section { title: study.to_owned(), blocks }, findings }
+    StudyReport { section: Section { title: study.to_owned(), blocks }, findings }
 }
 
 /// Charts against size for the condition with the most sizes, and of those the most calls.
@@ -130,7 +129,7 @@ fn fixed_pairs(cells: &[&Measured]) -> Vec<(&'static str, &'static str)> {
     pairs(cells).into_iter().filter(|(_, kernel)| *kernel != "auto").collect()
 }
 
-/// Where two arms cost the same, over cells that differ in size.
+/// The size at which two arms cost the same, over cells that differ in size.
 fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -> Crossover {
     let points: Vec<CrossoverPoint> = sizes(cells)
         .into_iter()
@@ -143,7 +142,7 @@ fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -
     crossover(&points)
 }
 
-/// For a study without a story of its own: crossovers of each condition, and ours against the peer.
+/// For a study without a section of its own: crossovers of each condition, and ours against the peer.
 fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     let mut findings = Vec::new();
     for condition in conditions(cells) {
@@ -160,7 +159,7 @@ fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     findings
 }
 
-/// What a request costs on our server against a peer's on the same path: the least and the greatest ratio.
+/// The cost of a request on our server against a peer's on the same path: the least and the greatest ratio.
 fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
     let what = if metric == Metric::Instructions { "instructions" } else { "CPU" };
     let line = |(ours, peer): (&str, &str)| {

@@ -1,4 +1,4 @@
-//! netdev: everything against size, what a handshake weighs, what the hand-over costs.
+//! netdev: all metrics against size, the weight of a handshake, the cost of the hand-over.
 
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
@@ -7,7 +7,7 @@ use super::{against_peer, against_size, cost, crossover_of, fixed_pairs, of_cond
 use crate::statistics::Summary;
 use crate::units;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = against_size(cells, instructions);
     let mut findings = Vec::new();
     if let Some(condition) = widest(cells) {

@@ -6,7 +6,7 @@ use super::{against_peer, against_size, cost};
 use crate::row::Row;
 use crate::units;
 
-pub(super) fn tell(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
+pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut findings = against_peer(cells, cost(instructions));
     findings.extend(cells.iter().filter_map(|measured| {
         let (_, ratio) = beside(cells, measured)?;

@@ -70,7 +70,7 @@ struct Finding {
     topic: &'static str,
     state: State,
     found: String,
-    /// Its consequence.
+    /// The consequence for the server.
     means: String,
     /// A command or action.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ struct Finding {
 #[serde(rename_all = "lowercase")]
 enum State {
     Good,
-    /// For information.
+    /// For information, neither good nor bad.
     Note,
     /// Works, at a loss.
     Warning,

@@ -66,6 +66,6 @@ fn live(_: &Source, _: Summary, _: Duration) -> Result<ExitCode, String> {
     Err(crate::values::features::left_out("top", "add --once for the numbers as text"))
 }
 
-/// Shortest refresh interval; nobody reads faster.
+/// Shortest refresh interval: a shorter one is unreadable.
 #[cfg(feature = "top")]
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::rates::Rates;
 use crate::monitor::Summary;
 
-/// Most paths shown.
+/// Most paths on a page of text.
 const PATHS: usize = 20;
 
 /// The whole view, for output that is not a terminal.

@@ -42,7 +42,7 @@ struct Sibling {
 /// The representation to send.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// The file, unencoded.
+    /// The file without a content coding.
     Original,
     /// This variant.
     Variant(Arc<SiteFile>),

@@ -49,7 +49,7 @@ impl Entry<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Requested<'a> {
     pub request: &'a Request<'a>,
-    /// For instance `HTTP/1.1`.
+    /// The protocol with its version, for instance `HTTP/1.1`.
     pub protocol: &'static str,
     /// The name of the site; empty if no site answered.
     pub site: &'a str,

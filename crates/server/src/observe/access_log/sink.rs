@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::batch::Batch;
 
-/// An opened destination.
+/// An opened destination of lines.
 pub(super) enum Sink {
     Stream(Stream),
     Datagrams(Datagrams),
@@ -26,7 +26,7 @@ impl Sink {
         }
     }
 
-    /// Reopens a file.
+    /// Opens a file by its name again; other destinations stay.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Sink::Stream(Stream { path: Some(path), .. }) => {

@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
     /// Whether there is a metrics listener. Without one, nothing is counted.
     on: bool,
     pub(crate) started: Instant,
-    /// Seconds since 1970.
+    /// The start of the process, in seconds since 1970.
     pub(crate) started_at: f64,
     workers: Mutex<Vec<&'static WorkerMetrics>>,
     /// Seconds since 1970 of the last reload; 0: none.
@@ -79,7 +79,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a reload.
+    /// Counts a reload and keeps its time.
     pub(crate) fn reloaded(&self, successful: bool) {
         self.reloaded_at.store(seconds_since_1970() as u64, Ordering::Relaxed);
         self.reloads_refused.fetch_add(u64::from(!successful), Ordering::Relaxed);

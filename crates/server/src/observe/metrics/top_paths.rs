@@ -37,7 +37,7 @@ pub(crate) struct TopPath {
 }
 
 impl TopPaths {
-    /// Counts a request.
+    /// Counts a request for `path` whose body has `bytes`.
     pub(crate) fn note(&mut self, path: &str, bytes: u64) {
         let hash = hash(path.as_bytes());
         if let Some(&place) = self.places.get(&hash) {

@@ -50,7 +50,7 @@ pub(crate) struct WorkerMetrics {
     pub set_up_time: Histogram,
     /// Errors that ended established connections.
     pub errors: [Counter; ErrorKind::ALL.len()],
-    /// Expired deadlines.
+    /// Expired deadlines, by [`Deadline`].
     pub timeouts: [Counter; Deadline::ALL.len()],
     /// KeyUpdates: sent, received.
     pub key_updates: [Counter; 2],
@@ -104,7 +104,7 @@ pub(crate) struct Sent {
     pub status: u16,
     /// The reason for its path.
     pub why: Option<PathReason>,
-    /// Head and body.
+    /// Bytes of head and body.
     pub bytes: u64,
     /// From the end of the request's head to the last byte.
     pub took: Duration,
@@ -238,7 +238,7 @@ labels! {
 }
 
 labels! {
-    /// A deadline.
+    /// A deadline of a connection.
     pub(crate) Deadline {
         Handshake = "handshake",
         /// Receiving a request.

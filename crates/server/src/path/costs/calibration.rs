@@ -32,13 +32,13 @@ pub struct Calibration {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuiteCosts {
-    /// `TLS 1.3`
+    /// The version, such as `TLS 1.3`.
     pub version: String,
-    /// `AES-128-GCM`
+    /// The AEAD, such as `AES-128-GCM`.
     pub aead: String,
-    /// Costs of responses.
+    /// Costs of responses by length, on both paths.
     pub points: Vec<Point>,
-    /// Costs of moves.
+    /// Durations of moves into the kernel.
     pub set_up: SetUpSpread,
 }
 
@@ -46,13 +46,13 @@ pub struct SuiteCosts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetUpSpread {
-    /// 10th percentile.
+    /// The 10th percentile.
     pub low_ns: u64,
-    /// Median.
+    /// The median, which the server starts from.
     pub median_ns: u64,
-    /// 90th percentile.
+    /// The 90th percentile.
     pub high_ns: u64,
-    /// Number of moves.
+    /// The number of moves measured.
     pub moves: usize,
 }
 

@@ -59,7 +59,7 @@ impl Curve {
         Ok(curve)
     }
 
-    /// The interpolated points.
+    /// The points that the curve was made of.
     pub fn points(&self) -> &[Point] {
         &self.points
     }

@@ -10,12 +10,12 @@ pub struct Machine {
     pub kernel: String,
     /// The processor's model, from `/proc/cpuinfo`.
     pub cpu: String,
-    /// This program's version.
+    /// The version of the program that measured.
     pub sealion: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// The machine that this process runs on.
     pub fn this() -> Self {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {

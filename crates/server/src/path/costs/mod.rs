@@ -28,9 +28,9 @@ pub struct Costs {
 /// Costs of one version and AEAD.
 #[derive(Debug)]
 pub struct Cost {
-    /// Of responses.
+    /// Savings of the kernel path by response length.
     pub curve: Curve,
-    /// Of a move.
+    /// The expected cost of a move.
     pub set_up: SetUpCost,
 }
 
@@ -39,7 +39,7 @@ pub struct Cost {
 pub enum Origin {
     /// Measured on this machine.
     Calibrated {
-        /// The file.
+        /// The calibration file.
         path: PathBuf,
         /// Time of the measurement.
         made: String,

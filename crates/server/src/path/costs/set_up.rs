@@ -40,7 +40,7 @@ fn next(estimate: u64, sample: u64) -> u64 {
 /// Two system calls take longer; below this, eighths would be lost to rounding.
 const LEAST: u64 = 100;
 
-/// Ten seconds.
+/// Ten seconds: longer than any move.
 const MOST: u64 = 10_000_000_000;
 
 #[cfg(test)]
