@@ -2,11 +2,19 @@
 
 /// Appends `number` in decimal. Allocates only if `out` has to grow.
 pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let digit = |number: u64| b'0' + (number % 10) as u8;
+    // A status, an octet of an address: without a copy of unknown length.
+    match number {
+        0..10 => return out.push(digit(number)),
+        10..100 => return out.extend_from_slice(&[digit(number / 10), digit(number)]),
+        100..1000 => return out.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]),
+        _ => {}
+    }
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {
         start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
+        digits[start] = digit(number);
         number /= 10;
         if number == 0 {
             break;
@@ -21,7 +29,7 @@ mod tests {
 
     #[test]
     fn decimal() {
-        for number in [0, 9, 10, 16384, u64::MAX] {
+        for number in [0, 9, 10, 99, 100, 999, 1000, 16384, u64::MAX] {
             let mut out = Vec::new();
             write_decimal(&mut out, number);
             assert_eq!(out, number.to_string().as_bytes());

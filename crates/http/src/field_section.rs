@@ -28,16 +28,25 @@ impl<'a> FieldSection<'a> {
 
     /// The values of all fields called `name`, in any case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-        lines(self.lines).filter_map(move |line| {
-            let (other, rest) = line.split_at_checked(name.len())?;
-            let value = rest.strip_prefix(b":")?;
-            other.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
-        })
+        lines(self.lines).filter_map(move |line| value_of(line, name))
     }
 
     /// The value of the first field called `name`, in any case.
     pub fn first(&self, name: &str) -> Option<&'a [u8]> {
         self.all(name).next()
+    }
+
+    /// The values of the first fields called `names`, in any case, found in one pass.
+    pub fn first_of<const N: usize>(&self, names: [&str; N]) -> [Option<&'a [u8]>; N] {
+        let mut values = [None; N];
+        for line in lines(self.lines) {
+            for (name, value) in names.iter().zip(&mut values) {
+                if value.is_none() {
+                    *value = value_of(line, name);
+                }
+            }
+        }
+        values
     }
 
     /// The value of the singleton field `name` (RFC 9110 §5.5).
@@ -64,6 +73,13 @@ fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The value of a field line, if its field is called `name`.
+fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (other, rest) = line.split_at_checked(name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    other.eq_ignore_ascii_case(name.as_bytes()).then(|| value.trim_ascii())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +96,7 @@ mod tests {
         assert_eq!(fields.singleton("hos"), Singleton::Absent);
         assert_eq!(fields.list("x-a").iter().collect::<Vec<_>>(), [b"1", b"2"]);
         assert_eq!(fields.first("empty"), Some(&b""[..]));
+        assert_eq!(fields.first_of(["x-a", "none", "empty"]), [Some(&b"1"[..]), None, Some(&b""[..])]);
         assert_eq!(FieldSection::default().iter().count(), 0);
     }
 }

@@ -117,7 +117,16 @@ impl PathReason {
     pub fn sealed_by(self) -> Path {
         match self {
             Self::Moved | Self::MovedBefore => Path::Kernel,
-            _ => Path::User,
+            Self::Small
+            | Self::NoGain
+            | Self::Never
+            | Self::Absent
+            | Self::NotTcp
+            | Self::NoCipher
+            | Self::Refused
+            | Self::Suspended
+            | Self::Quarantined
+            | Self::KeyWorn => Path::User,
         }
     }
 }

@@ -1,85 +1,151 @@
-//! Fields of a line.
+//! Fields of a line: name, value, and whether a line has it unless fields are chosen.
 
 use schemars::JsonSchema;
+use sealion_tls::Version;
 use serde::{Deserialize, Serialize};
 
+use super::entry::{Entry, Requested};
+use super::stamp::Stamp;
+use super::value::Value;
 use crate::values::labels;
 
-labels! {
-    /// A field of a line.
-    #[derive(Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
-    #[serde(rename_all = "snake_case")]
-    #[value(rename_all = "snake_case")]
-    pub(crate) Field {
-        /// Time of the line, UTC, RFC 3339 with milliseconds.
-        Time = "time",
-        /// The client's address and port.
-        Peer = "peer",
-        /// The client's address.
-        Address = "address",
-        /// The name of the site that answered.
-        Site = "site",
-        /// The host of the request.
-        Host = "host",
-        /// The server name (SNI) of the handshake.
-        Sni = "sni",
-        /// The authenticated user.
-        User = "user",
-        /// The method.
-        Method = "method",
-        /// The request-target as received.
-        Target = "target",
-        /// The protocol's version.
-        Protocol = "protocol",
-        /// The response's status.
-        Status = "status",
-        /// Bytes of the body that were sent.
-        Bytes = "bytes",
-        /// The Content-Encoding of the body.
-        Encoding = "encoding",
-        /// Milliseconds from the end of the request's head to the last byte of the response.
-        Ms = "ms",
-        /// The version of TLS.
-        Tls = "tls",
-        /// The cipher suite.
-        Suite = "suite",
-        /// Whether the handshake resumed an earlier session.
-        Resumed = "resumed",
-        /// Where the response was sealed: `user` or `kernel`.
-        Path = "path",
-        /// The reason for the path.
-        Why = "why",
-        /// Bytes of responses that the connection had sent before it moved to kernel TLS.
-        MovedAt = "moved_at",
-        /// Microseconds of the move, in the line of the response that moved.
-        SetupUs = "setup_us",
-        /// The error that cut the response short.
-        Aborted = "aborted",
-        /// The page that the request came from, as the client says.
-        Referer = "referer",
-        /// The client's program, as it says.
-        UserAgent = "user_agent",
-    }
+/// Defines the fields, a row each: documentation, name, [`Shown`], value.
+macro_rules! fields {
+    ($($(#[doc = $doc:literal])+ $field:ident = $name:literal, $shown:ident, |$line:ident| $value:expr;)*) => {
+        labels! {
+            /// A field of a line.
+            #[derive(Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+            #[serde(rename_all = "snake_case")]
+            #[value(rename_all = "snake_case")]
+            pub(crate) Field { $($(#[doc = $doc])+ $field = $name,)* }
+        }
+
+        impl Field {
+            /// Whether a line has it unless fields are chosen.
+            pub(super) fn shown(self) -> Shown {
+                match self { $(Field::$field => Shown::$shown),* }
+            }
+
+            /// The value in a line.
+            pub(super) fn value<'a>(self, line: &Line<'a, '_>) -> Value<'a> {
+                match self {
+                    $(Field::$field => {
+                        let $line = line;
+                        $value
+                    })*
+                }
+            }
+
+            #[cfg(test)]
+            fn doc(self) -> &'static str {
+                match self { $(Field::$field => concat!($($doc),+).trim_ascii()),* }
+            }
+        }
+    };
+}
+
+fields! {
+    /// When the response ended: UTC, RFC 3339 with milliseconds.
+    Time = "time", Always, |line| Value::Time(line.stamp);
+    /// The client's address and port.
+    Peer = "peer", Always, |line| Value::Peer(line.entry.peer);
+    /// The client's address.
+    Address = "address", IfChosen, |line| Value::Address(line.entry.peer.ip());
+    /// The name of the site that answered.
+    Site = "site", IfChosen, |line| text(line.request().map(|requested| requested.site).filter(|site| !site.is_empty()));
+    /// The host named by the request.
+    Host = "host", IfChosen, |line| text(line.request().and_then(|requested| requested.request.authority));
+    /// The server name in the client's handshake (SNI).
+    Sni = "sni", IfChosen, |line| text(line.entry.tls.server_name.as_deref());
+    /// The authenticated user.
+    User = "user", IfChosen, |line| text(line.entry.user);
+    /// The method; `-` if no request could be read.
+    Method = "method", Always, |line| {
+        line.request().map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
+    };
+    /// The request-target as received, query included.
+    Target = "target", Always, |line| {
+        // Quoted even if the request could not be read.
+        Value::Text(line.request().map_or(b"-", |requested| requested.request.raw_target.as_bytes()))
+    };
+    /// `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
+    Protocol = "protocol", IfChosen, |line| {
+        line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol))
+    };
+    /// The status of the response.
+    Status = "status", Always, |line| Value::Number(line.entry.status.into());
+    /// Bytes of the body that were sent.
+    Bytes = "bytes", Always, |line| Value::Number(line.entry.body);
+    /// The body's Content-Encoding.
+    Encoding = "encoding", IfChosen, |line| {
+        line.entry.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes()))
+    };
+    /// Milliseconds from the end of the request's head to the response's last byte.
+    Ms = "ms", Always, |line| Value::Millis(line.entry.duration.as_micros() as u64);
+    /// The version of TLS.
+    Tls = "tls", Always, |line| Value::Word(match line.entry.tls.version {
+        Version::Tls12 => "1.2",
+        Version::Tls13 => "1.3",
+    });
+    /// The cipher suite.
+    Suite = "suite", Always, |line| Value::Word(line.entry.tls.suite);
+    /// Whether the handshake resumed a session: `yes` or `no`.
+    Resumed = "resumed", Always, |line| Value::Flag(line.entry.tls.resumed);
+    /// Where the response was sealed: `user` or `kernel`.
+    Path = "path", Always, |line| Value::Word(line.entry.path.as_str());
+    /// The reason for that path: see below.
+    Why = "why", Always, |line| line.entry.why.map_or(Value::Absent, |why| Value::Word(why.label()));
+    /// Bytes of responses sent on the connection before it moved into the kernel.
+    MovedAt = "moved_at", IfChosen, |line| line.entry.moved_at.map_or(Value::Absent, Value::Number);
+    /// Microseconds that the move took, in the line of the response that moved.
+    SetupUs = "setup_us", IfPresent, |line| {
+        line.entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
+    };
+    /// The error that cut the response short.
+    Aborted = "aborted", IfPresent, |line| line.entry.aborted.map_or(Value::Absent, Value::Message);
+    /// The page that the request came from, as sent by the client.
+    Referer = "referer", IfChosen, |line| line.field_of_request("referer");
+    /// The client's program, as sent by the client.
+    UserAgent = "user_agent", IfChosen, |line| line.field_of_request("user-agent");
+}
+
+/// Whether a line has a field unless fields are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Every line has it.
+    Always,
+    /// A line has it if it has a value.
+    IfPresent,
+    /// Only lines with chosen fields have it.
+    IfChosen,
 }
 
 impl Field {
-    /// The fields of a line unless others are chosen. The last two are only in lines that have something to say.
-    pub(super) const USUAL: [Field; 14] = [
-        Field::Time,
-        Field::Peer,
-        Field::Method,
-        Field::Target,
-        Field::Status,
-        Field::Bytes,
-        Field::Ms,
-        Field::Tls,
-        Field::Suite,
-        Field::Resumed,
-        Field::Path,
-        Field::Why,
-        Field::SetupUs,
-        Field::Aborted,
-    ];
+    /// The fields of a line unless others are chosen.
+    pub(super) fn usual() -> Vec<Field> {
+        Field::ALL.iter().copied().filter(|field| field.shown() != Shown::IfChosen).collect()
+    }
+}
+
+/// The data that values are taken from.
+pub(super) struct Line<'a, 'e> {
+    pub(super) entry: &'a Entry<'e>,
+    pub(super) stamp: &'a Stamp,
+}
+
+impl<'a> Line<'a, '_> {
+    fn request(&self) -> Option<Requested<'a>> {
+        self.entry.request
+    }
+
+    /// The first value of a field of the request.
+    fn field_of_request(&self, name: &str) -> Value<'a> {
+        self.request().and_then(|requested| requested.field(name)).map_or(Value::Absent, Value::Text)
+    }
+}
+
+fn text(text: Option<&str>) -> Value<'_> {
+    text.map_or(Value::Absent, |text| Value::Text(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -93,6 +159,30 @@ mod tests {
         for field in Field::value_variants() {
             assert_eq!(serde_json::to_value(field).unwrap(), field.label());
             assert_eq!(Field::from_str(field.label(), false), Ok(*field));
+        }
+    }
+
+    /// `SEALION_UPDATE=1 cargo test -p sealion --lib the_page_lists_every_field` writes the table.
+    #[test]
+    fn the_page_lists_every_field() {
+        const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/logs.md");
+        const HEAD: &str = "| field | | |\n|---|---|---|\n";
+        let rows = Field::ALL.iter().map(|field| {
+            let usual = if field.shown() == Shown::IfChosen { "" } else { "· " };
+            let doc = field.doc().trim_end_matches('.');
+            format!("| `{}` | {usual}| {doc} |\n", field.label())
+        });
+        let table: String = rows.collect();
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let (before, rest) = page.split_once(HEAD).expect("the page has the table");
+        let (kept, after) = rest.split_at(rest.find("\n\n").expect("the table ends") + 1);
+        if std::env::var_os("SEALION_UPDATE").is_some() {
+            std::fs::write(PAGE, format!("{before}{HEAD}{table}{after}")).unwrap();
+        } else {
+            assert!(
+                kept == table,
+                "docs/logs.md lists other fields than the code: write it again with SEALION_UPDATE=1"
+            );
         }
     }
 }

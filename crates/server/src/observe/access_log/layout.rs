@@ -1,19 +1,17 @@
 //! The layout of a line: format, fields, envelope.
 
-use std::fmt::Display;
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
 
 use schemars::JsonSchema;
 use sealion_http::write_decimal;
-use sealion_tls::Version;
 use serde::{Deserialize, Serialize};
 
 use super::destination::{Destination, Syslog};
 use super::entry::{Entry, Requested};
 use super::escape;
-use super::field::Field;
+use super::field::{Field, Line, Shown};
 use super::stamp::Stamp;
+use super::value::{Value, write_address};
 
 /// The format of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -32,10 +30,27 @@ pub(crate) enum Format {
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     format: Format,
-    fields: Vec<Field>,
+    fields: Vec<Named>,
     /// Whether the operator chose the fields. If so, every line has all of them, so that columns are stable.
     chosen: bool,
     envelope: Envelope,
+}
+
+/// A field of a line, and its name as the format writes it, with the separator before it.
+#[derive(Debug, Clone)]
+struct Named {
+    field: Field,
+    name: Box<[u8]>,
+}
+
+impl Named {
+    fn new(field: Field, format: Format) -> Self {
+        let name = match format {
+            Format::Json => format!(",\"{}\":", field.label()),
+            Format::Logfmt | Format::Combined => format!(" {}=", field.label()),
+        };
+        Self { field, name: name.into_bytes().into() }
+    }
 }
 
 /// The framing of a line for its destination.
@@ -59,7 +74,8 @@ impl Layout {
     /// Without `fields`, the usual ones are used. The fields of `combined` are fixed.
     pub(crate) fn new(format: Format, fields: &[Field]) -> Self {
         let chosen = !fields.is_empty();
-        let fields = if chosen { fields.to_vec() } else { Field::USUAL.to_vec() };
+        let fields = if chosen { fields.to_vec() } else { Field::usual() };
+        let fields = fields.into_iter().map(|field| Named::new(field, format)).collect();
         Self { format, fields, chosen, envelope: Envelope::Line }
     }
 
@@ -83,9 +99,10 @@ impl Layout {
 
     /// Appends the line, ready for its destination.
     pub(super) fn write_line(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
+        let data = Line { entry, stamp };
         match &self.envelope {
             Envelope::Line => {
-                self.write(line, entry, stamp);
+                self.write(line, &data);
                 line.push(b'\n');
             }
             Envelope::Syslog(constant) => {
@@ -93,23 +110,23 @@ impl Layout {
                 let _ = write!(line, "<{PRIORITY}>1 ");
                 stamp.write_rfc3339(line);
                 let _ = write!(line, " {constant} ");
-                self.write(line, entry, stamp);
+                self.write(line, &data);
             }
             Envelope::Local(head) => {
                 line.extend_from_slice(head.as_bytes());
-                self.write(line, entry, stamp);
+                self.write(line, &data);
             }
             Envelope::Journal => {
                 line.extend_from_slice(b"PRIORITY=6\nSYSLOG_IDENTIFIER=sealion\nMESSAGE=");
-                self.write(line, entry, stamp);
+                self.write(line, &data);
                 line.push(b'\n');
-                for &field in &self.fields {
-                    let value = Value::of(field, entry, stamp);
+                for Named { field, .. } in &self.fields {
+                    let value = field.value(&data);
                     if !value.is_absent() {
                         line.extend_from_slice(b"SEALION_");
                         line.extend(field.label().bytes().map(|byte| byte.to_ascii_uppercase()));
                         line.push(b'=');
-                        value.write_plain(line);
+                        value.write(line, escape::plain);
                         line.push(b'\n');
                     }
                 }
@@ -117,59 +134,62 @@ impl Layout {
         }
     }
 
-    fn write(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
+    fn write(&self, line: &mut Vec<u8>, data: &Line<'_, '_>) {
         match self.format {
-            Format::Logfmt => self.write_logfmt(line, entry, stamp),
-            Format::Json => self.write_json(line, entry, stamp),
-            Format::Combined => write_combined(line, entry, stamp),
-        }
-    }
-
-    fn shown<'e>(&self, entry: &'e Entry<'_>, stamp: &'e Stamp) -> impl Iterator<Item = (Field, Value<'e>)> {
-        let occasional = |field| matches!(field, Field::SetupUs | Field::Aborted);
-        self.fields
-            .iter()
-            .map(move |&field| (field, Value::of(field, entry, stamp)))
-            .filter(move |(field, value)| self.chosen || !(occasional(*field) && value.is_absent()))
-    }
-
-    fn write_logfmt(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
-        for (n, (field, value)) in self.shown(entry, stamp).enumerate() {
-            if n > 0 {
-                line.push(b' ');
+            Format::Logfmt => self.write_fields(line, data, b"", |value, line| value.write(line, escape::quoted)),
+            Format::Json => {
+                self.write_fields(line, data, b"{", |value, line| value.write_json(line));
+                line.push(b'}');
             }
-            line.extend_from_slice(field.label().as_bytes());
-            line.push(b'=');
-            value.write_logfmt(line);
+            Format::Combined => write_combined(line, data),
         }
     }
 
-    fn write_json(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
-        for (n, (field, value)) in self.shown(entry, stamp).enumerate() {
-            line.push(if n == 0 { b'{' } else { b',' });
-            line.push(b'"');
-            line.extend_from_slice(field.label().as_bytes());
-            line.extend_from_slice(b"\":");
-            value.write_json(line);
+    /// Appends names and values. `before`: instead of the separator of the first field.
+    fn write_fields(
+        &self,
+        line: &mut Vec<u8>,
+        data: &Line<'_, '_>,
+        before: &[u8],
+        write: impl Fn(Value<'_>, &mut Vec<u8>),
+    ) {
+        let mut is_first = true;
+        for Named { field, name } in &self.fields {
+            let value = field.value(data);
+            if value.is_absent() && !self.chosen && field.shown() != Shown::Always {
+                continue;
+            }
+            match is_first {
+                true => {
+                    line.extend_from_slice(before);
+                    line.extend_from_slice(&name[1..]);
+                }
+                false => line.extend_from_slice(name),
+            }
+            is_first = false;
+            write(value, line);
         }
-        line.push(b'}');
     }
 }
 
 /// `%h - %u [time] "request" status bytes "referer" "user agent"`.
-fn write_combined(line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
+fn write_combined(line: &mut Vec<u8>, data: &Line<'_, '_>) {
+    let entry = data.entry;
     write_address(line, entry.peer.ip());
-    line.extend_from_slice(b" - ");
     match entry.user {
-        Some(user) => escape::combined_word(line, user.as_bytes()),
-        None => line.push(b'-'),
+        Some(user) => {
+            line.extend_from_slice(b" - ");
+            escape::combined_word(line, user.as_bytes());
+            line.extend_from_slice(b" [");
+        }
+        None => line.extend_from_slice(b" - - ["),
     }
-    line.extend_from_slice(b" [");
-    line.extend_from_slice(stamp.combined().as_bytes());
+    line.extend_from_slice(data.stamp.combined().as_bytes());
     line.extend_from_slice(b"] \"");
     match entry.request {
         Some(Requested { request, protocol, .. }) => {
-            escape::combined(line, request.method.as_str().as_bytes());
+            // A token (RFC 9110 §9.1).
+            line.extend_from_slice(request.method.as_str().as_bytes());
             line.push(b' ');
             escape::combined(line, request.raw_target.as_bytes());
             line.push(b' ');
@@ -177,165 +197,20 @@ fn write_combined(line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
         }
         None => line.push(b'-'),
     }
-    let field = |name| entry.request.and_then(|requested| requested.field(name)).unwrap_or(b"-");
     line.extend_from_slice(b"\" ");
     write_decimal(line, entry.status.into());
     line.push(b' ');
     write_decimal(line, entry.body);
+    let [referer, agent] = match entry.request {
+        Some(Requested { request, .. }) => request.fields.first_of(["referer", "user-agent"]),
+        None => [None, None],
+    };
+    let or_absent = |value: Option<_>| value.filter(|value: &&[u8]| !value.is_empty()).unwrap_or(b"-");
     line.extend_from_slice(b" \"");
-    escape::combined(line, field("referer"));
+    escape::combined(line, or_absent(referer));
     line.extend_from_slice(b"\" \"");
-    escape::combined(line, field("user-agent"));
+    escape::combined(line, or_absent(agent));
     line.push(b'"');
-}
-
-/// Appends an address as its `Display` does, which takes ten times as long for IPv4.
-fn write_address(line: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(v4) => {
-            for (n, octet) in v4.octets().into_iter().enumerate() {
-                if n > 0 {
-                    line.push(b'.');
-                }
-                write_decimal(line, octet.into());
-            }
-        }
-        // Writing to a Vec cannot fail.
-        IpAddr::V6(v6) => _ = write!(line, "{v6}"),
-    }
-}
-
-/// Appends microseconds as milliseconds, with three decimals.
-fn write_millis(line: &mut Vec<u8>, micros: u64) {
-    write_decimal(line, micros / 1000);
-    line.push(b'.');
-    escape::push_padded(line, (micros % 1000) as u16);
-}
-
-/// The value of a field.
-enum Value<'a> {
-    Absent,
-    /// From the server: has no space, quote or control.
-    Word(&'static str),
-    /// `yes` or `no`; a boolean in JSON.
-    Flag(bool),
-    Number(u64),
-    Millis(u64),
-    Time(&'a Stamp),
-    Peer(SocketAddr),
-    Address(IpAddr),
-    /// A token (RFC 9110 §5.6.2).
-    Token(&'a [u8]),
-    /// Any bytes.
-    Text(&'a [u8]),
-    /// Any text, once formatted.
-    Message(&'a dyn Display),
-}
-
-impl<'a> Value<'a> {
-    fn of(field: Field, entry: &'a Entry<'_>, stamp: &'a Stamp) -> Self {
-        let text = |text: Option<&'a str>| text.map_or(Value::Absent, |text| Value::Text(text.as_bytes()));
-        let requested = entry.request;
-        let field_of_request =
-            |name| requested.and_then(|requested| requested.field(name)).map_or(Value::Absent, Value::Text);
-        match field {
-            Field::Time => Value::Time(stamp),
-            Field::Peer => Value::Peer(entry.peer),
-            Field::Address => Value::Address(entry.peer.ip()),
-            Field::Site => text(requested.map(|requested| requested.site).filter(|site| !site.is_empty())),
-            Field::Host => text(requested.and_then(|requested| requested.request.authority)),
-            Field::Sni => text(entry.tls.server_name.as_deref()),
-            Field::User => text(entry.user),
-            Field::Method => {
-                requested.map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
-            }
-            // Quoted even if the request could not be read.
-            Field::Target => Value::Text(requested.map_or(b"-", |requested| requested.request.raw_target.as_bytes())),
-            Field::Protocol => requested.map_or(Value::Absent, |requested| Value::Word(requested.protocol)),
-            Field::Status => Value::Number(entry.status.into()),
-            Field::Bytes => Value::Number(entry.body),
-            Field::Encoding => entry.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes())),
-            Field::Ms => Value::Millis(entry.duration.as_micros() as u64),
-            Field::Tls => Value::Word(match entry.tls.version {
-                Version::Tls12 => "1.2",
-                Version::Tls13 => "1.3",
-            }),
-            Field::Suite => Value::Word(entry.tls.suite),
-            Field::Resumed => Value::Flag(entry.tls.resumed),
-            Field::Path => Value::Word(entry.path.as_str()),
-            Field::Why => entry.why.map_or(Value::Absent, |why| Value::Word(why.label())),
-            Field::MovedAt => entry.moved_at.map_or(Value::Absent, Value::Number),
-            Field::SetupUs => entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64)),
-            Field::Aborted => entry.aborted.map_or(Value::Absent, Value::Message),
-            Field::Referer => field_of_request("referer"),
-            Field::UserAgent => field_of_request("user-agent"),
-        }
-    }
-
-    fn is_absent(&self) -> bool {
-        matches!(self, Value::Absent)
-    }
-
-    /// Writes a value that is the same in every format. `false`: it depends on the format.
-    fn write_common(&self, line: &mut Vec<u8>) -> bool {
-        match self {
-            Value::Number(number) => write_decimal(line, *number),
-            Value::Millis(micros) => write_millis(line, *micros),
-            _ => return false,
-        }
-        true
-    }
-
-    fn write_logfmt(&self, line: &mut Vec<u8>) {
-        if self.write_common(line) {
-            return;
-        }
-        match self {
-            Value::Text(text) => escape::quoted(line, text),
-            Value::Message(message) => escape::quoted(line, message.to_string().as_bytes()),
-            _ => self.write_plain(line),
-        }
-    }
-
-    fn write_json(&self, line: &mut Vec<u8>) {
-        if self.write_common(line) {
-            return;
-        }
-        match self {
-            Value::Absent => line.extend_from_slice(b"null"),
-            Value::Flag(flag) => line.extend_from_slice(if *flag { b"true".as_slice() } else { b"false" }),
-            Value::Text(text) | Value::Token(text) => escape::json(line, text),
-            Value::Message(message) => escape::json(line, message.to_string().as_bytes()),
-            _ => {
-                line.push(b'"');
-                self.write_plain(line);
-                line.push(b'"');
-            }
-        }
-    }
-
-    fn write_plain(&self, line: &mut Vec<u8>) {
-        if self.write_common(line) {
-            return;
-        }
-        match self {
-            Value::Absent => line.push(b'-'),
-            Value::Flag(flag) => line.extend_from_slice(if *flag { b"yes".as_slice() } else { b"no" }),
-            Value::Word(word) => line.extend_from_slice(word.as_bytes()),
-            Value::Time(stamp) => stamp.write_rfc3339(line),
-            Value::Peer(SocketAddr::V4(peer)) => {
-                write_address(line, IpAddr::V4(*peer.ip()));
-                line.push(b':');
-                write_decimal(line, peer.port().into());
-            }
-            // Writing to a Vec cannot fail.
-            Value::Peer(peer) => _ = write!(line, "{peer}"),
-            Value::Address(address) => write_address(line, *address),
-            Value::Token(text) | Value::Text(text) => escape::plain(line, text),
-            Value::Message(message) => escape::plain(line, message.to_string().as_bytes()),
-            Value::Number(_) | Value::Millis(_) => {}
-        }
-    }
 }
 
 #[cfg(test)]

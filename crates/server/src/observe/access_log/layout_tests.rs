@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
 use sealion_http::{FieldSection, Method, Request, Target};
-use sealion_tls::{HandshakeInfo, Path};
+use sealion_tls::{HandshakeInfo, Path, Version};
 
 use super::*;
 use crate::path::policy::PathReason;

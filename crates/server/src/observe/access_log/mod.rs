@@ -18,6 +18,7 @@ mod field;
 mod layout;
 mod sink;
 mod stamp;
+mod value;
 mod writer;
 
 use std::io;

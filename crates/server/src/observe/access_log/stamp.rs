@@ -32,11 +32,12 @@ const READING: Duration = Duration::from_secs(1);
 impl Clock {
     /// The time at `now`, which is the present.
     pub(super) fn at(&mut self, now: Instant) -> &Stamp {
-        let (read_at, wall) = match self.anchor {
-            Some(anchor) if now.duration_since(anchor.0) < READING => anchor,
-            _ => *self.anchor.insert((now, SystemTime::now())),
+        let known = self.anchor.map(|(read_at, wall)| (now.duration_since(read_at), wall));
+        let (since, wall) = match known {
+            Some(known) if known.0 < READING => known,
+            _ => (Duration::ZERO, self.anchor.insert((now, SystemTime::now())).1),
         };
-        self.stamp.set(wall + now.duration_since(read_at));
+        self.stamp.set(wall + since);
         &self.stamp
     }
 }
