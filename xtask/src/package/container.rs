@@ -6,16 +6,17 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use sealion_guest::output;
 
+use super::programs::Build;
 use super::{programs, source};
 
 /// Makes `out`/container from packaging/container: copied, with the programs where the Containerfiles look for them.
-pub(super) fn context(debug: bool, out: &Path) -> Result<PathBuf> {
+pub(super) fn context(build: Build, out: &Path) -> Result<PathBuf> {
     let context = out.join("container");
     if context.exists() {
         std::fs::remove_dir_all(&context).with_context(|| format!("cannot replace {}", context.display()))?;
     }
     output(Command::new("cp").arg("-R").args([&source("container"), &context]))?;
-    programs::build_static(false, debug, &context)?;
+    programs::build_static(false, build, &context)?;
     // ACME clients verify their servers with the public authorities.
     let authorities = Path::new("/etc/ssl/certs/ca-certificates.crt");
     let to = context.join("rootfs/etc/ssl/certs/ca-certificates.crt");

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use sealion_guest::output;
 
 use crate::{binaries, workspace};
-use programs::Programs;
+use programs::{Build, Programs};
 
 pub(crate) use check::check;
 
@@ -38,9 +38,16 @@ enum What {
         /// Link glibc statically if the musl target is not installed; host names are then resolved without NSS plug-ins
         #[arg(long)]
         glibc: bool,
+        /// Leave out the parts of the server that are Cargo features: ACME, `import-nginx`, the live view of `top`
+        #[arg(long)]
+        bare: bool,
     },
     /// The build context of the container images and compose.yaml
-    Container,
+    Container {
+        /// Leave out the parts of the server that are Cargo features: ACME, `import-nginx`, the live view of `top`
+        #[arg(long)]
+        bare: bool,
+    },
     /// Check units, packages, manifests, alert rules and the dashboard
     Check,
 }
@@ -58,12 +65,14 @@ impl Package {
                     println!("{}", package.display());
                 }
             }
-            What::Static { glibc } => {
-                for program in programs::build_static(glibc, self.debug, &out)? {
+            What::Static { glibc, bare } => {
+                for program in programs::build_static(glibc, Build { debug: self.debug, bare }, &out)? {
                     println!("{}", program.display());
                 }
             }
-            What::Container => println!("{}", container::context(self.debug, &out)?.display()),
+            What::Container { bare } => {
+                println!("{}", container::context(Build { debug: self.debug, bare }, &out)?.display());
+            }
             What::Check => {
                 check::check()?;
                 check::kubernetes()?;

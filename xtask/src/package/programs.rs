@@ -12,6 +12,15 @@ use crate::{binaries, workspace};
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
 
+/// How programs are built.
+#[derive(Clone, Copy)]
+pub(super) struct Build {
+    /// Without optimisation.
+    pub(super) debug: bool,
+    /// Without the server's optional parts.
+    pub(super) bare: bool,
+}
+
 /// The server and the lab, built.
 pub(super) struct Programs {
     pub(super) sealion: PathBuf,
@@ -21,7 +30,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Builds for this machine.
     pub(super) fn build(debug: bool) -> Result<Self> {
-        let directory = cargo_build(debug, &[], &[])?;
+        let directory = cargo_build(Build { debug, bare: false }, &[], &[])?;
         Ok(Self { sealion: directory.join("sealion"), lab: directory.join("sealion-lab") })
     }
 
@@ -34,13 +43,13 @@ impl Programs {
 }
 
 /// Builds both statically linked, strips them and copies them to `out`.
-pub(super) fn build_static(glibc: bool, debug: bool, out: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn build_static(glibc: bool, build: Build, out: &Path) -> Result<Vec<PathBuf>> {
     let directory = if musl_is_installed()? {
         sealion_guest::tools::ensure(&[("musl-gcc", "musl-tools")])?;
-        cargo_build(debug, &["--target", MUSL], &[])?
+        cargo_build(build, &["--target", MUSL], &[])?
     } else if glibc {
         // Without --target the flags would also apply to build scripts and macros, which cannot be static.
-        cargo_build(debug, &["--target", GLIBC], &[("RUSTFLAGS", "-C target-feature=+crt-static")])?
+        cargo_build(build, &["--target", GLIBC], &[("RUSTFLAGS", "-C target-feature=+crt-static")])?
     } else {
         bail!(
             "the target {MUSL} is not installed: rustup target add {MUSL}, or link glibc statically with --glibc, \
@@ -75,17 +84,20 @@ fn musl_is_installed() -> Result<bool> {
 }
 
 /// Builds both programs and returns the directory that they are in.
-fn cargo_build(debug: bool, arguments: &[&str], environment: &[(&str, &str)]) -> Result<PathBuf> {
+fn cargo_build(build: Build, arguments: &[&str], environment: &[(&str, &str)]) -> Result<PathBuf> {
     let mut command = workspace::cargo();
     command.args(["build", "--locked", "--package=sealion", "--package=sealion-lab"]).args(arguments);
     command.envs(environment.iter().copied());
-    if !debug {
+    if !build.debug {
         command.arg("--release");
+    }
+    if build.bare {
+        command.arg("--no-default-features");
     }
     ensure!(command.status().context("cannot run cargo")?.success(), "{command:?} failed");
     let mut directory: PathBuf = binaries::metadata()?.target_directory.into();
     if let ["--target", target] = arguments {
         directory.push(target);
     }
-    Ok(directory.join(if debug { "debug" } else { "release" }))
+    Ok(directory.join(if build.debug { "debug" } else { "release" }))
 }
