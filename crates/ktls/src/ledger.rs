@@ -70,6 +70,17 @@ pub fn queued(fd: impl AsFd) -> Result<u32, Error> {
     sockopt::out_queue(fd.as_fd()).map_err(tcp_state)
 }
 
+/// Bytes that a stream socket takes before it has to wait: its send buffer, less what it holds (`SO_MEMINFO`, Linux 4.12).
+///
+/// In the kernel's account each packet's own structures count too, so that fewer bytes of data fit: about half as many where
+/// packets are small.
+///
+/// # Errors
+/// The kernel's: it is no socket, or has no such option.
+pub fn room(fd: impl AsFd) -> Result<usize, Error> {
+    sockopt::send_room(fd.as_fd()).map(|bytes| bytes as usize).map_err(tcp_state)
+}
+
 /// Bytes that the peer has acknowledged over the life of a TCP connection, with or without kernel TLS (`TCP_INFO`,
 /// Linux 4.1).
 ///
@@ -104,7 +115,9 @@ mod tests {
         far.write_all(b"x").unwrap();
         near.read_exact(&mut [0]).unwrap();
         assert_eq!(acknowledged(&near).unwrap() - before, 1000);
+        assert!(room(&near).unwrap() >= 4096, "nothing is under way");
         let pipe = rustix::pipe::pipe().unwrap();
+        assert_eq!(room(&pipe.0).unwrap_err().errno(), Some(Errno::NOTSOCK.raw_os_error()));
         assert_eq!(acknowledged(&pipe.0).unwrap_err().errno(), Some(Errno::NOTSOCK.raw_os_error()));
     }
 

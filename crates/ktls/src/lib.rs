@@ -105,7 +105,7 @@ mod tx;
 pub use cipher::{AeadKey, Cipher, Version};
 pub use crypto_info::CryptoInfo;
 pub use error::{Error, Kind, Operation};
-pub use ledger::{acknowledged, queued};
+pub use ledger::{acknowledged, queued, room};
 pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, RxState, Spliced};
 pub use tx::{Tx, TxState};

@@ -1,11 +1,22 @@
 //! Buffers shared by the connections of a thread, so that an idle connection holds none.
+//!
+//! Sealed bytes that TCP does not take at once stay in user memory until it does. A peer that stops reading therefore pins a buffer:
+//! a small one, [`SMALL_LEN`], because a batch of more records than fit it is sealed only where TCP has room
+//! ([`crate::TlsStream`]'s `batch`), and because what is left of it moves to a small buffer.
+//!
+//! Buffers are mapped from the system, not allocated: unmapping gives the memory back at once, where the allocator would keep it.
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memmap2::MmapMut;
+
 use crate::record::{MAX_CIPHERTEXT_TLS12, MAX_PLAINTEXT};
+
+/// Bytes of a full record with the most that a version adds (TLS 1.2 GCM: 29 bytes).
+pub(crate) const FULL_RECORD: usize = MAX_PLAINTEXT + 29;
 
 /// Records sealed into one buffer and sent by one call.
 ///
@@ -14,83 +25,138 @@ use crate::record::{MAX_CIPHERTEXT_TLS12, MAX_PLAINTEXT};
 /// because a head makes 65 records of 1 MiB. Void where a core's own cache is below a mebibyte.
 pub(crate) const RECORDS_PER_SEND: usize = 33;
 
-/// Records of a connection's next send after TCP did not take all of one: fewer, down to this. GUESS: 64 KiB keep a slow
-/// reader's TCP busy.
-pub(crate) const FEWEST_RECORDS_PER_SEND: usize = 4;
+/// Records of a batch that is sealed without knowing how much TCP takes: 64 KiB, the most that a peer pins by not reading.
+pub(crate) const RECORDS_UNASKED: usize = 4;
 
-/// Bytes of a send buffer: full records with the most a version adds (TLS 1.2 GCM: 29 bytes).
-const SEND_LEN: usize = RECORDS_PER_SEND * (MAX_PLAINTEXT + 29);
+/// Bytes of a large send buffer.
+const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD;
+
+/// Bytes of a small send buffer.
+pub(crate) const SMALL_LEN: usize = RECORDS_UNASKED * FULL_RECORD;
 
 /// Bytes of the receive buffer: one record of the longest kind, twice over, so that a read seldom
 /// ends inside the only record it brought.
 const RECEIVE_LEN: usize = 2 * (MAX_CIPHERTEXT_TLS12 + 5);
 
-/// Send buffers kept for reuse by a thread. GUESS: as many as connections of one worker are blocked
-/// in a moment of ordinary load.
+/// Free large buffers that a thread keeps. It uses one at a time: no connection holds one while it waits.
+const LARGE_KEPT: usize = 1;
+
+/// Free small buffers and vectors that a thread keeps although no connection waits for TCP.
 const KEPT: usize = 8;
 
-/// The longest vector for received data that is kept. GUESS: a browser's request head is 500 to 900 bytes.
+/// The longest vector for received data that is kept: room for any usual request head, which is below 1 KiB.
 const KEPT_PLAINTEXT: usize = 4096;
 
 thread_local! {
-    /// Buffers of full length that were taken here and are in use, wherever that is now.
+    /// Small buffers that were taken by this thread and are in use, wherever that is now.
     static OUT: Arc<AtomicUsize> = Arc::default();
-    static SEND: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static SMALL: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
+    static LARGE: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
     static PLAINTEXT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static RECEIVE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Memory for records.
+enum Pages {
+    Mapped(MmapMut),
+    /// Where the process has as many mappings as it may (`vm.max_map_count`).
+    Allocated(Box<[u8]>),
+}
+
+impl Pages {
+    fn new(len: usize) -> Self {
+        MmapMut::map_anon(len).map_or_else(|_| Self::Allocated(vec![0; len].into()), Self::Mapped)
+    }
+}
+
 /// A send buffer; it goes back to a thread's store when dropped.
 pub(crate) struct SendBuffer {
-    bytes: Box<[u8]>,
-    /// Counts this buffer for the thread that took it; `None` for one that was cut to length.
-    out: Option<Arc<AtomicUsize>>,
+    pages: Option<Pages>,
+    size: Size,
+}
+
+enum Size {
+    /// Counted for the thread that took it.
+    Small(Arc<AtomicUsize>),
+    Large,
+    /// Longer than a small one, and not kept.
+    Odd,
 }
 
 impl SendBuffer {
-    pub(crate) fn take() -> Self {
-        let kept = SEND.with_borrow_mut(Vec::pop);
-        let bytes = kept.unwrap_or_else(|| vec![0; SEND_LEN].into_boxed_slice());
-        let out = OUT.with(Arc::clone);
-        out.fetch_add(1, Ordering::Relaxed);
-        Self { bytes, out: Some(out) }
+    /// A buffer for up to `len` bytes, at most [`RECORDS_PER_SEND`] records.
+    pub(crate) fn take(len: usize) -> Self {
+        if len <= SMALL_LEN {
+            return Self::small();
+        }
+        let pages = LARGE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Pages::new(LARGE_LEN));
+        Self { pages: Some(pages), size: Size::Large }
     }
 
-    /// Keeps what is in `range`, in a buffer of just that length if so many connections wait for TCP that whole ones would
-    /// add up: thousands of slow readers are not to cost half a mebibyte each.
+    /// A buffer of [`SMALL_LEN`].
+    pub(crate) fn small() -> Self {
+        let pages = SMALL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Pages::new(SMALL_LEN));
+        let out = OUT.with(Arc::clone);
+        out.fetch_add(1, Ordering::Relaxed);
+        Self { pages: Some(pages), size: Size::Small(out) }
+    }
+
+    /// Moves what is in `range` to a small buffer if this is a large one, because it has to wait for TCP.
     pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
-        if self.out.as_ref().is_some_and(|out| out.load(Ordering::Relaxed) > KEPT) {
-            *self = Self { bytes: self.bytes[range.clone()].into(), out: None };
-            *range = 0..range.len();
+        if !matches!(self.size, Size::Large) {
+            return;
         }
+        let mut kept = if range.len() <= SMALL_LEN {
+            Self::small()
+        } else {
+            // The kernel took less than it said it would: it is short of memory for sockets.
+            Self { pages: Some(Pages::new(range.len())), size: Size::Odd }
+        };
+        kept[..range.len()].copy_from_slice(&self[range.clone()]);
+        *range = 0..range.len();
+        *self = kept;
     }
 }
 
 impl Drop for SendBuffer {
     fn drop(&mut self) {
-        let Some(out) = &self.out else { return };
-        out.fetch_sub(1, Ordering::Relaxed);
-        let bytes = std::mem::take(&mut self.bytes);
+        let Some(pages) = self.pages.take() else { return };
         // A thread that is ending has no store left; the buffer is then simply freed.
-        let _ = SEND.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.len() < KEPT {
-                kept.push(bytes);
+        let _ = match &self.size {
+            Size::Small(out) => {
+                // As many as are in use: where many connections wait for TCP in turn, none of them maps a buffer each time.
+                let most = (out.fetch_sub(1, Ordering::Relaxed) - 1).max(KEPT);
+                SMALL.try_with(|kept| keep(&mut kept.borrow_mut(), pages, most))
             }
-        });
+            Size::Large => LARGE.try_with(|kept| keep(&mut kept.borrow_mut(), pages, LARGE_KEPT)),
+            Size::Odd => Ok(()),
+        };
     }
+}
+
+fn keep(kept: &mut Vec<Pages>, pages: Pages, most: usize) {
+    kept.push(pages);
+    kept.truncate(most);
 }
 
 impl std::ops::Deref for SendBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        match &self.pages {
+            Some(Pages::Mapped(pages)) => pages,
+            Some(Pages::Allocated(bytes)) => bytes,
+            None => &[],
+        }
     }
 }
 
 impl std::ops::DerefMut for SendBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        match &mut self.pages {
+            Some(Pages::Mapped(pages)) => pages,
+            Some(Pages::Allocated(bytes)) => bytes,
+            None => &mut [],
+        }
     }
 }
 
@@ -124,22 +190,44 @@ pub(crate) fn with_receive_buffer<T>(use_buffer: impl FnOnce(&mut [u8]) -> T) ->
 mod tests {
     use super::*;
 
+    fn stored() -> (usize, usize) {
+        (SMALL.with_borrow(Vec::len), LARGE.with_borrow(Vec::len))
+    }
+
     #[test]
-    fn buffers_that_wait_are_cut_to_length_when_there_are_many() {
-        let mut buffers: Vec<SendBuffer> = (0..KEPT).map(|_| SendBuffer::take()).collect();
+    fn what_waits_moves_to_a_small_buffer() {
+        let mut buffer = SendBuffer::take(SMALL_LEN + 1);
+        assert_eq!(buffer.len(), LARGE_LEN);
+        buffer[10..15].copy_from_slice(b"abcde");
         let mut range = 10..15;
-        buffers[0].keep_only(&mut range);
-        assert_eq!((buffers[0].len(), range.clone()), (SEND_LEN, 10..15), "few wait");
+        buffer.keep_only(&mut range);
+        assert_eq!((&buffer[range.clone()], range.clone(), buffer.len()), (&b"abcde"[..], 0..5, SMALL_LEN));
+        assert_eq!(stored(), (0, 1), "the large one is free again");
 
-        buffers.push(SendBuffer::take());
-        buffers[0][10..15].copy_from_slice(b"abcde");
-        buffers[0].keep_only(&mut range);
-        assert_eq!((&buffers[0][..], range.clone()), (&b"abcde"[..], 0..5));
-        buffers[0].keep_only(&mut range);
-        assert_eq!((OUT.with(|out| out.load(Ordering::Relaxed)), range), (KEPT, 0..5), "once");
+        // Already small: nothing is copied.
+        buffer[100..105].copy_from_slice(b"fghij");
+        range = 100..105;
+        buffer.keep_only(&mut range);
+        assert_eq!((&buffer[range.clone()], range), (&b"fghij"[..], 100..105));
 
-        drop(buffers);
-        assert_eq!((OUT.with(|out| out.load(Ordering::Relaxed)), SEND.with_borrow(Vec::len)), (0, KEPT));
-        assert_eq!(SendBuffer::take().len(), SEND_LEN);
+        // More is left than the kernel said: it is kept, in just so many bytes.
+        let mut buffer = SendBuffer::take(LARGE_LEN);
+        let mut range = 1..SMALL_LEN + 2;
+        buffer.keep_only(&mut range);
+        assert_eq!((buffer.len(), range), (SMALL_LEN + 1, 0..SMALL_LEN + 1));
+    }
+
+    #[test]
+    fn free_buffers_are_kept_for_as_many_as_wait() {
+        let buffers: Vec<_> = (0..100).map(|_| SendBuffer::small()).collect();
+        let mut most = 0;
+        for buffer in buffers {
+            drop(buffer);
+            most = most.max(stored().0);
+        }
+        assert_eq!((most, stored().0), (50, KEPT));
+        let large: Vec<_> = (0..3).map(|_| SendBuffer::take(LARGE_LEN)).collect();
+        drop(large);
+        assert_eq!((stored().1, OUT.with(|out| out.load(Ordering::Relaxed))), (LARGE_KEPT, 0));
     }
 }

@@ -80,6 +80,11 @@ impl Socket {
         }
     }
 
+    /// Bytes that the socket takes at once, with the kernel's overhead for them.
+    pub(crate) fn room(&self) -> usize {
+        sealion_ktls::room(self).unwrap_or(0)
+    }
+
     /// A number that grows when the peer has taken some of what was sent. To be compared only while nothing is sent.
     pub(crate) fn taken(&self) -> u64 {
         match self {

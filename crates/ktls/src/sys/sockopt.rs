@@ -106,6 +106,22 @@ pub(crate) fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(u64::from_ne_bytes(field))
 }
 
+/// What a socket may hold for sending beyond what it holds: `SO_MEMINFO`, an array of u32 (include/uapi/linux/sock_diag.h).
+///
+/// TCP counts its queue in `SK_MEMINFO_WMEM_QUEUED`, a Unix socket in `SK_MEMINFO_WMEM_ALLOC`: the larger number is taken.
+pub(crate) fn send_room(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    const SK_MEMINFO_WMEM_ALLOC: usize = 2;
+    const SK_MEMINFO_SNDBUF: usize = 3;
+    const SK_MEMINFO_WMEM_QUEUED: usize = 5;
+    let mut info = [0; 4 * (SK_MEMINFO_WMEM_QUEUED + 1)];
+    if get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)? < info.len() {
+        return Err(Errno::NOPROTOOPT);
+    }
+    let (fields, _) = info.as_chunks::<4>();
+    let field = |n: usize| u32::from_ne_bytes(fields[n]);
+    Ok(field(SK_MEMINFO_SNDBUF).saturating_sub(field(SK_MEMINFO_WMEM_QUEUED).max(field(SK_MEMINFO_WMEM_ALLOC))))
+}
+
 /// Bounds TCP's rate, in bytes a second; the kernel takes 8 bytes since Linux 4.20 (net/core/sock.c, SO_MAX_PACING_RATE).
 pub(crate) fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u64) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second.to_ne_bytes())

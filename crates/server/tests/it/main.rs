@@ -23,6 +23,7 @@ mod http;
 mod import_nginx;
 mod limits;
 mod listeners;
+mod memory;
 mod metrics;
 mod privileges;
 mod session_tickets;

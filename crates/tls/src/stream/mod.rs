@@ -22,12 +22,12 @@ use sealion_ktls::{CryptoInfo, Kind, Tx, Version};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::buffers::{FEWEST_RECORDS_PER_SEND, RECORDS_PER_SEND, SendBuffer};
+use crate::buffers::{FULL_RECORD, RECORDS_PER_SEND, RECORDS_UNASKED, SendBuffer};
 use crate::error::{Error, HandshakeError};
 use crate::handshake::config::ServerConfig;
 use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
-use crate::record::{Aead, ContentType, Opener, Sealer};
+use crate::record::{Aead, ContentType, MAX_PLAINTEXT, Opener, Sealer};
 use crate::socket::Socket;
 pub use counts::{Counts, Progress};
 use receive::Receiver;
@@ -78,8 +78,8 @@ pub struct TlsStream {
     opener: Opener,
     receiver: Receiver,
     outgoing: Option<Outgoing>,
-    /// Records of the next send: as many as a buffer holds, unless TCP does not take that much at once.
-    batch: usize,
+    /// Bytes that TCP takes at once, as far as is known without asking it.
+    room: usize,
     sending: Sending,
     /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
     key_update_due: bool,
@@ -152,7 +152,7 @@ impl TlsStream {
             info: done.info,
             config: config.clone(),
             outgoing: None,
-            batch: RECORDS_PER_SEND,
+            room: 0,
             sending: Sending::Open,
             key_update_due: false,
             timer: None,
@@ -239,23 +239,35 @@ impl TlsStream {
         self.info.version == Version::Tls13 && self.config.limits.kernel_rekeys
     }
 
+    /// How many records to seal for a send of `bytes`, so that little is left if the peer has stopped reading: few, or as many as TCP
+    /// has room for by its own account.
+    ///
+    /// One question to TCP is good for as many bytes as it answers, so that small responses seldom ask, and large ones once a batch at
+    /// most. Half of the answer counts: TCP's buffer holds the kernel's overhead too, at worst as many bytes again.
+    fn batch(&mut self, bytes: u64) -> usize {
+        if bytes > (RECORDS_UNASKED * MAX_PLAINTEXT) as u64
+            && (self.room as u64) < bytes.min((RECORDS_PER_SEND * FULL_RECORD) as u64)
+        {
+            self.room = self.socket().room() / 2;
+        }
+        (self.room / FULL_RECORD).clamp(RECORDS_UNASKED, RECORDS_PER_SEND)
+    }
+
     /// Gives TCP all sealed bytes.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Some(out) = &mut self.outgoing {
             match self.sender.socket().try_write(&out.buffer[out.unsent.clone()]) {
                 Ok(sent) => {
                     self.timer = None;
+                    self.room = self.room.saturating_sub(sent);
                     out.unsent.start += sent;
                     if out.unsent.is_empty() {
                         self.outgoing = None;
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    // Polled again for another reason, TCP takes no less than it did.
-                    if self.timer.is_none() {
-                        self.batch = (self.batch / 2).max(FEWEST_RECORDS_PER_SEND);
-                        out.buffer.keep_only(&mut out.unsent);
-                    }
+                    self.room = 0;
+                    out.buffer.keep_only(&mut out.unsent);
                     ready!(self.poll_writable(cx))?;
                 }
                 Err(e) => return Poll::Ready(Err(Error::Io(e))),
@@ -349,8 +361,8 @@ const MOVING: &str = "handing over does not wait, so nothing comes between";
 
 impl Outgoing {
     fn control(sealer: &mut Sealer, content_type: ContentType, payload: &[u8]) -> Result<Self, Error> {
-        let mut buffer = SendBuffer::take();
         let len = sealer.sealed_len(payload.len());
+        let mut buffer = SendBuffer::take(len);
         buffer[sealer.prefix_len()..][..payload.len()].copy_from_slice(payload);
         sealer.seal(content_type, &mut buffer[..len])?;
         Ok(Self { buffer, unsent: 0..len })

@@ -133,12 +133,9 @@ impl TlsStream {
 
     fn poll_send_from_user(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         loop {
-            if let Stage::Sealed { bytes, batch } = source.stage {
+            if let Stage::Sealed { bytes } = source.stage {
                 ready!(self.poll_drain(cx))?;
                 source.stage = Stage::Next;
-                if self.batch == batch {
-                    self.batch = (2 * batch).min(RECORDS_PER_SEND);
-                }
                 self.progressed(bytes);
                 ready!(source.poll_turn(cx, bytes));
             }
@@ -149,14 +146,15 @@ impl TlsStream {
             ready!(self.poll_answer_key_update(cx))?;
             ready!(self.poll_key_for(cx, 1))?;
             ready!(self.poll_drain(cx))?;
+            let before = source.rest.len;
+            let most = self.batch(before);
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
-            let before = source.rest.len;
-            match seal_batch(sealer, &mut source.rest, self.batch, source.wait)? {
+            match seal_batch(sealer, &mut source.rest, most, source.wait)? {
                 Batch::Sealed(outgoing) => {
                     self.outgoing = Some(outgoing);
-                    source.stage = Stage::Sealed { bytes: before - source.rest.len, batch: self.batch };
+                    source.stage = Stage::Sealed { bytes: before - source.rest.len };
                     source.wait = Wait::No;
                 }
                 Batch::Cold { file, range } => source.fetch = Some(cold::fetch(file, range)?),
@@ -269,12 +267,13 @@ impl TlsStream {
 
     /// Seals `bytes`, or the beginning of them, into [`Self::outgoing`]; for the poll interface.
     pub(super) fn seal_bytes(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let most = self.batch(bytes.len() as u64);
         let Sender::User { sealer, .. } = &mut self.sender else {
             unreachable!("only called on the user path");
         };
         let parts = [Part::Bytes(bytes)];
         let mut rest = Rest::new(&parts);
-        match seal_batch(sealer, &mut rest, self.batch, Wait::Yes)? {
+        match seal_batch(sealer, &mut rest, most, Wait::Yes)? {
             Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
             Batch::Cold { .. } => unreachable!("memory is never cold"),
         }
@@ -302,7 +301,7 @@ fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: W
     let len = payload + records * overhead;
     let full = MAX_PLAINTEXT + overhead;
 
-    let mut buffer = SendBuffer::take();
+    let mut buffer = SendBuffer::take(len);
     let mut slots: [IoSliceMut<'_>; RECORDS_PER_SEND] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
     for (slot, record) in slots.iter_mut().zip(buffer[..len].chunks_mut(full)) {
         let end = prefix + record.len() - overhead;

@@ -71,10 +71,9 @@ pub(super) enum Stage {
     New,
     /// All that was taken from the rest is with TCP or the kernel.
     Next,
-    /// User space has sealed so many bytes, in a batch of that many records at most, which TCP does not have yet.
+    /// User space has sealed so many bytes, which TCP does not have yet.
     Sealed {
         bytes: u64,
-        batch: usize,
     },
     /// The kernel gets everything as one record, which is put together here.
     Record(Record),
@@ -126,7 +125,7 @@ impl<'a> Source<'a> {
 
 impl Record {
     pub(super) fn new() -> Self {
-        Self { buffer: SendBuffer::take(), len: 0, sent: 0 }
+        Self { buffer: SendBuffer::small(), len: 0, sent: 0 }
     }
 
     /// Takes all of `rest`, which fits. Returns what has to be fetched from a disk before that can go on.

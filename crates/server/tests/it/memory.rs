@@ -1,0 +1,53 @@
+//! Memory of the process that clients can pin, and that it goes back to the system when they leave.
+
+use sealion_testkit::pattern;
+use sealion_testkit::server::Server;
+
+use crate::support::{LARGE, Site, begin, get, wait_until};
+
+/// Readers that stop; half of them after they have read a response at full speed, so that the server has learned how much they take.
+const READERS: u64 = 100;
+
+/// Bytes of the process that are in memory, once they no longer change.
+fn resident(server: &Server) -> u64 {
+    let read = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells it");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    };
+    let (mut last, mut equal) = (read(), 0);
+    wait_until("the memory in use settles", || {
+        let now = read();
+        equal = if now == last { equal + 1 } else { 0 };
+        last = now;
+        equal == 20
+    });
+    last
+}
+
+#[test]
+fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    site.add_pattern("warm", 1 << 20);
+    let server = site.serve_from_user_space(&[]);
+    let mut readers: Vec<_> = (0..READERS).map(|_| site.connect_slow_reader(&server)).collect();
+    for reader in readers.iter_mut().step_by(2) {
+        reader.send(get("/warm").as_bytes()).expect("the request leaves");
+        reader.read_until(b"\r\n\r\n").expect("the head comes");
+        pattern::assert_equal(&reader.read(1 << 20).expect("the body comes"), 0..1 << 20);
+    }
+    let before = resident(&server);
+    for reader in &mut readers {
+        begin(reader, "/large");
+    }
+    let stopped = resident(&server);
+    drop(readers);
+    crate::support::access_lines(&server, (READERS + READERS / 2) as usize);
+    let after = resident(&server);
+    let each = stopped.saturating_sub(before) / READERS;
+    println!("{before} idle, {stopped} stopped, {after} after: {each} bytes a reader");
+    assert!(each <= 80 << 10, "{each} bytes a reader that stopped");
+    let kept = after.saturating_sub(before);
+    assert!(kept <= 3 << 20, "{kept} bytes stay with the process");
+}
