@@ -31,6 +31,7 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
         | Operation::KeyUpdate
         | Operation::Splice => sending(operation, errno),
         Operation::Receive => receiving(errno),
+        Operation::TcpState if errno == Errno::CONNRESET => (Kind::Peer, CLOSED),
         Operation::Sequence | Operation::TcpState => (Kind::Misuse, NOT_HANDED_OVER),
         Operation::Loopback => {
             (Kind::Io, "no connection over 127.0.0.1: is the interface lo up, and are descriptors left?")

@@ -51,10 +51,16 @@ impl Ledger {
     }
 
     /// `sequence` is the present key's live number. Zero: TCP has every byte.
+    ///
+    /// ECONNRESET: the connection is closed, so that TCP takes no more of them.
     pub(crate) fn unsent(&self, fd: BorrowedFd<'_>, sequence: u64) -> Result<u64, Error> {
         let taken = sockopt::tcp_taken(fd).map_err(tcp_state)?.saturating_sub(self.tcp_then);
         // The FIN takes a sequence number of its own; after shutdown the difference would be −1.
-        Ok(self.expected(sequence).saturating_sub(taken))
+        let unsent = self.expected(sequence).saturating_sub(taken);
+        if unsent > 0 && sockopt::is_closed(fd).map_err(tcp_state)? {
+            return Err(tcp_state(Errno::CONNRESET));
+        }
+        Ok(unsent)
     }
 
     fn expected(&self, sequence: u64) -> u64 {
@@ -119,6 +125,22 @@ mod tests {
         let pipe = rustix::pipe::pipe().unwrap();
         assert_eq!(room(&pipe.0).unwrap_err().errno(), Some(Errno::NOTSOCK.raw_os_error()));
         assert_eq!(acknowledged(&pipe.0).unwrap_err().errno(), Some(Errno::NOTSOCK.raw_os_error()));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn nothing_is_waited_for_on_a_dead_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        let mut ledger = Ledger::begin(near.as_fd(), Version::Tls13, Cipher::Aes128Gcm, 0).unwrap();
+        ledger.accept(1);
+        assert_eq!(ledger.unsent(near.as_fd(), 0), Ok(1));
+        // With nothing to send and no time to linger, closing resets.
+        rustix::net::sockopt::set_socket_linger(&far, Some(std::time::Duration::ZERO)).unwrap();
+        drop(far);
+        let error = ledger.unsent(near.as_fd(), 0).unwrap_err();
+        assert_eq!((error.kind(), error.operation()), (crate::Kind::Peer, Operation::TcpState));
     }
 
     #[test]

@@ -32,9 +32,12 @@ use ::tokio::net::TcpStream;
 
 use crate::{Error, Incoming, More, Rx, RxState, Tx, TxState};
 
-/// Pause between two queries for the bytes that TCP has not taken. The kernel's worker that pushes the rest runs as soon as TCP has
-/// room, so few connections ever wait.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The first pause between two questions how much TCP has not taken; each further one is twice as long. The kernel's worker that
+/// pushes the rest runs as soon as TCP has room, so few connections ever wait.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The operations of a [`Tx`] inside [`sending`].
 pub type Sender<'a> = Tx<BorrowedFd<'a>, &'a mut TxState>;
@@ -97,10 +100,12 @@ pub async fn recv<S: AsFd + Borrow<TcpStream>>(rx: &mut Rx<S>, buffer: &mut [u8]
 
 /// Waits until TCP has every byte that the kernel accepted, [`Tx::unsent`], so that shutting down or closing loses none of them.
 ///
-/// It waits as long as the peer takes nothing: put a timeout around it.
+/// It waits as long as the peer takes nothing: put a timeout around it. It fails when the connection is reset.
 pub async fn delivered<S: AsFd>(tx: &Tx<S>) -> io::Result<()> {
+    let mut pause = FIRST_PAUSE;
     while tx.unsent()? > 0 {
-        ::tokio::time::sleep(PAUSE).await;
+        ::tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
     Ok(())
 }

@@ -282,6 +282,8 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     /// The kernel pushes the rest by itself when acknowledgements make room, and a writable socket does not prove that it has
     /// done so: a worker does it a moment later. Wait for writability, then ask again, with a short timer behind it.
     ///
+    /// [`Kind::Peer`](crate::Kind::Peer): the connection was reset or has timed out, and what is unsent is lost.
+    ///
     /// Three or more system calls: for the end of a connection, not for each send. Meaningless after `shutdown(SHUT_WR)`.
     pub fn unsent(&self) -> Result<u64, Error> {
         // Bytes pass from the kernel's record to TCP between the two reads, never back: read first what is expected,

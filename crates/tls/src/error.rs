@@ -39,6 +39,13 @@ pub enum Error {
     KeyExhausted,
     /// The peer took nothing for as long as a peer may.
     Stalled(Duration),
+    /// The peer took less than it must in the time that it let us wait.
+    TooSlow {
+        /// Bytes that it took.
+        taken: u64,
+        /// The time.
+        window: Duration,
+    },
     /// An earlier send was not finished, so the stream has no defined continuation.
     Unfinished,
 }
@@ -53,7 +60,12 @@ impl Error {
             Self::FileShrank { .. } | Self::File(_) | Self::KeyExhausted | Self::Unfinished => {
                 Some(AlertDescription::INTERNAL_ERROR)
             }
-            Self::Io(_) | Self::Kernel(_) | Self::PeerAlert(_) | Self::Truncated | Self::Stalled(_) => None,
+            Self::Io(_)
+            | Self::Kernel(_)
+            | Self::PeerAlert(_)
+            | Self::Truncated
+            | Self::Stalled(_)
+            | Self::TooSlow { .. } => None,
         }
     }
 }
@@ -75,6 +87,9 @@ impl std::fmt::Display for Error {
             Self::KeyExhausted => f.write_str("the key has sealed all the records it may"),
             Self::Stalled(limit) => {
                 write!(f, "the peer read nothing for {} s", limit.as_secs_f32())
+            }
+            Self::TooSlow { taken, window } => {
+                write!(f, "the peer took only {taken} bytes in {} s of waiting", window.as_secs_f32())
             }
             Self::Unfinished => f.write_str("an earlier response was not sent to its end"),
         }
@@ -112,7 +127,7 @@ impl From<Error> for io::Error {
             Error::PeerAlert(_) => io::ErrorKind::ConnectionAborted,
             Error::Record(_) | Error::Protocol { .. } => io::ErrorKind::InvalidData,
             Error::Truncated | Error::FileShrank { .. } => io::ErrorKind::UnexpectedEof,
-            Error::Stalled(_) => io::ErrorKind::TimedOut,
+            Error::Stalled(_) | Error::TooSlow { .. } => io::ErrorKind::TimedOut,
         };
         io::Error::new(kind, error)
     }

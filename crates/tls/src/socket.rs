@@ -85,11 +85,12 @@ impl Socket {
         sealion_ktls::room(self).unwrap_or(0)
     }
 
-    /// A number that grows when the peer has taken some of what was sent. To be compared only while nothing is sent.
-    pub(crate) fn taken(&self) -> u64 {
+    /// Bytes that the peer has taken over the life of the connection. `written`: those that this process wrote.
+    pub(crate) fn taken(&self, written: u64) -> u64 {
         match self {
             Self::Tcp(stream) => sealion_ktls::acknowledged(stream).unwrap_or(0),
-            Self::Unix(stream) => sealion_ktls::queued(stream).map_or(0, |bytes| u64::MAX - u64::from(bytes)),
+            // The kernel's overhead counts in the queue, so that the number is too low while anything is there.
+            Self::Unix(stream) => sealion_ktls::queued(stream).map_or(0, |bytes| written.saturating_sub(bytes.into())),
         }
     }
 }

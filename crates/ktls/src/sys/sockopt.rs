@@ -106,6 +106,15 @@ pub(crate) fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(u64::from_ne_bytes(field))
 }
 
+/// Whether TCP has given the connection up, after a reset or a time-out: `tcpi_state`, the first field of `TCP_INFO`.
+pub(crate) fn is_closed(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // TCP_CLOSE, include/net/tcp_states.h.
+    const CLOSE: u8 = 7;
+    let mut state = [0];
+    get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
+    Ok(state == [CLOSE])
+}
+
 /// What a socket may hold for sending beyond what it holds: `SO_MEMINFO`, an array of u32 (include/uapi/linux/sock_diag.h).
 ///
 /// TCP counts its queue in `SK_MEMINFO_WMEM_QUEUED`, a Unix socket in `SK_MEMINFO_WMEM_ALLOC`: the larger number is taken.

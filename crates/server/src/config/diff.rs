@@ -133,6 +133,8 @@ mod tests {
             "limits.request_timeout",
             "limits.idle_timeout",
             "limits.stall_timeout",
+            "limits.min_send_rate",
+            "limits.min_send_rate_window",
             "limits.linger_timeout",
             "limits.grace",
             "limits.max_requests",

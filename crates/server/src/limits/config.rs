@@ -3,7 +3,7 @@
 use clap::Args;
 use schemars::JsonSchema;
 use sealion_http::http1::head::HeadLimits;
-use sealion_tls::Limits;
+use sealion_tls::{LeastRate, Limits};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{Bounded, Size, Timeout, overridable};
@@ -39,6 +39,15 @@ pub(crate) struct LimitsConfig {
     /// Time a client may go without taking any byte of a response.
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
     pub stall_timeout: Timeout,
+
+    /// Bytes per second that a client must take of what is ready for it, on average over `min_send_rate_window`; a connection of a slower
+    /// one is closed. Only time counts in which the client lets the server wait. 0: no minimum.
+    #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
+    pub min_send_rate: Bounded<0, MOST_LEAST_RATE>,
+
+    /// Time over which `min_send_rate` is averaged. It should outlast a mobile client's loss of signal.
+    #[arg(long, value_name = "TIME", env = "SEALION_MIN_SEND_RATE_WINDOW", default_value_t = Self::default().min_send_rate_window)]
+    pub min_send_rate_window: Timeout,
 
     /// Time to wait for the client to close a connection after the server has closed its side.
     #[arg(long, value_name = "TIME", env = "SEALION_LINGER_TIMEOUT", default_value_t = Self::default().linger_timeout)]
@@ -77,6 +86,9 @@ pub(crate) struct LimitsConfig {
     pub max_records_per_key: Bounded<64, { 1 << 24 }>,
 }
 
+/// The largest `min_send_rate`: half of the least bandwidth to which a site may limit its clients.
+const MOST_LEAST_RATE: u64 = super::site::LEAST_BANDWIDTH / 2;
+
 impl Default for LimitsConfig {
     fn default() -> Self {
         let head = HeadLimits::default();
@@ -91,6 +103,10 @@ impl Default for LimitsConfig {
             // INHERITED: nginx' keepalive_timeout as distributions ship it.
             idle_timeout: Timeout::seconds(65),
             stall_timeout: Timeout::seconds(tls.stall.as_secs()),
+            // INHERITED: IIS' minBytesPerSecond. GPRS at its slowest carries four times as much. Over five minutes that is 72 kB, which a phone that is
+            // without signal for four of them takes in the fifth.
+            min_send_rate: within(240),
+            min_send_rate_window: Timeout::seconds(300),
             linger_timeout: Timeout::seconds(tls.linger.as_secs()),
             // A hundred megabytes at a few megabytes per second.
             grace: Timeout::seconds(30),
@@ -114,6 +130,8 @@ overridable!(LimitsConfig {
     request_timeout,
     idle_timeout,
     stall_timeout,
+    min_send_rate,
+    min_send_rate_window,
     linger_timeout,
     grace,
     max_requests,
@@ -140,6 +158,10 @@ impl LimitsConfig {
         Limits {
             records_per_key: self.max_records_per_key.get(),
             stall: self.stall_timeout.duration(),
+            least_rate: (self.min_send_rate.get() > 0).then(|| LeastRate {
+                bytes_per_second: self.min_send_rate.get(),
+                window: self.min_send_rate_window.duration(),
+            }),
             linger: self.linger_timeout.duration(),
             kernel_rekeys,
         }

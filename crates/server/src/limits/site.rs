@@ -32,7 +32,7 @@ pub(crate) struct SiteLimitsConfig {
 
 /// The lowest permitted bandwidth, in bytes per second: a full record takes four seconds, and clients do not wait
 /// much longer.
-const LEAST_BANDWIDTH: u64 = 4096;
+pub(super) const LEAST_BANDWIDTH: u64 = 4096;
 
 /// The limits of a site, with their counts.
 #[derive(Debug, Default)]

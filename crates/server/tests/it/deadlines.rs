@@ -8,7 +8,7 @@ use sealion_testkit::{Event, PATIENCE, Suite, http, pattern};
 use sealion_tls::AlertDescription;
 
 use crate::support::{LARGE, Site, access_line, access_lines, begin, exchange, get, parse_responses, read_until_cut};
-use crate::support::{content, curl, wait_for_message};
+use crate::support::{content, curl, wait_for_message, wait_until};
 
 /// Receives until the server closes, in whichever way.
 fn drain(mut io: TcpStream) -> Vec<u8> {
@@ -109,6 +109,24 @@ fn a_reader_that_stalls_is_cut() {
         }
         Err(inside_a_record) => assert!(inside_a_record.to_string().contains("ends inside a record")),
     }
+}
+
+/// It always takes something, so it is never stalled.
+#[test]
+fn a_reader_that_takes_too_little_is_cut() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let server = site.serve_from_user_space(&["--min-send-rate", "2048", "--min-send-rate-window", "1s"]);
+    let mut client = site.connect_slow_reader(&server);
+    begin(&mut client, "/large");
+    wait_until("the server gives up", || {
+        // It fails when the server has closed.
+        let _ = client.read(16);
+        server.lines().iter().any(|line| !line.stderr)
+    });
+    let aborted = access_line(&server, 1);
+    let aborted = aborted.get("aborted");
+    assert!(aborted.starts_with("the peer took only ") && aborted.ends_with(" bytes in 1 s of waiting"), "{aborted}");
 }
 
 /// Slow, but always taking something: that is no stall, even where it takes longer than the limit until the server's

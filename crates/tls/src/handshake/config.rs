@@ -81,11 +81,29 @@ pub struct Limits {
     pub records_per_key: u64,
     /// How long a peer may take none of what is ready for it.
     pub stall: Duration,
+    /// The least that a peer takes while it lets the server wait; `None`: any progress will do.
+    pub least_rate: Option<LeastRate>,
     /// How long to wait for the peer's end of the connection after ours, so that a reset does not
     /// overtake the tail of what was sent.
     pub linger: Duration,
     /// Whether the kernel of this machine can change keys of a live TLS 1.3 connection (Linux 6.14).
     pub kernel_rekeys: bool,
+}
+
+/// A rate over a time. Only time counts in which TCP has no room for more, so that a slow disk or source is not the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeastRate {
+    /// Bytes on the wire, on average.
+    pub bytes_per_second: u64,
+    /// The time over which the average is taken.
+    pub window: Duration,
+}
+
+impl LeastRate {
+    /// Bytes in a window.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes_per_second.saturating_mul(self.window.as_secs_f64().ceil() as u64)
+    }
 }
 
 impl Default for Limits {
@@ -95,6 +113,7 @@ impl Default for Limits {
             records_per_key: 1 << 24,
             // INHERITED: nginx' send_timeout and lingering_timeout.
             stall: Duration::from_secs(60),
+            least_rate: None,
             linger: Duration::from_secs(5),
             kernel_rekeys: false,
         }

@@ -1,20 +1,31 @@
 //! The end of a connection: `close_notify` before FIN, and nothing lost behind it.
 
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::Shutdown;
-use tokio::time::{Instant, sleep, timeout};
+use sealion_ktls::Kind;
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::AlertDescription;
 use crate::error::Error;
 use crate::record::ContentType;
 
-/// Pause between two questions how much TCP has not taken of what the kernel sealed. The kernel's worker that pushes the rest
-/// runs as soon as TCP has room, so few connections ever wait.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The first pause between two questions how much TCP has not taken of what the kernel sealed; each further one is twice as long. The
+/// kernel's worker that pushes the rest runs as soon as TCP has room, so few connections ever wait.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A wait until TCP has every sealed byte.
+pub(super) struct Delivery {
+    pause: Duration,
+    timer: Pin<Box<Sleep>>,
+}
 
 impl TlsStream {
     /// Ends the connection in order: everything sent so far, `close_notify`, FIN, then a bounded wait
@@ -77,22 +88,27 @@ impl TlsStream {
         }
     }
 
-    /// Waits until TCP has every sealed byte. The kernel accepts a send of which TCP took only a
-    /// part, and FIN or close would cut the rest off.
+    /// Waits until TCP has every sealed byte, or the peer is given up. The kernel accepts a send of which TCP took only a part, and
+    /// FIN or close would cut the rest off.
     fn poll_delivered_to_tcp(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Sender::Kernel(kernel) = &self.sender {
-            if kernel.tx.unsent().map_err(Error::Kernel)? == 0 {
-                break;
+            match kernel.tx.unsent() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) if e.kind() == Kind::Peer => return Poll::Ready(Err(Error::Io(e.into()))),
+                Err(e) => return Poll::Ready(Err(Error::Kernel(e))),
             }
-            let since = *self.closing_since.get_or_insert_with(Instant::now);
-            let stall = self.config.limits.stall;
-            if since.elapsed() >= stall {
-                return Poll::Ready(Err(Error::Stalled(stall)));
+            if let Poll::Ready(given_up) = self.poll_given_up(cx) {
+                return Poll::Ready(Err(given_up));
             }
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
-            ready!(timer.as_mut().poll(cx));
-            self.timer = None;
+            let delivery = self
+                .delivery
+                .get_or_insert_with(|| Box::new(Delivery { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
+            ready!(delivery.timer.as_mut().poll(cx));
+            delivery.pause = (2 * delivery.pause).min(LONGEST_PAUSE);
+            delivery.timer.as_mut().reset(Instant::now() + delivery.pause);
         }
+        self.patience.rewarded();
         Poll::Ready(Ok(()))
     }
 

@@ -6,11 +6,11 @@ mod counts;
 mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;
+mod patience;
 mod receive;
 mod send;
 pub(crate) mod source;
 
-use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -20,7 +20,6 @@ use std::task::{Context, Poll, ready};
 use sealion_ktls::tokio::Sender as KernelTx;
 use sealion_ktls::{CryptoInfo, Kind, Tx, Version};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
 
 use crate::buffers::{FULL_RECORD, RECORDS_PER_SEND, RECORDS_UNASKED, SendBuffer};
 use crate::error::{Error, HandshakeError};
@@ -29,7 +28,9 @@ use crate::handshake::secrets::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
 use crate::record::{Aead, ContentType, MAX_PLAINTEXT, Opener, Sealer};
 use crate::socket::Socket;
+use close::Delivery;
 pub use counts::{Counts, Progress};
+use patience::Patience;
 use receive::Receiver;
 
 /// Who seals what is sent.
@@ -83,11 +84,10 @@ pub struct TlsStream {
     sending: Sending,
     /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
     key_update_due: bool,
-    /// Runs while TCP takes nothing; whoever gives it something stops it.
-    timer: Option<Pin<Box<Sleep>>>,
-    /// What the peer had acknowledged when the timer was set.
-    acknowledged: u64,
-    closing_since: Option<Instant>,
+    patience: Patience,
+    /// Bytes of records that the socket took in user space.
+    written: u64,
+    delivery: Option<Box<Delivery>>,
     payload_sent: u64,
     progress: Option<&'static Progress>,
     counts: Counts,
@@ -155,9 +155,9 @@ impl TlsStream {
             room: 0,
             sending: Sending::Open,
             key_update_due: false,
-            timer: None,
-            acknowledged: 0,
-            closing_since: None,
+            patience: Patience::default(),
+            written: 0,
+            delivery: None,
             payload_sent: 0,
             progress: None,
             counts: Counts::default(),
@@ -258,7 +258,8 @@ impl TlsStream {
         while let Some(out) = &mut self.outgoing {
             match self.sender.socket().try_write(&out.buffer[out.unsent.clone()]) {
                 Ok(sent) => {
-                    self.timer = None;
+                    self.patience.rewarded();
+                    self.written += sent as u64;
                     self.room = self.room.saturating_sub(sent);
                     out.unsent.start += sent;
                     if out.unsent.is_empty() {
@@ -276,32 +277,22 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until TCP takes more, for as long as a peer may stall.
+    /// Waits until TCP takes more, or the peer is given up.
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Poll::Ready(ready) = self.socket().poll_write_ready(cx) {
-            self.timer = None;
+            self.patience.rewarded();
             return Poll::Ready(ready.map_err(Error::Io));
         }
-        let stall = self.config.limits.stall;
-        // Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled,
-        // shows in its acknowledgements alone.
-        let acknowledged = || self.sender.socket().taken();
-        let timer = match &mut self.timer {
-            Some(timer) => timer,
-            none => {
-                self.acknowledged = acknowledged();
-                none.insert(Box::pin(sleep(stall)))
-            }
-        };
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            let now = acknowledged();
-            if now <= self.acknowledged {
-                return Poll::Ready(Err(Error::Stalled(stall)));
-            }
-            self.acknowledged = now;
-            timer.as_mut().reset(Instant::now() + stall);
-        }
+        self.poll_given_up(cx).map(Err)
+    }
+
+    /// Waits until the peer is given up.
+    ///
+    /// Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled, shows in its
+    /// acknowledgements alone.
+    fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let (socket, written) = (self.sender.socket(), self.written);
+        self.patience.poll(cx, &self.config.limits, || socket.taken(written))
     }
 
     /// Repeats an operation of the kernel's record layer until the socket takes it.
@@ -325,7 +316,7 @@ impl TlsStream {
             });
             match (tried, failure) {
                 (Ok(done), _) => {
-                    self.timer = None;
+                    self.patience.rewarded();
                     return Poll::Ready(Ok(done));
                 }
                 (Err(_), None) => ready!(self.poll_writable(cx))?,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sealion_testkit::{Connector, Suite, pattern};
-use sealion_tls::{Error, Limits, Part};
+use sealion_tls::{Error, LeastRate, Limits, Part};
 
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
@@ -66,6 +66,54 @@ fn a_slow_peer_is_not_a_stalled_one() {
         let rest = client.read_to_end().unwrap();
         rest.assert_orderly();
         assert_eq!(at + rest.data.len() as u64, FILE_LEN * 5, "{suite}");
+        drop(client);
+        serving.finish().unwrap();
+    }
+}
+
+/// It takes something before each look at it, but less than it must.
+#[test]
+fn a_peer_that_takes_a_trickle_is_given_up() {
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let least_rate = LeastRate { bytes_per_second: 100 << 20, window: Duration::from_millis(500) };
+        let limits = Limits { least_rate: Some(least_rate), ..support::limits() };
+        let serving = support::Server::new(limits)
+            .serve(async |mut stream| (stream.respond(&whole_file_often()).await, stream.shutdown().await));
+        let connector = Connector::new(&PKI, suite).receive_buffer(65_536);
+        let mut client = support::connect_with(&connector, &serving);
+        while !serving.is_finished() {
+            // Fails when the server has given up.
+            let _ = client.read(1000);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (sent, closed) = serving.finish();
+        assert!(matches!(sent, Err(Error::TooSlow { .. })), "{suite}: {sent:?}");
+        assert!(matches!(closed, Err(Error::Unfinished)), "{suite}: {closed:?}");
+    }
+}
+
+/// The kernel has taken all, and passes the rest of the last record on to TCP when the peer makes room. With the peer reading, that takes longer
+/// than a stall may.
+#[test]
+fn the_end_reaches_a_slow_peer() {
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let stall = Duration::from_millis(700);
+        let limits = Limits { stall, ..support::limits() };
+        let serving = support::Server::new(limits).serve(async |mut stream| {
+            stream.respond(&[Part::File { file: &FILE, range: 0..FILE_LEN }]).await?;
+            stream.shutdown().await
+        });
+        let connector = Connector::new(&PKI, suite).receive_buffer(16_384);
+        let mut client = support::connect_with(&connector, &serving);
+        let mut at = 0;
+        let started = std::time::Instant::now();
+        while at + 20_000 < FILE_LEN && started.elapsed() < stall * 6 {
+            at += client.read(10_000).expect("the server goes on while we read").len() as u64;
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let rest = client.read_to_end().unwrap();
+        rest.assert_orderly();
+        assert_eq!(at + rest.data.len() as u64, FILE_LEN, "{suite}");
         drop(client);
         serving.finish().unwrap();
     }

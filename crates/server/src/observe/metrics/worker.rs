@@ -230,7 +230,7 @@ labels! {
         Source = "source",
         /// The key reached its limit of records.
         KeyExhausted = "key-exhausted",
-        /// The peer read nothing within the stall timeout.
+        /// The peer read nothing within the stall timeout, or less than the minimum rate.
         Stalled = "stalled",
         /// A response was not finished.
         Unfinished = "unfinished",
@@ -245,7 +245,7 @@ labels! {
         Request = "request",
         /// Waiting for the next request.
         Idle = "idle",
-        /// A client that reads nothing.
+        /// A client that reads nothing, or too slowly.
         Stall = "stall",
     }
 }
@@ -279,7 +279,7 @@ impl ErrorKind {
             Error::FileShrank { .. } => Self::FileShrank,
             Error::File(_) => Self::File,
             Error::KeyExhausted => Self::KeyExhausted,
-            Error::Stalled(_) => Self::Stalled,
+            Error::Stalled(_) | Error::TooSlow { .. } => Self::Stalled,
             Error::Unfinished => Self::Unfinished,
         }
     }

@@ -1,0 +1,154 @@
+//! How long to wait for a peer that takes little or nothing.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::error::Error;
+use crate::handshake::config::Limits;
+
+/// The waits of a connection for its peer. A peer is given up when it takes nothing for [`Limits::stall`], and when it takes less
+/// than [`Limits::least_rate`] wants over the time that it lets the server wait.
+#[derive(Default)]
+pub(super) struct Patience {
+    /// While TCP takes nothing.
+    wait: Option<Box<(Wait, Pin<Box<Sleep>>)>>,
+    rate: Rate,
+}
+
+/// A wait under way.
+struct Wait {
+    /// From when on it counts towards the rate.
+    since: Instant,
+    /// Bytes that the peer had taken when it was last asked about.
+    taken: u64,
+    /// When these bytes were first seen.
+    taken_at: Instant,
+}
+
+/// What came since the rate was last looked at.
+#[derive(Default)]
+struct Rate {
+    /// Time waited, but for the present wait.
+    waited: Duration,
+    /// Bytes that the peer had taken then.
+    taken: u64,
+}
+
+impl Patience {
+    /// Ends the wait: TCP took something.
+    pub(super) fn rewarded(&mut self) {
+        if let Some(wait) = self.wait.take() {
+            self.rate.waited += wait.0.since.elapsed();
+        }
+    }
+
+    /// Waits until the peer is given up. `taken`: the bytes that it has taken so far, which grow while nothing is sent if it
+    /// is slow and not stalled.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, limits: &Limits, taken: impl Fn() -> u64) -> Poll<Error> {
+        let (wait, timer) = &mut **self.wait.get_or_insert_with(|| {
+            let wait = Wait::new(Instant::now(), taken());
+            let timer = Box::pin(sleep_until(wait.deadline(&self.rate, limits)));
+            Box::new((wait, timer))
+        });
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if let Err(given_up) = wait.look(&mut self.rate, limits, Instant::now(), taken()) {
+                return Poll::Ready(given_up);
+            }
+            timer.as_mut().reset(wait.deadline(&self.rate, limits));
+        }
+    }
+}
+
+impl Wait {
+    fn new(now: Instant, taken: u64) -> Self {
+        Self { since: now, taken, taken_at: now }
+    }
+
+    /// When to look.
+    fn deadline(&self, rate: &Rate, limits: &Limits) -> Instant {
+        let stalled = self.taken_at + limits.stall;
+        match &limits.least_rate {
+            Some(least) => stalled.min(self.since + least.window.saturating_sub(rate.waited)),
+            None => stalled,
+        }
+    }
+
+    /// Whether the peer may go on.
+    fn look(&mut self, rate: &mut Rate, limits: &Limits, now: Instant, taken: u64) -> Result<(), Error> {
+        if taken > self.taken {
+            (self.taken, self.taken_at) = (taken, now);
+        } else if now - self.taken_at >= limits.stall {
+            return Err(Error::Stalled(limits.stall));
+        }
+        if let Some(least) = &limits.least_rate
+            && rate.waited + (now - self.since) >= least.window
+        {
+            let came = taken.saturating_sub(rate.taken);
+            if came < least.bytes() {
+                return Err(Error::TooSlow { taken: came, window: least.window });
+            }
+            *rate = Rate { waited: Duration::ZERO, taken };
+            self.since = now;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LeastRate;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limits() -> Limits {
+        let least_rate = Some(LeastRate { bytes_per_second: 100, window: 60 * SECOND });
+        Limits { stall: 10 * SECOND, least_rate, ..Limits::default() }
+    }
+
+    /// One wait of at most `most` seconds for a peer that takes `bytes` each second. The result, and after how many seconds it came.
+    fn given_up(rate: &mut Rate, taken: &mut u64, bytes: u64, most: u64) -> Option<(Error, u64)> {
+        let begun = Instant::now();
+        let mut wait = Wait::new(begun, *taken);
+        for second in 1..=most {
+            *taken += bytes;
+            let now = begun + second as u32 * SECOND;
+            if now >= wait.deadline(rate, &limits())
+                && let Err(error) = wait.look(rate, &limits(), now, *taken)
+            {
+                return Some((error, second));
+            }
+        }
+        rate.waited += most as u32 * SECOND - (wait.since - begun);
+        None
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_and_one_that_takes_too_little_are_given_up() {
+        let given_up = |bytes| given_up(&mut Rate::default(), &mut 0, bytes, 1000);
+        assert!(matches!(given_up(0), Some((Error::Stalled(_), 10))));
+        assert!(matches!(given_up(99), Some((Error::TooSlow { taken: 5940, .. }, 60))));
+        assert!(given_up(100).is_none());
+    }
+
+    #[test]
+    fn bytes_of_an_earlier_window_do_not_count() {
+        let (mut rate, mut taken) = (Rate::default(), 0);
+        assert!(given_up(&mut rate, &mut taken, 1_000_000, 60).is_none());
+        assert!(matches!(given_up(&mut rate, &mut taken, 1, 1000), Some((Error::TooSlow { taken: 60, .. }, 60))));
+    }
+
+    #[test]
+    fn short_waits_add_up() {
+        let (mut rate, mut taken) = (Rate::default(), 0);
+        for _ in 0..5 {
+            assert!(given_up(&mut rate, &mut taken, 1, 11).is_none());
+        }
+        assert!(matches!(given_up(&mut rate, &mut taken, 1, 11), Some((Error::TooSlow { taken: 60, .. }, 5))));
+    }
+}
