@@ -30,7 +30,7 @@ pub struct Opened {
 pub enum OpenError {
     /// The header's type, or in TLS 1.3 the inner type, is none that may come here.
     UnexpectedType(u8),
-    /// The header's version is no TLS version.
+    /// The header of a TLS 1.2 record does not have TLS' major version, 3.
     BadVersion,
     /// More bytes than a record may have (RFC 8446 §5.2).
     RecordOverflow,
@@ -103,7 +103,8 @@ impl Opener {
         if !may_come {
             return Err(OpenError::UnexpectedType(outer_type));
         }
-        if major != 3 {
+        // RFC 8446 §5.1: legacy_record_version must be ignored.
+        if self.layout.version == Version::Tls12 && major != 3 {
             return Err(OpenError::BadVersion);
         }
         let len = usize::from(u16::from_be_bytes([hi, lo]));
@@ -151,6 +152,10 @@ impl Opener {
         let content_type = match self.layout.version {
             Version::Tls12 => header[0],
             Version::Tls13 => {
+                // RFC 8446 §5.4: the whole TLSInnerPlaintext, with type and padding, is bounded.
+                if payload_len > MAX_PLAINTEXT + 1 {
+                    return Err(OpenError::RecordOverflow);
+                }
                 // RFC 8446 §5.4: the last byte that is not zero is the type, what follows is padding.
                 let last = record[prefix..end].iter().rposition(|&b| b != 0);
                 end = prefix + last.ok_or(OpenError::NoContentType)?;

@@ -86,6 +86,14 @@ fn a_record_with_too_much_inside() {
     }
 }
 
+/// RFC 8446 §5.4: the whole of what is inside counts, type and padding too.
+#[test]
+fn a_record_with_too_much_padding() {
+    refused(Suite::TLS13, AlertDescription::RECORD_OVERFLOW, |client| {
+        client.seal_padded(ContentType::ApplicationData, b"x", 16_384)
+    });
+}
+
 #[test]
 fn types_that_cannot_come() {
     let alert = AlertDescription::UNEXPECTED_MESSAGE;
@@ -110,9 +118,10 @@ fn types_that_cannot_come() {
 
 #[test]
 fn a_version_that_is_none() {
-    for suite in [Suite::TLS13, Suite::TLS12] {
-        refused(suite, AlertDescription::DECODE_ERROR, |_| vec![23, 2, 0, 0, 20]);
-    }
+    refused(Suite::TLS12, AlertDescription::DECODE_ERROR, |_| vec![23, 2, 0, 0, 20]);
+    // RFC 8446 §5.1: ignored. It is authenticated with the record, which nobody has sealed here.
+    let unsealed = [&[23, 2, 0, 0, 20][..], &[0; 20]].concat();
+    refused(Suite::TLS13, AlertDescription::BAD_RECORD_MAC, |_| unsealed);
 }
 
 #[test]
@@ -172,6 +181,10 @@ fn what_looks_odd_but_is_allowed() {
         for byte in 0..10 {
             let zeros = if suite.version == Version::Tls13 { 255 * usize::from(byte) } else { 0 };
             sent.extend(client.seal_padded(ContentType::ApplicationData, &[byte], zeros));
+        }
+        if suite.version == Version::Tls13 {
+            // As much padding as there may be.
+            sent.extend(client.seal_padded(ContentType::ApplicationData, b"", 16_384));
         }
         // In pieces that end anywhere.
         for piece in sent.chunks(997) {
