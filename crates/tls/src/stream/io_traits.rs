@@ -29,40 +29,52 @@ impl AsyncRead for TlsStream {
 
 impl AsyncWrite for TlsStream {
     /// Seals what one call can take. In user space the bytes may wait here until
-    /// [`AsyncWrite::poll_flush`].
+    /// [`AsyncWrite::poll_flush`]. After an error nothing more is sent, no `close_notify` either.
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.sending != Sending::Open {
             return Poll::Ready(Err(Error::Unfinished.into()));
         }
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        let bytes = &bytes[..bytes.len().min(TURN as usize)];
-        ready!(self.poll_answer_key_update(cx))?;
-        ready!(self.poll_drain(cx))?;
-        if self.poll_key_for(cx, most_records(bytes.len() as u64))?.is_pending() {
-            return Poll::Pending;
-        }
-        ready!(self.poll_drain(cx))?;
-        if let Sender::Kernel(_) = self.sender {
-            let sent = self.poll_kernel(cx, |tx| tx.send(bytes, More::No));
-            return sent.map(|sent| sent.map_err(io::Error::from));
-        }
-        let sealed = self.seal_bytes(bytes)?;
-        match self.poll_drain(cx) {
-            Poll::Ready(Err(e)) => Poll::Ready(Err(e.into())),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(sealed)),
-        }
+        let written = self.poll_write_some(cx, bytes);
+        self.remember_failure(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(cx))?;
-        Poll::Ready(Ok(()))
+        let drained = self.poll_drain(cx);
+        self.remember_failure(drained)
     }
 
     /// Sends `close_notify`, then FIN.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_close(cx))?;
         Poll::Ready(Ok(()))
+    }
+}
+
+impl TlsStream {
+    fn poll_write_some(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let bytes = &bytes[..bytes.len().min(TURN as usize)];
+        ready!(self.poll_answer_key_update(cx))?;
+        ready!(self.poll_drain(cx))?;
+        ready!(self.poll_key_for(cx, most_records(bytes.len() as u64)))?;
+        ready!(self.poll_drain(cx))?;
+        if let Sender::Kernel(_) = self.sender {
+            return self.poll_kernel(cx, |tx| tx.send(bytes, More::No));
+        }
+        let sealed = self.seal_bytes(bytes)?;
+        match self.poll_drain(cx) {
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(sealed)),
+        }
+    }
+
+    /// What was to be sent is incomplete from now on.
+    fn remember_failure<T>(&mut self, done: Poll<Result<T, Error>>) -> Poll<io::Result<T>> {
+        if matches!(done, Poll::Ready(Err(_))) && matches!(self.sending, Sending::Open | Sending::Responding) {
+            self.sending = Sending::Unfinished;
+        }
+        done.map_err(io::Error::from)
     }
 }

@@ -59,10 +59,13 @@ impl TlsStream {
         if self.sending != Sending::Open {
             return Poll::Ready(Err(Error::Unfinished));
         }
-        ready!(self.poll_answer_key_update(cx))?;
-        ready!(self.poll_drain(cx))?;
-        self.sending = Sending::Responding;
-        Poll::Ready(Ok(()))
+        let mut begun = ready!(self.poll_answer_key_update(cx));
+        if begun.is_ok() {
+            // What earlier writes left.
+            begun = ready!(self.poll_drain(cx));
+        }
+        self.sending = if begun.is_ok() { Sending::Responding } else { Sending::Unfinished };
+        Poll::Ready(begun)
     }
 
     /// Sends the next parts of the response that [`Self::begin`] began, and returns when TCP, or the kernel's record

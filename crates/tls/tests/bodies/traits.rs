@@ -106,3 +106,35 @@ fn truncation_is_an_error_of_reading() {
     client.fin().unwrap();
     assert_eq!(serving.finish(), (io::ErrorKind::UnexpectedEof, b"half a requ".to_vec()));
 }
+
+/// `close_notify` would tell the peer that what it got is all.
+#[test]
+fn nothing_is_called_complete_after_a_write_that_failed() {
+    let suite = Suite::TLS13;
+    let limits = sealion_tls::Limits { stall: std::time::Duration::from_millis(300), ..support::limits() };
+    let (failed, has_failed) = std::sync::mpsc::channel();
+    let serving = support::Server::new(limits).serve(async move |mut stream| {
+        let piece = vec![7; 1 << 20];
+        let mut written = Ok(());
+        for _ in 0..20 {
+            written = stream.write_all(&piece).await;
+            if written.is_err() {
+                break;
+            }
+        }
+        failed.send(()).unwrap();
+        (written, AsyncWriteExt::shutdown(&mut stream).await)
+    });
+    let connector = sealion_testkit::Connector::new(&support::PKI, suite).receive_buffer(4096);
+    let mut client = support::connect_with(&connector, &serving);
+    has_failed.recv().unwrap();
+    if let Ok(ending) = client.read_to_end() {
+        assert!(
+            !ending.events.iter().any(|event| matches!(event, sealion_testkit::Event::Alert(_))),
+            "it is not complete"
+        );
+    }
+    let (written, shut_down) = serving.finish();
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(shut_down.unwrap_err().to_string().contains("not sent to its end"));
+}
