@@ -26,12 +26,13 @@ use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
+use crate::AlertDescription;
 use crate::error::HandshakeError;
-use crate::record::{HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
+use crate::record::{ContentType, HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
 use crate::socket::Socket;
 use callbacks::CallbackState;
 use client_auth::{ClientAuthId, ClientCertificate};
-use config::{Policy, ServerConfig};
+use config::{Limits, Policy, ServerConfig};
 use secrets::{KeySchedule, iana_name};
 
 /// What both sides agreed on.
@@ -106,11 +107,14 @@ pub(crate) struct Finished {
     pub(crate) incoming: Vec<u8>,
 }
 
-/// Most bytes kept of an unfinished client flight. GUESS: a ClientHello is under 2 KiB, and a
-/// client certificate chain under 20 KiB; rustls itself refuses messages over 64 KiB.
-const MAX_FLIGHT: usize = 128 << 10;
+/// Bytes kept of a client that has proven nothing: one record of the longest kind. A ClientHello with a post-quantum key share is below
+/// 2 KiB, and what follows it without a certificate below 1 KiB.
+const LONGEST_FLIGHT: usize = HEADER_LEN + MAX_CIPHERTEXT_TLS12;
 
-/// Bytes asked of the socket at first. GUESS: more than a ClientHello with a post-quantum key share.
+/// Bytes kept of a client that was asked for a certificate: as much as rustls accepts of one message, in records.
+const LONGEST_FLIGHT_WITH_CERTIFICATE: usize = (1 << 16) + LONGEST_FLIGHT;
+
+/// Bytes asked of the socket at first: twice a ClientHello with a post-quantum key share.
 const FIRST_READ: usize = 4096;
 
 /// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
@@ -121,6 +125,7 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         Some(policy) => policy,
         None => Box::pin(flight.choose_policy(io, config)).await?,
     };
+    flight.asks = policy.client_auth.is_some();
     let mut connection =
         UnbufferedServerConnection::new(policy.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let mut callbacks = CallbackState::default();
@@ -147,9 +152,13 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
             }
             Ok(other) => return Err(HandshakeError::Tls(format!("unexpected state {other:?}"))),
             Err(error) => {
+                let own_alert = alert_of(&error);
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
-                send_alert(io, &mut connection, &mut flight.outgoing);
-                end(io, config.limits.linger.min(LONGEST_LINGER)).await;
+                queue_alert(&mut connection, &mut flight);
+                if flight.has_sent_nothing() {
+                    flight.queue(own_alert);
+                }
+                flight.end(io, &config.limits).await;
                 return Err(error);
             }
         };
@@ -157,8 +166,8 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         match next {
             Next::Again => {}
             Next::Transmit => flight.transmit(io).await?,
-            Next::Read => flight.feed_one_record(io).await?,
-            Next::Established if connection.is_handshaking() => flight.feed_one_record(io).await?,
+            Next::Read => flight.feed_one_record(io, &config.limits).await?,
+            Next::Established if connection.is_handshaking() => flight.feed_one_record(io, &config.limits).await?,
             Next::Established => break,
         }
     }
@@ -209,6 +218,10 @@ struct Flight {
     /// Encoded but not yet sent. It outlives single states, because rustls may ask for a read between
     /// encoding and sending.
     outgoing: Vec<u8>,
+    /// Whether anything was sent, that is, the ClientHello was accepted.
+    sent: bool,
+    /// Whether the client is asked for a certificate.
+    asks: bool,
 }
 
 impl Flight {
@@ -220,13 +233,44 @@ impl Flight {
     async fn transmit(&mut self, io: &mut Socket) -> Result<(), HandshakeError> {
         use tokio::io::AsyncWriteExt;
         io.write_all(&self.outgoing).await.map_err(HandshakeError::Io)?;
+        self.sent |= !self.outgoing.is_empty();
         self.outgoing = Vec::new();
         Ok(())
     }
 
-    async fn feed_one_record(&mut self, io: &mut Socket) -> Result<(), HandshakeError> {
-        self.fed += self.wait_for_record(io, self.fed).await?;
+    fn has_sent_nothing(&self) -> bool {
+        !self.sent && self.outgoing.is_empty()
+    }
+
+    /// Queues an alert in plain text, which is right as long as no ServerHello was sent.
+    fn queue(&mut self, alert: Option<AlertDescription>) {
+        let Some(alert) = alert else { return };
+        self.outgoing.extend_from_slice(&[ContentType::Alert as u8, 3, 3, 0, 2]);
+        self.outgoing.extend_from_slice(&alert.to_wire());
+    }
+
+    async fn feed_one_record(&mut self, io: &mut Socket, limits: &Limits) -> Result<(), HandshakeError> {
+        let fed = self.wait_for_record(io, self.fed).await;
+        if matches!(fed, Err(HandshakeError::TooLong(_))) && self.has_sent_nothing() {
+            self.queue(Some(AlertDescription::RECORD_OVERFLOW));
+            self.end(io, limits).await;
+        }
+        self.fed += fed?;
         Ok(())
+    }
+
+    /// Sends what is queued, FIN, and waits, for a bounded time, for the peer's: closing with bytes unread would reset the connection,
+    /// and the reset could overtake the alert. The connection is lost already, so a socket that does not take the alert at once is not
+    /// waited for.
+    async fn end(&mut self, io: &mut Socket, limits: &Limits) {
+        let _ = io.try_write(&self.outgoing);
+        if rustix::net::shutdown(&*io, Shutdown::Write).is_ok() {
+            let discard = async {
+                let mut buffer = [0; 1024];
+                while io.read(&mut buffer).await.is_ok_and(|came| came > 0) {}
+            };
+            let _ = timeout(limits.linger.min(LONGEST_LINGER), discard).await;
+        }
     }
 
     /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there.
@@ -260,8 +304,13 @@ impl Flight {
             if let Some(len) = self.next_record_len(at) {
                 return Ok(len);
             }
-            if self.incoming.len() >= MAX_FLIGHT {
-                return Err(HandshakeError::TooLong(MAX_FLIGHT));
+            let most = if self.sent && self.asks { LONGEST_FLIGHT_WITH_CERTIFICATE } else { LONGEST_FLIGHT };
+            let len = self.incoming.len();
+            if len >= most {
+                return Err(HandshakeError::TooLong(most));
+            }
+            if len == self.incoming.capacity() {
+                self.incoming.reserve_exact(len.min(most - len));
             }
             match io.read_buf(&mut self.incoming).await.map_err(HandshakeError::Io)? {
                 0 if self.incoming.is_empty() => return Err(HandshakeError::ClosedByPeer),
@@ -299,29 +348,27 @@ fn encode<T>(
     Ok(())
 }
 
-/// Sends what rustls still has queued after an error. The connection is lost already, so a socket that does not take it at
-/// once is not waited for.
-fn send_alert(io: &Socket, connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
+/// Takes what rustls has queued after an error.
+fn queue_alert(connection: &mut UnbufferedServerConnection, flight: &mut Flight) {
     // Asked for more than is queued, rustls would go on with what it was shown before, and panic without it.
     while connection.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state else {
             break;
         };
-        if encode(&mut data, outgoing).is_err() {
+        if encode(&mut data, &mut flight.outgoing).is_err() {
             break;
         }
     }
-    let _ = io.try_write(outgoing);
 }
 
-/// FIN, and a bounded wait for the peer's: closing with bytes unread would reset the connection, and the reset could
-/// overtake the alert.
-async fn end(io: &mut Socket, linger: Duration) {
-    if rustix::net::shutdown(&*io, Shutdown::Write).is_ok() {
-        let discard = async {
-            let mut buffer = [0; 1024];
-            while io.read(&mut buffer).await.is_ok_and(|came| came > 0) {}
-        };
-        let _ = timeout(linger, discard).await;
+/// The alert for an error for which rustls has queued none, such as data in the middle of a handshake message.
+fn alert_of(error: &rustls::Error) -> Option<AlertDescription> {
+    match error {
+        rustls::Error::AlertReceived(_) => None,
+        rustls::Error::InvalidMessage(_) => Some(AlertDescription::DECODE_ERROR),
+        rustls::Error::PeerMisbehaved(_) | rustls::Error::InappropriateMessage { .. } => {
+            Some(AlertDescription::UNEXPECTED_MESSAGE)
+        }
+        _ => Some(AlertDescription::INTERNAL_ERROR),
     }
 }

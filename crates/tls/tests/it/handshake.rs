@@ -148,6 +148,8 @@ fn handshake_with(bytes: &[u8], fin: bool) -> (HandshakeError, Vec<u8>) {
     }
     let mut answer = Vec::new();
     io.read_to_end(&mut answer).unwrap();
+    // The server waits for our end.
+    drop(io);
     (serving.finish(), answer)
 }
 
@@ -191,7 +193,7 @@ fn a_peer_that_leaves_is_told_apart() {
 fn an_endless_handshake_is_cut_off() {
     // Fragments of a ClientHello that never ends.
     let mut bytes = Vec::new();
-    let mut first = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
+    let mut first = vec![0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff];
     first.resize(5 + 0x4000, 0);
     bytes.extend(&first);
     for _ in 0..12 {
@@ -204,7 +206,63 @@ fn an_endless_handshake_is_cut_off() {
     // The server closes while we still write.
     let _ = io.write_all(&bytes);
     let error = serving.finish();
-    assert!(matches!(error, HandshakeError::Tls(_) | HandshakeError::TooLong(_)), "{error:?}");
+    // A client that has proven nothing holds little of our memory.
+    assert!(matches!(error, HandshakeError::TooLong(..=20_000)), "{error:?}");
+}
+
+/// A ClientHello of a sound client, as records.
+fn client_hello(version: &'static rustls::SupportedProtocolVersion) -> Vec<u8> {
+    let roots = rustls::RootCertStore::empty();
+    let config = rustls::ClientConfig::builder_with_protocol_versions(&[version]).with_root_certificates(roots);
+    let name = "localhost".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(config.with_no_client_auth().into(), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    hello
+}
+
+/// The last alert among records in plain text and, in TLS 1.3, its place among those that are sealed: these are told by their length.
+fn ends_with_an_alert(mut records: &[u8]) -> bool {
+    let mut last = None;
+    while let Some((&[outer, _, _, hi, lo], _)) = records.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes([hi, lo]));
+        last = Some((outer, len));
+        records = &records[5 + len..];
+    }
+    matches!(last, Some((21, 2) | (23, 19)))
+}
+
+#[test]
+fn whatever_ends_a_handshake_is_answered_with_an_alert() {
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let hello = client_hello(version);
+        for (name, wrong) in [
+            ("application data", &[23, 3, 3, 0, 3, 1, 2, 3][..]),
+            ("application data as long as a sealed record", &[&[23, 3, 3, 0, 40][..], &[1; 40]].concat()),
+            ("an empty record of application data", &[23, 3, 3, 0, 0]),
+            ("an empty record of the handshake", &[22, 3, 3, 0, 0]),
+            ("an empty alert", &[21, 3, 3, 0, 0]),
+            ("an empty change_cipher_spec", &[20, 3, 3, 0, 0]),
+            ("another ClientHello", &hello),
+            ("a record of no type", &[99, 3, 3, 0, 1, 1]),
+            ("a record that is too long", &[22, 3, 3, 255, 255]),
+        ] {
+            let (error, answer) = handshake_with(&[&hello, wrong].concat(), false);
+            assert!(matches!(error, HandshakeError::Tls(_)), "{version:?}, {name}: {error:?}");
+            assert!(ends_with_an_alert(&answer), "{version:?}, {name}: {answer:02x?}");
+            // In the middle of a message.
+            let message = &hello[5..];
+            let part = |part: &[u8]| [&[22, 3, 1, 0, part.len() as u8][..], part].concat();
+            let [first, second] = [part(&message[..100]), part(&message[100..])];
+            let (error, answer) = handshake_with(&[&first, wrong, &second].concat(), false);
+            assert!(ends_with_an_alert(&answer), "{version:?}, {name} inside: {error}, {answer:02x?}");
+            // Before anything was agreed on.
+            if name != "another ClientHello" {
+                let (error, answer) = handshake_with(&[wrong, &hello].concat(), false);
+                assert!(ends_with_an_alert(&answer), "{version:?}, {name} first: {error}, {answer:02x?}");
+            }
+        }
+    }
 }
 
 /// An ECDSA certificate, and a client that knows RSA alone.
