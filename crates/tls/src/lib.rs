@@ -34,7 +34,7 @@ pub use canary::{CanaryError, canary};
 pub use error::{Error, HandshakeError};
 pub use handshake::certificate::{Certificate, CertificateFacts, ConfigError, Fingerprint};
 pub use handshake::client_auth::{ClientAuth, ClientAuthId, ClientAuthMode, ClientCertificate};
-pub use handshake::config::{LeastRate, Limits, ServerConfig, SiteTls, TlsOptions, suites};
+pub use handshake::config::{LeastRate, Limits, RequireEms, ServerConfig, SiteTls, TlsOptions, suites};
 pub use handshake::resolver::{AlpnChallenges, SiteCertificates};
 pub use handshake::secrets::traffic_keys;
 pub use handshake::tickets::{NoRandomNumbers, TICKET_LIFETIME, TicketKeys, TicketSecret};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
-use sealion_tls::{ClientAuthMode, Version};
+use sealion_tls::{ClientAuthMode, RequireEms, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{At, overridable};
@@ -23,6 +23,11 @@ pub(crate) struct TlsConfig {
     #[arg(skip)]
     pub suites: Vec<At<String>>,
 
+    /// Which TLS 1.2 clients must use the extended master secret (RFC 7627), without which a stolen session can pass for another client's.
+    /// Clients of TLS 1.3 need none.
+    #[arg(skip)]
+    pub require_extended_master_secret: RequireEmsKind,
+
     /// How clients resume sessions.
     #[arg(skip)]
     pub session_tickets: SessionTicketsConfig,
@@ -32,7 +37,36 @@ pub(crate) struct TlsConfig {
     pub acme: AcmeConfig,
 }
 
-overridable!(TlsConfig { min_version = "tls_min_version", suites = "", session_tickets = "", acme = "" });
+overridable!(TlsConfig {
+    min_version = "tls_min_version",
+    suites = "",
+    require_extended_master_secret = "",
+    session_tickets = "",
+    acme = "",
+});
+
+/// Which TLS 1.2 clients must use the extended master secret.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequireEmsKind {
+    /// Every client. OpenSSL before 1.1.0 (RHEL 7) and Java before 8u161 are refused.
+    Always,
+    /// Clients of sites with `client_auth`, whose identity the session carries.
+    #[default]
+    WithClientAuth,
+    /// None.
+    Never,
+}
+
+impl From<RequireEmsKind> for RequireEms {
+    fn from(kind: RequireEmsKind) -> Self {
+        match kind {
+            RequireEmsKind::Always => RequireEms::Always,
+            RequireEmsKind::WithClientAuth => RequireEms::WithClientAuth,
+            RequireEmsKind::Never => RequireEms::Never,
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 pub enum MinVersion {

@@ -200,6 +200,7 @@ pub(crate) fn build(
         min_version: config.min_version.into(),
         suites: config.suites.iter().map(|suite| suite.value.clone()).collect(),
         tickets: keys,
+        extended_master_secret: config.require_extended_master_secret.into(),
         challenges: alpn_challenges.then(|| process.alpn.clone()),
     };
     let built = match ServerConfig::new(&first, &all, &options, bounds) {

@@ -30,9 +30,13 @@ pub(crate) fn start(
 ) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("cannot start watching certificates: {e}");
     let watched = latest.clone();
+    let tickets = process.tickets.clone();
     let watch = move || {
         loop {
             thread::sleep(PAUSE);
+            if let Err(error) = tickets.rotate() {
+                tracing::error!("session tickets: {error}. The previous keys stay in use");
+            }
             match watched() {
                 Some(certificates) => certificates.poll(),
                 None => return,

@@ -81,9 +81,10 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
 
-    /// Records sealed under one key before the key is changed or the connection closed (RFC 8446, 5.5).
-    #[arg(long, value_name = "N", env = "SEALION_MAX_RECORDS_PER_KEY", default_value_t = Self::default().max_records_per_key)]
-    pub max_records_per_key: Bounded<64, { 1 << 24 }>,
+    /// Records sealed under one key before the key is changed or the connection closed [default: what the suite allows, 2^24 or fewer with
+    /// AES-GCM and any number with ChaCha20-Poly1305 (RFC 8446, 5.5)]
+    #[arg(long, value_name = "N", env = "SEALION_MAX_RECORDS_PER_KEY")]
+    pub max_records_per_key: Option<Bounded<64, { 1 << 24 }>>,
 }
 
 /// The largest `min_send_rate`: half of the least bandwidth to which a site may limit its clients.
@@ -118,7 +119,7 @@ impl Default for LimitsConfig {
             max_body: Size(64 << 10),
             // PDF viewers and download managers request up to this many at once.
             max_ranges: within(16),
-            max_records_per_key: within(tls.records_per_key),
+            max_records_per_key: None,
         }
     }
 }
@@ -156,7 +157,7 @@ impl LimitsConfig {
     /// Limits of a TLS connection.
     pub(crate) fn tls(&self, kernel_rekeys: bool) -> Limits {
         Limits {
-            records_per_key: self.max_records_per_key.get(),
+            records_per_key: self.max_records_per_key.map_or(u64::MAX, Bounded::get),
             stall: self.stall_timeout.duration(),
             least_rate: (self.min_send_rate.get() > 0).then(|| LeastRate {
                 bytes_per_second: self.min_send_rate.get(),

@@ -58,8 +58,24 @@ pub struct TlsOptions {
     pub suites: Vec<String>,
     /// The keys of session tickets. `None`: no session is resumed.
     pub tickets: Option<Arc<TicketKeys>>,
+    /// Which clients of TLS 1.2 need the extended master secret.
+    pub extended_master_secret: RequireEms,
     /// Where answers to TLS-ALPN-01 validations are, if there can be such.
     pub challenges: Option<Arc<AlpnChallenges>>,
+}
+
+/// Which clients of TLS 1.2 are refused without the extended master secret (RFC 7627). Without it a session is bound to the handshake by its
+/// randoms alone, so that somebody in the middle can join two sessions and have a client's certificate count in a connection of
+/// his own (the triple handshake attack).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequireEms {
+    /// All.
+    Always,
+    /// Those that are asked for a certificate. OpenSSL before 1.1.0 and Java before 8u161 do not have it.
+    #[default]
+    WithClientAuth,
+    /// None.
+    Never,
 }
 
 /// A site as the handshake sees it.
@@ -76,8 +92,8 @@ pub struct SiteTls {
 /// Bounds of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records sealed under one key before it is updated, or, where it cannot be, the connection
-    /// closed (RFC 8446 §5.5 allows 2^24.5 full-sized records with AES-GCM).
+    /// Records sealed under one key before it is updated, or, where it cannot be, the connection closed. Never more than the suite
+    /// allows ([`rustls::CipherSuiteCommon::confidentiality_limit`]): 2^24 or fewer with AES-GCM, any number with ChaCha20-Poly1305 (RFC 8446 §5.5).
     pub records_per_key: u64,
     /// How long a peer may take none of what is ready for it.
     pub stall: Duration,
@@ -109,8 +125,7 @@ impl LeastRate {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // SPEC: RFC 8446 §5.5, rounded down to a power of two; the bound rustls uses too.
-            records_per_key: 1 << 24,
+            records_per_key: u64::MAX,
             // INHERITED: nginx' send_timeout and lingering_timeout.
             stall: Duration::from_secs(60),
             least_rate: None,
@@ -133,6 +148,7 @@ impl TlsOptions {
             min_version: Version::Tls12,
             suites: Vec::new(),
             tickets: Some(Arc::new(tickets)),
+            extended_master_secret: RequireEms::default(),
             challenges: None,
         })
     }
@@ -179,6 +195,11 @@ impl TlsOptions {
             .with_cert_resolver(resolver.clone());
         config.alpn_protocols = alpn.to_vec();
         config.enable_secret_extraction = true;
+        config.require_ems = match self.extended_master_secret {
+            RequireEms::Always => true,
+            RequireEms::WithClientAuth => client_auth.is_some(),
+            RequireEms::Never => false,
+        };
         // Tickets are the only way to resume: what the server kept itself would have no end, and outlive the keys of tickets.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let client_auth = client_auth.map(ClientAuth::id);

@@ -103,6 +103,8 @@ pub(crate) struct Finished {
     pub(crate) schedule: KeySchedule,
     pub(crate) tx: (TrafficKeys, u64),
     pub(crate) rx: (TrafficKeys, u64),
+    /// Records that one key may seal.
+    pub(crate) records_per_key: u64,
     /// What the client sent after its Finished.
     pub(crate) incoming: Vec<u8>,
 }
@@ -181,6 +183,7 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         client_auth: policy.client_auth,
         ..secrets::info(&connection)?
     };
+    let records_per_key = config.limits.records_per_key.min(secrets::confidentiality_limit(&connection));
     let (extracted, kernel) =
         connection.dangerous_into_kernel_connection().map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let (tx_sequence, tx) = extracted.tx;
@@ -189,6 +192,7 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         tx: (secrets::traffic_keys(info.version, &tx)?, tx_sequence),
         rx: (secrets::traffic_keys(info.version, &rx)?, rx_sequence),
         schedule: KeySchedule::new(kernel, info.version),
+        records_per_key,
         incoming: flight.incoming,
         info,
     })

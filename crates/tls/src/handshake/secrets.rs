@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion};
+use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
 use sealion_ktls::{AeadKey, Version};
 
 use super::client_auth::ClientCertificate;
@@ -46,6 +46,15 @@ pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeI
     })
 }
 
+/// How many records of the suite one key may seal.
+pub(super) fn confidentiality_limit(connection: &UnbufferedServerConnection) -> u64 {
+    match connection.negotiated_cipher_suite() {
+        Some(SupportedCipherSuite::Tls12(suite)) => suite.common.confidentiality_limit,
+        Some(SupportedCipherSuite::Tls13(suite)) => suite.common.confidentiality_limit,
+        None => 0,
+    }
+}
+
 /// rustls writes `TLS13_` where the registry has `TLS_`.
 pub(super) fn iana_name(rustls_name: &'static str) -> &'static str {
     match rustls_name {
@@ -56,11 +65,8 @@ pub(super) fn iana_name(rustls_name: &'static str) -> &'static str {
     }
 }
 
-/// Makes the next keys of a direction (RFC 8446 §7.2). TLS 1.2 has none.
-pub(crate) struct KeySchedule {
-    kernel: KernelConnection<ServerConnectionData>,
-    version: Version,
-}
+/// Makes the next keys of a direction (RFC 8446 §7.2). TLS 1.2 has none, and its master secret is not kept.
+pub(crate) struct KeySchedule(Option<KernelConnection<ServerConnectionData>>);
 
 /// TLS 1.2 cannot change the keys of a connection without a new handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,24 +74,25 @@ pub(crate) struct NoNextKeys;
 
 impl KeySchedule {
     pub(super) fn new(kernel: KernelConnection<ServerConnectionData>, version: Version) -> Self {
-        Self { kernel, version }
+        Self((version == Version::Tls13).then_some(kernel))
     }
 
     pub(crate) fn next_tx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        let secrets = self.kernel.update_tx_secret();
-        self.convert(secrets)
+        self.next(KernelConnection::update_tx_secret)
     }
 
     pub(crate) fn next_rx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        let secrets = self.kernel.update_rx_secret();
-        self.convert(secrets)
+        self.next(KernelConnection::update_rx_secret)
     }
 
-    fn convert(
-        &self,
-        secrets: Result<(u64, ConnectionTrafficSecrets), rustls::Error>,
+    fn next(
+        &mut self,
+        update: impl FnOnce(
+            &mut KernelConnection<ServerConnectionData>,
+        ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>,
     ) -> Result<TrafficKeys, NoNextKeys> {
-        let (_, secrets) = secrets.map_err(|_| NoNextKeys)?;
-        traffic_keys(self.version, &secrets).map_err(|_| NoNextKeys)
+        let kernel = self.0.as_mut().ok_or(NoNextKeys)?;
+        let (_, secrets) = update(kernel).map_err(|_| NoNextKeys)?;
+        traffic_keys(Version::Tls13, &secrets).map_err(|_| NoNextKeys)
     }
 }

@@ -150,6 +150,37 @@ fn client_auth(root: &Pki, mode: ClientAuthMode) -> Option<ClientAuth> {
     Some(ClientAuth::from_pem_file(&root.certificate_file(), mode).unwrap())
 }
 
+/// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 none.
+#[test]
+fn a_key_seals_as_many_records_as_its_suite_allows() {
+    let fleet = Fleet::new();
+    for suite in super::config::suites() {
+        let server = fleet.server_with_suites(None, &[suite]);
+        let version = if suite.contains("_WITH_") { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
+        // A certificate with an RSA key would be needed.
+        if suite.contains("_RSA_") {
+            continue;
+        }
+        let limit = records_per_key(&server, &fleet.client(version, None));
+        let has_none = suite.contains("CHACHA20");
+        assert_eq!(limit == u64::MAX, has_none, "{suite}: {limit}");
+        assert!(has_none || (1 << 23..=1 << 24).contains(&limit), "{suite}: {limit}");
+    }
+}
+
+fn records_per_key(server: &ServerConfig, client: &Arc<ClientConfig>) -> u64 {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let client = client.clone();
+    let client = std::thread::spawn(move || connect(client, theirs, || {}));
+    let finished = block_on(async {
+        ours.set_nonblocking(true).unwrap();
+        let mut io = Socket::from(tokio::net::UnixStream::from_std(ours).unwrap());
+        accept(&mut io, server).await
+    });
+    let _ = client.join().unwrap();
+    finished.unwrap().records_per_key
+}
+
 #[test]
 fn renewed_tickets_end_twelve_hours_after_the_full_handshake() {
     let fleet = Fleet::new();

@@ -132,6 +132,30 @@ impl TicketKeys {
         self.set.store(Arc::new(KeySet::shared(sealing, others)));
     }
 
+    /// Changes keys of this process whose time is over, and forgets those before them. To be called now and then: what a server without
+    /// visitors has sealed would else stay open to whoever reads its memory.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub fn rotate(&self) -> Result<(), NoRandomNumbers> {
+        self.rotate_at(SystemTime::now())
+    }
+
+    fn rotate_at(&self, now: SystemTime) -> Result<(), NoRandomNumbers> {
+        let set = self.set.load();
+        let Some(until) = set.until else { return Ok(()) };
+        // The end of its time is further away than it ever was: the clock was set back.
+        let set_back = now + ROTATION + CLOCK_SKEW < until;
+        if now < until && !set_back {
+            return Ok(());
+        }
+        let still_opens = set_back || now < until + ROTATION;
+        let others = if still_opens { vec![set.sealing.clone()] } else { Vec::new() };
+        // Of several threads that come here at once, one makes the change.
+        self.set.compare_and_swap(&set, Arc::new(KeySet::own(&TicketSecret::generate()?, others, now)));
+        Ok(())
+    }
+
     /// `None` also for a ticket that would be refused at once.
     fn seal(
         &self,
@@ -143,15 +167,8 @@ impl TicketKeys {
         if !authentication.holds(now) {
             return None;
         }
-        let mut set = self.set.load();
-        // The end of its time is further away than it ever was: the clock was set back.
-        if set.until.is_some_and(|until| until <= now || now + ROTATION + CLOCK_SKEW < until) {
-            // Of several threads that come here at once, one makes the change.
-            let secret = TicketSecret::generate().ok()?;
-            let next = Arc::new(KeySet::own(&secret, vec![set.sealing.clone()], now));
-            self.set.compare_and_swap(&set, next);
-            set = self.set.load();
-        }
+        self.rotate_at(now).ok()?;
+        let set = self.set.load();
         let mut salt = [0; SALT_LEN];
         rand::fill(&mut salt).ok()?;
         set.sealing.seal(&salt, context, authentication, session)
@@ -449,6 +466,27 @@ mod tests {
         seal(&keys, now);
         assert!(keys.open(&NONE, &first, now).is_none());
         assert!(keys.open(&NONE, &second, now).is_some());
+    }
+
+    /// Without a ticket being made.
+    #[test]
+    fn own_keys_change_by_time_and_are_forgotten() {
+        let now = SystemTime::now();
+        let keys = TicketKeys::rotating().unwrap();
+        let first = seal(&keys, now);
+        let known = |keys: &TicketKeys| {
+            let set = keys.set.load();
+            std::iter::once(&set.sealing).chain(&set.others).map(|key| key.name).collect::<Vec<_>>()
+        };
+        keys.rotate_at(now + ROTATION - SECOND * 60).unwrap();
+        assert_eq!(known(&keys).concat(), first[..NAME_LEN]);
+        keys.rotate_at(now + ROTATION + SECOND).unwrap();
+        let [second, old] = known(&keys).try_into().unwrap();
+        assert_eq!(old, first[..NAME_LEN]);
+        // Asleep for a day.
+        keys.rotate_at(now + ROTATION * 4).unwrap();
+        assert!(!known(&keys).contains(&second));
+        assert_eq!(known(&keys).len(), 1);
     }
 
     #[test]

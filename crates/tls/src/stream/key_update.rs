@@ -28,7 +28,7 @@ impl TlsStream {
     /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
     /// user space there is then a key for one record at least, in the kernel for all `records`.
     pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, records: u64) -> Poll<Result<(), Error>> {
-        let limit = self.config.limits.records_per_key;
+        let limit = self.records_per_key;
         match &mut self.sender {
             Sender::User { sealer, .. } if sealer.records_left() > 0 => return Poll::Ready(Ok(())),
             Sender::User { .. } => return self.poll_update_sending_key(cx),

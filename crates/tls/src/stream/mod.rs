@@ -75,6 +75,7 @@ pub struct TlsStream {
     info: HandshakeInfo,
     aead: Aead,
     schedule: KeySchedule,
+    records_per_key: u64,
     sender: Sender,
     opener: Opener,
     receiver: Receiver,
@@ -145,10 +146,11 @@ impl TlsStream {
         let (rx_keys, rx_sequence) = done.rx;
         Ok(Self {
             aead: keys.aead(),
-            sender: Sender::User { io, sealer: Sealer::new(keys, tx_sequence, config.limits.records_per_key) },
+            sender: Sender::User { io, sealer: Sealer::new(keys, tx_sequence, done.records_per_key) },
             opener: Opener::new(&rx_keys, rx_sequence),
             receiver: Receiver::new(done.incoming),
             schedule: done.schedule,
+            records_per_key: done.records_per_key,
             info: done.info,
             config: config.clone(),
             outgoing: None,
@@ -215,7 +217,7 @@ impl TlsStream {
         if self.can_update_keys() {
             return false;
         }
-        let limit = self.config.limits.records_per_key;
+        let limit = self.records_per_key;
         let nearly = limit - limit / 16;
         let used = match &self.sender {
             Sender::User { sealer, .. } => sealer.sequence(),

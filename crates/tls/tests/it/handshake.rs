@@ -265,6 +265,76 @@ fn whatever_ends_a_handshake_is_answered_with_an_alert() {
     }
 }
 
+/// The group of a handshake with a client that has these, the preferred first.
+fn group(groups: &[&'static dyn rustls::crypto::SupportedKxGroup]) -> sealion_tls::Group {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.kx_groups = groups.to_vec();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(PKI.certificate().clone()).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
+    let config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+    let serving = Server::new(support::limits())
+        .serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().group.unwrap());
+    let mut client = rustls::ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
+    let mut io = TcpStream::connect(serving.address).unwrap();
+    io.set_read_timeout(Some(PATIENCE)).unwrap();
+    while client.is_handshaking() {
+        client.complete_io(&mut io).unwrap();
+    }
+    serving.finish()
+}
+
+/// As browsers have it since 2024. Recorded traffic stays secret from a quantum computer of later years.
+#[test]
+fn keys_are_exchanged_with_ml_kem_where_the_client_prefers_it() {
+    use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, X25519, X25519MLKEM768};
+    assert_eq!(group(&[X25519MLKEM768, X25519, SECP256R1]).as_str(), "X25519MLKEM768");
+    assert_eq!(group(&[X25519MLKEM768]).as_str(), "X25519MLKEM768");
+    assert_eq!(group(&[X25519, SECP256R1]).as_str(), "x25519");
+    assert_eq!(group(&[SECP256R1]).as_str(), "secp256r1");
+}
+
+/// A ClientHello of TLS 1.2 without the extended master secret, as OpenSSL 1.0.2 sends it.
+fn hello_without_ems() -> Vec<u8> {
+    let extensions = [0, 13, 0, 4, 0, 2, 4, 3, 0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0];
+    // No session, one suite (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), no compression.
+    let rest = [0, 0, 2, 0xc0, 0x2b, 1, 0, 0, extensions.len() as u8];
+    let message = [&[3, 3][..], &[7; 32], &rest, &extensions].concat();
+    let len = message.len() as u8;
+    [&[22, 3, 1, 0, 4 + len, 1, 0, 0, len][..], &message].concat()
+}
+
+#[test]
+fn the_extended_master_secret_is_asked_for_as_configured() {
+    use sealion_tls::{Certificate, ClientAuth, ClientAuthMode, RequireEms, SiteCertificates, SiteTls, TlsOptions};
+    let authority = sealion_testkit::pki::Authority::new("clients");
+    for (extended_master_secret, asks, is_refused) in [
+        (RequireEms::Always, false, true),
+        (RequireEms::WithClientAuth, false, false),
+        (RequireEms::WithClientAuth, true, true),
+        (RequireEms::Never, true, false),
+    ] {
+        let certificate = Certificate::from_pem_files(&PKI.certificate_file(), &PKI.key_file()).unwrap();
+        let client_auth = asks
+            .then(|| ClientAuth::from_pem_file(&authority.pki().certificate_file(), ClientAuthMode::Request).unwrap());
+        let certificates = SiteCertificates::new(vec![certificate]).into();
+        let site = SiteTls { names: Vec::new(), certificates, client_auth };
+        let options = TlsOptions { extended_master_secret, ..TlsOptions::new(&[]).unwrap() };
+        let config = ServerConfig::new(&site, &[], &options, support::limits()).unwrap();
+        let serving = Server::from_config(config).serve_handshakes(1, async |mut accepted| drop(accepted.remove(0)));
+        let mut io = TcpStream::connect(serving.address).unwrap();
+        io.set_read_timeout(Some(PATIENCE)).unwrap();
+        io.write_all(&hello_without_ems()).unwrap();
+        let mut answer = [0; 7];
+        io.read_exact(&mut answer).unwrap();
+        let expected = [21, 3, 3, 0, 2, 2, AlertDescription::HANDSHAKE_FAILURE.0];
+        assert_eq!(answer == expected, is_refused, "{extended_master_secret:?} {asks}: {answer:?}");
+        assert!(is_refused || answer[0] == 22, "a ServerHello: {answer:?}");
+        drop(io);
+        serving.finish();
+    }
+}
+
 /// An ECDSA certificate, and a client that knows RSA alone.
 #[test]
 fn without_a_common_suite_the_client_is_told() {
