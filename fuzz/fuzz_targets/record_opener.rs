@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let version = if choice & 1 == 0 { Version::Tls12 } else { Version::Tls13 };
     let aead = Aead::ALL[usize::from(choice >> 1) % 3];
     let sequence = u64::from(sequence) << (choice >> 3);
-    let keys = TrafficKeys::new(version, aead, &[0x5a; 32][..aead.key_len()], [0xa5; 12]);
+    let keys = TrafficKeys::new(version, aead, &[0x5a; 32][..aead.key_len()], &[0xa5; 12]);
 
     // What a peer without the key sends is refused.
     let mut wild = bytes.to_vec();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use crate::sys::uapi;
 
@@ -141,84 +141,31 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// A traffic key. Its bytes are wiped on drop and never printed.
-#[non_exhaustive]
-pub enum AeadKey {
-    /// A key of 16 bytes for [`Cipher::Aes128Gcm`].
-    Aes128Gcm([u8; 16]),
-    /// A key of 32 bytes for [`Cipher::Aes256Gcm`].
-    Aes256Gcm([u8; 32]),
-    /// A key of 32 bytes for [`Cipher::Chacha20Poly1305`].
-    Chacha20Poly1305([u8; 32]),
-    /// A key of 16 bytes for [`Cipher::Aes128Ccm`].
-    Aes128Ccm([u8; 16]),
-    /// A key of 16 bytes for [`Cipher::Sm4Gcm`].
-    Sm4Gcm([u8; 16]),
-    /// A key of 16 bytes for [`Cipher::Sm4Ccm`].
-    Sm4Ccm([u8; 16]),
-    /// A key of 16 bytes for [`Cipher::Aria128Gcm`].
-    Aria128Gcm([u8; 16]),
-    /// A key of 32 bytes for [`Cipher::Aria256Gcm`].
-    Aria256Gcm([u8; 32]),
+/// A traffic key. Its bytes lie in one place on the heap, so that moving it leaves no copy; they are wiped on drop and never printed.
+pub struct AeadKey {
+    cipher: Cipher,
+    bytes: Zeroizing<Box<[u8]>>,
 }
 
 impl AeadKey {
-    /// A key for `cipher` from bytes whose length is known only at run time; `None` if it is not [`Cipher::key_len`].
+    /// A key for `cipher`; `None` if `bytes` are not [`Cipher::key_len`].
     pub fn from_bytes(cipher: Cipher, bytes: &[u8]) -> Option<Self> {
-        Some(match cipher {
-            Cipher::Aes128Gcm => Self::Aes128Gcm(bytes.try_into().ok()?),
-            Cipher::Aes256Gcm => Self::Aes256Gcm(bytes.try_into().ok()?),
-            Cipher::Chacha20Poly1305 => Self::Chacha20Poly1305(bytes.try_into().ok()?),
-            Cipher::Aes128Ccm => Self::Aes128Ccm(bytes.try_into().ok()?),
-            Cipher::Sm4Gcm => Self::Sm4Gcm(bytes.try_into().ok()?),
-            Cipher::Sm4Ccm => Self::Sm4Ccm(bytes.try_into().ok()?),
-            Cipher::Aria128Gcm => Self::Aria128Gcm(bytes.try_into().ok()?),
-            Cipher::Aria256Gcm => Self::Aria256Gcm(bytes.try_into().ok()?),
-        })
+        (bytes.len() == cipher.key_len()).then(|| Self { cipher, bytes: Zeroizing::new(bytes.into()) })
     }
 
     /// The cipher that this key is for.
     pub const fn cipher(&self) -> Cipher {
-        match self {
-            Self::Aes128Gcm(_) => Cipher::Aes128Gcm,
-            Self::Aes256Gcm(_) => Cipher::Aes256Gcm,
-            Self::Chacha20Poly1305(_) => Cipher::Chacha20Poly1305,
-            Self::Aes128Ccm(_) => Cipher::Aes128Ccm,
-            Self::Sm4Gcm(_) => Cipher::Sm4Gcm,
-            Self::Sm4Ccm(_) => Cipher::Sm4Ccm,
-            Self::Aria128Gcm(_) => Cipher::Aria128Gcm,
-            Self::Aria256Gcm(_) => Cipher::Aria256Gcm,
-        }
+        self.cipher
     }
 
     /// The bytes, as many as [`Cipher::key_len`].
-    pub const fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Aes128Gcm(key)
-            | Self::Aes128Ccm(key)
-            | Self::Sm4Gcm(key)
-            | Self::Sm4Ccm(key)
-            | Self::Aria128Gcm(key) => key,
-            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) | Self::Aria256Gcm(key) => key,
-        }
-    }
-}
-
-impl Drop for AeadKey {
-    fn drop(&mut self) {
-        match self {
-            Self::Aes128Gcm(key)
-            | Self::Aes128Ccm(key)
-            | Self::Sm4Gcm(key)
-            | Self::Sm4Ccm(key)
-            | Self::Aria128Gcm(key) => key.zeroize(),
-            Self::Aes256Gcm(key) | Self::Chacha20Poly1305(key) | Self::Aria256Gcm(key) => key.zeroize(),
-        }
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 impl fmt::Debug for AeadKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AeadKey({})", self.cipher())
+        write!(f, "AeadKey({})", self.cipher)
     }
 }

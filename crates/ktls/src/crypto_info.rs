@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::sys::sockopt;
 use crate::sys::uapi::{HEADER_LEN, MAX_LEN, SEQUENCE_LEN};
@@ -12,13 +12,13 @@ use crate::{AeadKey, Cipher, Version};
 
 /// Version, key, IV and sequence number of one direction, as the kernel's `struct tls12_crypto_info_*`.
 ///
-/// The bytes are wiped on drop and never printed. It is not `Clone`: the same key and sequence number given to two
+/// The bytes lie in one place on the heap, so that moving it leaves no copy; they are wiped on drop and never printed. It is not `Clone`: the same key and sequence number given to two
 /// sealers would repeat a nonce.
 pub struct CryptoInfo {
     version: Version,
     cipher: Cipher,
     sequence: u64,
-    bytes: [u8; MAX_LEN],
+    bytes: Box<Zeroizing<[u8; MAX_LEN]>>,
 }
 
 impl CryptoInfo {
@@ -26,7 +26,7 @@ impl CryptoInfo {
     ///
     /// Every record already sealed under `key` counts, session tickets and earlier application data too. The nonce is
     /// `iv` XOR sequence, so a sequence number that is too low repeats a nonce, which gives the key away.
-    pub fn tls13(key: AeadKey, iv: [u8; 12], sequence: u64) -> Self {
+    pub fn tls13(key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls13, key, iv, sequence)
     }
 
@@ -46,8 +46,8 @@ impl CryptoInfo {
     /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
     /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
     /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). With the feature `rustls`,
-    /// `CryptoInfo::from_rustls` chooses such a series.
-    pub fn tls12(key: AeadKey, iv: [u8; 12], sequence: u64) -> Self {
+    /// `CryptoInfo::from_rustls` sees to it.
+    pub fn tls12(key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls12, key, iv, sequence)
     }
 
@@ -66,13 +66,12 @@ impl CryptoInfo {
         self.sequence
     }
 
-    fn new(version: Version, key: AeadKey, iv: [u8; 12], sequence: u64) -> Self {
+    fn new(version: Version, key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         let cipher = key.cipher();
         let layout = cipher.layout();
-        let iv = Zeroizing::new(iv);
         // The kernel puts salt before iv to make the 12-byte nonce, but holds them apart in the structure.
         let (salt, explicit) = iv.split_at(layout.salt);
-        let mut bytes = [0; MAX_LEN];
+        let mut bytes = Box::new(Zeroizing::new([0; MAX_LEN]));
         let mut rest = bytes.as_mut_slice();
         for field in [
             &version.uapi().to_ne_bytes(),
@@ -92,12 +91,6 @@ impl CryptoInfo {
     /// The structure for `setsockopt`, exactly as long as the kernel demands.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.cipher.layout().size()]
-    }
-}
-
-impl Drop for CryptoInfo {
-    fn drop(&mut self) {
-        self.bytes.zeroize();
     }
 }
 
@@ -135,8 +128,8 @@ mod tests {
                 let key = vec![0xEE; cipher.key_len()];
                 let info = CryptoInfo::new(
                     version,
-                    AeadKey::from_bytes(cipher, &key).expect("a key of its length"),
-                    IV,
+                    &AeadKey::from_bytes(cipher, &key).expect("a key of its length"),
+                    &IV,
                     0x0102_0304_0506_0708,
                 );
                 let number: u16 = match cipher {
@@ -173,9 +166,10 @@ mod tests {
 
     #[test]
     fn debug_shows_no_key() {
-        let info = CryptoInfo::tls13(AeadKey::Aes128Gcm([0xAB; 16]), IV, 7);
+        let key = AeadKey::from_bytes(Cipher::Aes128Gcm, &[0xAB; 16]).expect("a key of its length");
+        let info = CryptoInfo::tls13(&key, &IV, 7);
         assert_eq!(format!("{info:?}"), "CryptoInfo(TLS 1.3, AES-128-GCM, record 7)");
-        assert_eq!(format!("{:?}", AeadKey::Aes128Gcm([0xAB; 16])), "AeadKey(AES-128-GCM)");
+        assert_eq!(format!("{key:?}"), "AeadKey(AES-128-GCM)");
     }
 
     #[test]

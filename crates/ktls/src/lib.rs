@@ -28,7 +28,7 @@
 //! ```no_run
 //! # fn respond(
 //! #     stream: &std::net::TcpStream,
-//! #     (key, iv, sequence): (&[u8], [u8; 12], u64),
+//! #     (key, iv, sequence): (&[u8], &[u8; 12], u64),
 //! #     file: &std::fs::File,
 //! #     len: u64,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +37,7 @@
 //! // The number of the next record counts all that the handshake sealed under this key, tickets too: one too low repeats a nonce.
 //! // With the feature `rustls`, `CryptoInfo::from_rustls` does this, and sees to the nonces of TLS 1.2.
 //! let key = AeadKey::from_bytes(Cipher::Aes128Gcm, key).ok_or("a key of another length")?;
-//! let info = CryptoInfo::tls13(key, iv, sequence);
+//! let info = CryptoInfo::tls13(&key, iv, sequence);
 //!
 //! // What user space sealed must be written by now: the kernel's first record follows the last byte in the socket. From here on a
 //! // plain write would be sealed too, and counted by nobody, so only `tx` writes.

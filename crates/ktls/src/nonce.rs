@@ -1,19 +1,17 @@
 //! The explicit nonces of TLS 1.2 (RFC 5288 §3): one series for each key, wherever its records are sealed.
 
-/// The IV whose series stays clear of the nonces that rustls has used under the same key.
+/// Makes of rustls' IV one whose series stays clear of the nonces that rustls has used under the same key.
 ///
-/// `extracted` is salt and explicit part as rustls hands them out. rustls gave record `n` of the handshake the explicit nonce
-/// `E xor n`, where `E` is the explicit part, so `E` itself was the nonce of record 0, the Finished message. The series
-/// returned begins 2^63 away from `E`, and record `n` has the number begin + n ([`explicit`]).
+/// `iv` is salt and explicit part as rustls hands them out. rustls gave record `n` of the handshake the explicit nonce
+/// `E xor n`, where `E` is the explicit part, so `E` itself was the nonce of record 0, the Finished message. The new series
+/// begins 2^63 away from `E`, and record `n` has the number begin + n ([`explicit`]).
 ///
 /// `E xor n` is at most n away from `E`. After `m` handshake records the series therefore meets one of their nonces only
 /// past record 2^63 − m, which no connection reaches.
 ///
 /// RFC 5288 §3 leaves the sealer free in its choice, and the peer reads each nonce from the record.
-pub const fn apart_from_rustls(extracted: [u8; 12]) -> [u8; 12] {
-    let mut iv = extracted;
+pub const fn apart_from_rustls(iv: &mut [u8; 12]) {
     iv[4] ^= 0x80;
-    iv
 }
 
 /// The explicit nonce of the record `sequence` in the series of `iv`: `iv[4..]` as a big-endian number, plus `sequence`, modulo 2^64.
@@ -35,7 +33,8 @@ mod tests {
         {
             let mut extracted = [7; 12];
             extracted[4..].copy_from_slice(&e.to_be_bytes());
-            let iv = apart_from_rustls(extracted);
+            let mut iv = extracted;
+            apart_from_rustls(&mut iv);
             assert_eq!(iv[..4], extracted[..4], "the salt stays");
             let handshake: Vec<u64> = (0..300).map(|n| e ^ n).collect();
             for n in (0..300).chain([1 << 40, (1 << 62) - 1, 1 << 62, (1 << 63) - 600]) {

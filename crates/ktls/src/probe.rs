@@ -187,8 +187,8 @@ fn rekey(pairs: &Pairs, option: i32, operation: Operation) -> Result<(), Error> 
 fn throw_away(version: Version, cipher: Cipher) -> CryptoInfo {
     let key = AeadKey::from_bytes(cipher, &[1; 32][..cipher.key_len()]).expect("a key of the cipher's length");
     match version {
-        Version::Tls12 => CryptoInfo::tls12(key, [2; 12], 0),
-        Version::Tls13 => CryptoInfo::tls13(key, [2; 12], 0),
+        Version::Tls12 => CryptoInfo::tls12(&key, &[2; 12], 0),
+        Version::Tls13 => CryptoInfo::tls13(&key, &[2; 12], 0),
     }
 }
 

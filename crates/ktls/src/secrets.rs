@@ -2,6 +2,8 @@
 
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 
+use zeroize::Zeroizing;
+
 use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Version, nonce};
 
 impl CryptoInfo {
@@ -19,12 +21,12 @@ impl CryptoInfo {
     pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets, sequence: u64) -> Result<Self, Error> {
         let (key, mut iv) = AeadKey::from_rustls(version, secrets)?;
         Ok(match (version, key.cipher()) {
-            (Version::Tls13, _) => Self::tls13(key, iv, sequence),
-            (Version::Tls12, Cipher::Chacha20Poly1305) => Self::tls12(key, iv, sequence),
+            (Version::Tls13, _) => Self::tls13(&key, &iv, sequence),
+            (Version::Tls12, Cipher::Chacha20Poly1305) => Self::tls12(&key, &iv, sequence),
             (Version::Tls12, _) => {
                 let next = nonce::explicit(&iv, sequence);
                 iv[4..].copy_from_slice(&next);
-                Self::tls12(key, iv, sequence)
+                Self::tls12(&key, &iv, sequence)
             }
         })
     }
@@ -37,7 +39,10 @@ impl AeadKey {
     /// ([`nonce::apart_from_rustls`]); record `n` has the nonce [`nonce::explicit`]`(iv, n)`.
     ///
     /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
-    pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<(Self, [u8; 12]), Error> {
+    pub fn from_rustls(
+        version: Version,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Result<(Self, Box<Zeroizing<[u8; 12]>>), Error> {
         const UNKNOWN: Error =
             Error::unsupported(Operation::Secrets, "an AEAD that the kernel does not know: stay in user space");
         let (cipher, key, iv) = match secrets {
@@ -47,12 +52,12 @@ impl AeadKey {
             _ => return Err(UNKNOWN),
         };
         let key = Self::from_bytes(cipher, key.as_ref()).ok_or(UNKNOWN)?;
-        let iv: [u8; 12] = iv.as_ref().try_into().map_err(|_| UNKNOWN)?;
-        let iv = match (version, cipher) {
-            (Version::Tls13, _) | (Version::Tls12, Cipher::Chacha20Poly1305) => iv,
-            (Version::Tls12, _) => nonce::apart_from_rustls(iv),
-        };
-        Ok((key, iv))
+        let mut own: Box<Zeroizing<[u8; 12]>> = Box::default();
+        own.copy_from_slice(iv.as_ref().get(..12).ok_or(UNKNOWN)?);
+        if version == Version::Tls12 && cipher != Cipher::Chacha20Poly1305 {
+            nonce::apart_from_rustls(&mut own);
+        }
+        Ok((key, own))
     }
 }
 

@@ -68,8 +68,8 @@ fn random_keys(version: Version, cipher: Cipher) -> Result<CryptoInfo> {
     aws_lc_rs::rand::fill(&mut key).and_then(|()| aws_lc_rs::rand::fill(&mut iv)).context("no random numbers")?;
     let key = AeadKey::from_bytes(cipher, &key[..cipher.key_len()]).context("a key of the cipher's length")?;
     Ok(match version {
-        Version::Tls12 => CryptoInfo::tls12(key, iv, 0),
-        Version::Tls13 => CryptoInfo::tls13(key, iv, 0),
+        Version::Tls12 => CryptoInfo::tls12(&key, &iv, 0),
+        Version::Tls13 => CryptoInfo::tls13(&key, &iv, 0),
     })
 }
 

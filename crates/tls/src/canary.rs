@@ -147,7 +147,7 @@ fn random_keys(version: Version, aead: Aead) -> io::Result<TrafficKeys> {
     let mut random = [0; 32 + 12];
     rand::fill(&mut random).map_err(|_| io::Error::other("no random numbers"))?;
     let (key, iv) = random.split_at(32);
-    let iv = iv.try_into().map_err(io::Error::other)?;
+    let iv: &[u8; 12] = iv.try_into().map_err(io::Error::other)?;
     Ok(TrafficKeys::new(version, aead, &key[..aead.key_len()], iv))
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn keys() -> TrafficKeys {
-        TrafficKeys::new(Version::Tls13, Aead::Aes128Gcm, &[7; 16], [9; 12])
+        TrafficKeys::new(Version::Tls13, Aead::Aes128Gcm, &[7; 16], &[9; 12])
     }
 
     fn compared(received: Vec<u8>, sent: &[u8]) -> Result<(), CanaryError> {

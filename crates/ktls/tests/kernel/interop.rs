@@ -56,7 +56,7 @@ fn next(secret: &Mutex<Vec<u8>>, cipher: Cipher) -> CryptoInfo {
     let mut secret = secret.lock().expect("not poisoned");
     *secret = expand(&secret, "traffic upd", secret.len());
     let key = AeadKey::from_bytes(cipher, &expand(&secret, "key", cipher.key_len())).expect("its length");
-    CryptoInfo::tls13(key, expand(&secret, "iv", 12).try_into().expect("12 bytes"), 0)
+    CryptoInfo::tls13(&key, &expand(&secret, "iv", 12).try_into().expect("12 bytes"), 0)
 }
 
 /// A connection with both halves in the kernel.

@@ -29,8 +29,8 @@ pub(crate) fn key(cipher: Cipher, byte: u8) -> AeadKey {
 
 pub(crate) fn info(version: Version, cipher: Cipher, byte: u8, sequence: u64) -> CryptoInfo {
     match version {
-        Version::Tls12 => CryptoInfo::tls12(key(cipher, byte), IV, sequence),
-        Version::Tls13 => CryptoInfo::tls13(key(cipher, byte), IV, sequence),
+        Version::Tls12 => CryptoInfo::tls12(&key(cipher, byte), &IV, sequence),
+        Version::Tls13 => CryptoInfo::tls13(&key(cipher, byte), &IV, sequence),
     }
 }
 

@@ -24,7 +24,7 @@ impl HandSealer {
             other => panic!("the client did not offer {other}"),
         };
         let key = UnboundKey::new(algorithm, key.as_bytes()).expect("rustls' key fits its AEAD");
-        Self { version, cipher, key: LessSafeKey::new(key), iv, sequence }
+        Self { version, cipher, key: LessSafeKey::new(key), iv: **iv, sequence }
     }
 
     /// One record. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, with its type and padding, and

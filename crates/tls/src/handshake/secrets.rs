@@ -23,7 +23,7 @@ pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Res
     let unknown = || HandshakeError::Tls("an AEAD this record layer does not know".into());
     let (key, iv) = AeadKey::from_rustls(version, secrets).map_err(|_| unknown())?;
     let aead = Aead::ALL.into_iter().find(|aead| aead.cipher() == key.cipher()).ok_or_else(unknown)?;
-    Ok(TrafficKeys::new(version, aead, key.as_bytes(), iv))
+    Ok(TrafficKeys::new(version, aead, key.as_bytes(), &iv))
 }
 
 /// What rustls tells of a finished handshake; the rest is left open.

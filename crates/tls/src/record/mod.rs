@@ -100,13 +100,13 @@ impl Aead {
     }
 }
 
-/// The AEAD key and IV of one direction. The key is wiped on drop. A [`Sealer`] takes them for itself; any number of [`Opener`]s may
-/// look at them.
+/// The AEAD key and IV of one direction. They lie in one place on the heap, so that moving them leaves no copy, and are wiped on
+/// drop. A [`Sealer`] takes them for itself; any number of [`Opener`]s may look at them.
 pub struct TrafficKeys {
     version: Version,
     aead: Aead,
-    key: Zeroizing<[u8; 32]>,
-    iv: [u8; 12],
+    key: AeadKey,
+    iv: Box<Zeroizing<[u8; 12]>>,
 }
 
 impl TrafficKeys {
@@ -116,11 +116,11 @@ impl TrafficKeys {
     ///
     /// # Panics
     /// When `key` is not as long as `aead` wants it.
-    pub fn new(version: Version, aead: Aead, key: &[u8], iv: [u8; 12]) -> Self {
-        assert_eq!(key.len(), aead.key_len(), "the key of {aead:?}");
-        let mut kept = Zeroizing::new([0; 32]);
-        kept[..key.len()].copy_from_slice(key);
-        Self { version, aead, key: kept, iv }
+    pub fn new(version: Version, aead: Aead, key: &[u8], iv: &[u8; 12]) -> Self {
+        let key = AeadKey::from_bytes(aead.cipher(), key).expect("a key of its AEAD's length");
+        let mut own: Box<Zeroizing<[u8; 12]>> = Box::default();
+        own.copy_from_slice(iv);
+        Self { version, aead, key, iv: own }
     }
 
     /// The AEAD the key is for.
@@ -135,25 +135,19 @@ impl TrafficKeys {
 
     /// What the kernel needs to seal record `sequence` next. The caller gives up sealing with these keys if the kernel takes it.
     fn crypto_info(&self, sequence: u64) -> CryptoInfo {
-        let key = match self.aead {
-            Aead::Aes128Gcm => AeadKey::Aes128Gcm(*self.key.first_chunk().expect("32 is more than 16")),
-            Aead::Aes256Gcm => AeadKey::Aes256Gcm(*self.key),
-            Aead::Chacha20Poly1305 => AeadKey::Chacha20Poly1305(*self.key),
-        };
         match self.version {
-            Version::Tls13 => CryptoInfo::tls13(key, self.iv, sequence),
+            Version::Tls13 => CryptoInfo::tls13(&self.key, &self.iv, sequence),
+            Version::Tls12 if Nonces::of(self) == Nonces::Implicit => CryptoInfo::tls12(&self.key, &self.iv, sequence),
             Version::Tls12 => {
-                let mut iv = self.iv;
-                if Nonces::of(self) == Nonces::Explicit {
-                    iv[4..].copy_from_slice(&nonce::explicit(&self.iv, sequence));
-                }
-                CryptoInfo::tls12(key, iv, sequence)
+                let mut iv = self.iv.clone();
+                iv[4..].copy_from_slice(&nonce::explicit(&self.iv, sequence));
+                CryptoInfo::tls12(&self.key, &iv, sequence)
             }
         }
     }
 
     fn aead_key(&self) -> aead::LessSafeKey {
-        let key = aead::UnboundKey::new(self.aead.algorithm(), &self.key[..self.aead.key_len()])
+        let key = aead::UnboundKey::new(self.aead.algorithm(), self.key.as_bytes())
             .expect("the length was checked when the keys were made");
         aead::LessSafeKey::new(key)
     }
@@ -245,7 +239,7 @@ mod tests {
         for version in [Version::Tls12, Version::Tls13] {
             for aead in Aead::ALL {
                 let key = &[7; 32][..aead.key_len()];
-                all.push(TrafficKeys::new(version, aead, key, *b"0123\xff\xff\xff\xff\xff\xff\xff\xfe"));
+                all.push(TrafficKeys::new(version, aead, key, b"0123\xff\xff\xff\xff\xff\xff\xff\xfe"));
             }
         }
         all
@@ -354,7 +348,7 @@ mod tests {
             Version::Tls13,
             Aead::Aes128Gcm,
             &hex("17422dda596ed5d9acd890e3c63f5051"),
-            hex("5b78923dee08579033e523d9").try_into().unwrap(),
+            &hex("5b78923dee08579033e523d9").try_into().unwrap(),
         );
         let payload: Vec<u8> = (0..0x32).collect();
         let record = sealed(&mut Sealer::new(keys, 0, 10), ContentType::ApplicationData, &payload);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use sealion_ktls::Version;
+use zeroize::Zeroizing;
 
 use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
 use crate::AlertDescription;
@@ -11,7 +12,7 @@ use crate::AlertDescription;
 /// Opens the records of one direction in order.
 pub struct Opener {
     key: LessSafeKey,
-    iv: [u8; 12],
+    iv: Box<Zeroizing<[u8; 12]>>,
     layout: Layout,
     sequence: u64,
 }
@@ -73,7 +74,7 @@ impl std::error::Error for OpenError {}
 impl Opener {
     /// An opener whose next record has number `sequence`.
     pub fn new(keys: &TrafficKeys, sequence: u64) -> Self {
-        Self { key: keys.aead_key(), iv: keys.iv, layout: Layout::of(keys), sequence }
+        Self { key: keys.aead_key(), iv: keys.iv.clone(), layout: Layout::of(keys), sequence }
     }
 
     /// Counts a record that is passed over unopened, so that a later one opens. What was in it was never authenticated.
@@ -132,7 +133,7 @@ impl Opener {
         let nonce = match self.layout.nonces {
             Nonces::Implicit => implicit_nonce(&self.iv, self.sequence),
             Nonces::Explicit => {
-                let mut nonce = self.iv;
+                let mut nonce = **self.iv;
                 nonce[4..].copy_from_slice(&head[HEADER_LEN..]);
                 nonce
             }

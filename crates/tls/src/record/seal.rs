@@ -121,7 +121,7 @@ impl Sealer {
             Nonces::Explicit => {
                 let explicit = nonce::explicit(&self.keys.iv, self.sequence);
                 record[HEADER_LEN..prefix].copy_from_slice(&explicit);
-                let mut nonce = self.keys.iv;
+                let mut nonce = **self.keys.iv;
                 nonce[4..].copy_from_slice(&explicit);
                 nonce
             }
