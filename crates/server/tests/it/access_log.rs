@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 const FIELDS: [&str; 12] =
-    ["time", "peer", "method", "target", "status", "bytes", "ms", "tls", "suite", "resumed", "path", "why"];
+    ["time", "peer", "method", "target", "status", "bytes", "ms", "tls", "suite", "group", "resumed", "path", "why"];
 
 /// Method, target and fields of a request, and status and body bytes of its line.
 type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str, &'a str);

@@ -89,6 +89,10 @@ fields! {
     });
     /// The cipher suite.
     Suite = "suite", Always, |line| Value::Word(line.entry.tls.suite);
+    /// The group of the key exchange; `X25519MLKEM768` resists quantum computers.
+    Group = "group", Always, |line| {
+        line.entry.tls.group.map_or(Value::Absent, |group| Value::Word(group.as_str()))
+    };
     /// Whether the handshake resumed a session: `yes` or `no`.
     Resumed = "resumed", Always, |line| Value::Flag(line.entry.tls.resumed);
     /// Where the response was sealed: `user` or `kernel`.

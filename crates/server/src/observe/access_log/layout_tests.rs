@@ -4,12 +4,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
 use sealion_http::{FieldSection, Method, Request, Target};
-use sealion_tls::{HandshakeInfo, Path, Version};
+use sealion_tls::{Group, HandshakeInfo, Path, Version};
 
 use super::*;
 use crate::path::policy::PathReason;
 
-static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo::new(Version::Tls13, "TLS_AES_128_GCM_SHA256"));
+static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo {
+    group: Some(Group(0x11ec)),
+    ..HandshakeInfo::new(Version::Tls13, "TLS_AES_128_GCM_SHA256")
+});
 
 fn peer() -> SocketAddr {
     "192.0.2.1:50000".parse().unwrap()
@@ -67,7 +70,7 @@ fn the_usual_line_says_it_all() {
     assert_eq!(
         line(Format::Logfmt, &[], &entry(&request)),
         "time=1970-01-01T00:00:00.000Z peer=192.0.2.1:50000 method=GET target=\"/a\\\"b\\\\c\" status=206 bytes=7 \
-         ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 resumed=no path=kernel why=moved setup_us=41 \
+         ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 resumed=no path=kernel why=moved setup_us=41 \
          aborted=\"line\\u{a}break\"\n"
     );
     let entry = Entry { why: None, set_up: None, aborted: None, ..unread() };
