@@ -1,8 +1,10 @@
 //! Netlink messages, netlink(7), `linux/netlink.h`: requests, and answers whose every length may be wrong.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 /// Flags of a request for one thing.
@@ -19,15 +21,24 @@ const NLA_TYPE_MASK: u16 = 0x3FFF;
 /// The length of struct nlmsghdr.
 const HEADER: usize = 16;
 
-/// Sends a request, and gives each answer's type and body to `each` until they end.
+/// How long the kernel may take for a part of its answer. It answers within the call that asks, so this ends what would wait for ever.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Sends a request, and gives each answer's type and body to `each` until they end. ETIMEDOUT: they did not.
 pub(crate) fn ask(protocol: Protocol, request: &[u8], mut each: impl FnMut(u16, &[u8])) -> Result<(), Errno> {
     let socket: OwnedFd =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(protocol))?;
+    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     retry_on_intr(|| rustix::net::send(&socket, request, SendFlags::empty()))?;
+    receive(&socket, &mut each)
+}
+
+fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> Result<(), Errno> {
     // The kernel sizes a dump's datagrams after the reader's buffer, up to 32 KiB (netlink(7)).
     let mut buffer = vec![0; 1 << 15];
     loop {
-        let (len, _) = retry_on_intr(|| rustix::net::recv(&socket, &mut buffer, RecvFlags::empty()))?;
+        let received = retry_on_intr(|| rustix::net::recv(socket, &mut buffer, RecvFlags::empty()));
+        let (len, _) = received.map_err(|errno| if errno == Errno::AGAIN { Errno::TIMEDOUT } else { errno })?;
         match read(&buffer[..len], &mut each) {
             Next::More => {}
             Next::End => return Ok(()),
@@ -148,6 +159,20 @@ pub(crate) mod tests {
         assert_eq!(read(&two, |kind, body| seen.push((kind, body.len()))), Next::More);
         assert_eq!(read(&message(22, 0, &[]), |kind, body| seen.push((kind, body.len()))), Next::End);
         assert_eq!(seen, [(20, 4), (21, 8), (22, 0)]);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn an_answer_without_end_is_not_waited_for() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        theirs.send(&part(20, &[1; 4])).unwrap();
+        let mut seen = 0;
+        assert_eq!(receive(&ours.into(), |_, _| seen += 1), Err(Errno::TIMEDOUT));
+        assert_eq!(seen, 1);
+        // A real one has the time-out: NLMSG_NOOP has no answer.
+        let unanswered = message(1, NLM_F_REQUEST, &[]);
+        assert_eq!(ask(rustix::net::netlink::SOCK_DIAG, &unanswered, |_, _| ()), Err(Errno::TIMEDOUT));
     }
 
     #[test]
