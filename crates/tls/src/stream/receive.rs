@@ -89,11 +89,20 @@ impl TlsStream {
     /// Waits for more application data and appends it to [`Self::buffered`]. Returns how many bytes
     /// came; 0 when the peer has closed with `close_notify`. Dropping the future loses nothing.
     ///
+    /// It returns 0 also between responses, and forgets what is buffered, when the peer asked for a key update that cannot be made
+    /// (before Linux 6.14 the kernel does not change the key that it seals with): data must not come before the update
+    /// (RFC 8446 §4.6.3), but `close_notify` may.
+    ///
     /// # Errors
     /// [`Error::Truncated`] at FIN without `close_notify`, otherwise what the peer or the transport
     /// did; tell the peer with [`Self::abort`].
     pub async fn read_more(&mut self) -> Result<usize, Error> {
         poll_fn(|cx| self.poll_read_more(cx)).await
+    }
+
+    /// Between responses: the peer asked for an update before our next data, and it cannot be made.
+    fn owes_an_update_in_vain(&self) -> bool {
+        self.key_update_due && self.sending == Sending::Open && !self.can_update_keys()
     }
 
     /// [`Self::read_more`] for a caller that polls; it may be polled while a send waits, see [`Self::poll_send`].
@@ -103,6 +112,13 @@ impl TlsStream {
     pub fn poll_read_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Error>> {
         loop {
             match self.receiver.state {
+                State::Open if self.owes_an_update_in_vain() => {
+                    // Requests that came before it would be answered by data.
+                    self.receiver.plaintext.clear();
+                    self.receiver.read = 0;
+                    self.receiver.state = State::Notified;
+                    return Poll::Ready(Ok(0));
+                }
                 State::Open => {}
                 State::Notified => return Poll::Ready(Ok(0)),
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
@@ -124,10 +140,23 @@ impl TlsStream {
                 return Poll::Ready(Err(error));
             }
             let came = self.receiver.plaintext.len() - before;
-            if came > 0 {
+            if came > 0 && !self.owes_an_update_in_vain() {
                 return Poll::Ready(Ok(came));
             }
         }
+    }
+
+    /// As [`Self::read_more`], but returns as soon as the beginning of a record has come, so that a deadline can begin. `false`: the
+    /// peer has closed.
+    ///
+    /// # Errors
+    /// As [`Self::read_more`].
+    pub async fn wait_for_record(&mut self) -> Result<bool, Error> {
+        poll_fn(|cx| match self.poll_read_more(cx) {
+            Poll::Pending if !self.receiver.sealed.is_empty() => Poll::Ready(Ok(true)),
+            came => came.map_ok(|came| came > 0),
+        })
+        .await
     }
 
     /// Waits until the peer closes, while nothing is to be sent or received: a server that waits for an upstream need not
