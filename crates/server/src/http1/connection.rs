@@ -56,7 +56,7 @@ struct Http1 {
     requests: u64,
 }
 
-/// Waits for the first byte of a request. `false`: close the connection; it ended, timed out, or the server is draining.
+/// Waits for the first byte of a request, or of the record that holds it. `false`: close the connection; it ended, timed out, or the server is draining.
 ///
 /// `idle` is one timer for all waits of a connection, because arming it for each would be too costly. If it fires for an
 /// earlier wait, it is re-armed.
@@ -73,8 +73,8 @@ async fn wait_for_request(
     loop {
         tokio::select! {
             biased;
-            came = stream.read_more() => return match came {
-                Ok(came) => Ok(came > 0),
+            came = stream.wait_for_record() => return match came {
+                Ok(came) => Ok(came),
                 // Between requests no data can be lost, and many clients close without close_notify.
                 Err(sealion_tls::Error::Truncated) => Ok(false),
                 Err(error) => Err(error.into()),

@@ -11,7 +11,7 @@ use crate::support::{
     wait_until,
 };
 
-const FIELDS: [&str; 12] =
+const FIELDS: [&str; 13] =
     ["time", "peer", "method", "target", "status", "bytes", "ms", "tls", "suite", "group", "resumed", "path", "why"];
 
 /// Method, target and fields of a request, and status and body bytes of its line.

@@ -51,6 +51,51 @@ fn a_request_that_does_not_end() {
     }
 }
 
+/// A record that has begun is a request that has begun: the idle timeout is over.
+#[test]
+fn a_record_that_does_not_end() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&["--request-timeout", "200ms"]);
+    let mut client = site.connect(&server);
+    http::get(&mut client, "/f").expect("an answer");
+    let record = client.seal(sealion_tls::record::ContentType::ApplicationData, get("/f").as_bytes());
+    for part in [&record[..1], &record[1..30]] {
+        client.write(part).expect("it leaves");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ending = client.read_to_end().expect("the server closes");
+    let responses = parse_responses(&ending.data);
+    assert_eq!((responses.len(), responses[0].status), (1, 408));
+    ending.assert_orderly();
+}
+
+/// The rest of a record may come late, as long as it comes in time.
+#[test]
+fn a_request_in_pieces_of_a_record_is_answered() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&[]);
+    let mut client = site.connect(&server);
+    for _ in 0..3 {
+        let record = client.seal(sealion_tls::record::ContentType::ApplicationData, get("/f").as_bytes());
+        for part in record.chunks(20) {
+            client.write(part).expect("it leaves");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        client.read_until(b"\r\n\r\n").expect("the head comes");
+        assert_eq!(client.read(7).expect("the body comes"), b"content");
+    }
+    // So may the end.
+    let end = client.seal(sealion_tls::record::ContentType::Alert, &[1, 0]);
+    for part in end.chunks(4) {
+        client.write(part).expect("it leaves");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    client.read_to_end().expect("the server closes").assert_orderly();
+    access_lines(&server, 3);
+}
+
 #[test]
 fn idle_connections_are_closed_in_order() {
     let site = Site::new();
