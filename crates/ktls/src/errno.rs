@@ -43,21 +43,25 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
         Operation::ReadStat => (Kind::Io, "/proc/net/tls_stat cannot be read"),
         Operation::Nics => match errno {
             Errno::NOENT | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT => {
-                (Kind::Unsupported, "a kernel with CONFIG_ETHTOOL_NETLINK (Linux 5.6) would tell: ask ethtool -k")
+                (Kind::Unsupported, "this kernel lacks CONFIG_ETHTOOL_NETLINK (Linux 5.6): run `ethtool -k` instead")
             }
-            Errno::PERM | Errno::ACCESS => (Kind::Unsupported, "a sandbox forbids netlink sockets"),
-            _ => (Kind::Io, "the kernel does not tell the network cards' features: ask ethtool -k"),
+            Errno::PERM | Errno::ACCESS => {
+                (Kind::Unsupported, "a sandbox forbids netlink sockets: allow AF_NETLINK there")
+            }
+            _ => (Kind::Io, "the network cards' features cannot be read: run `ethtool -k` instead"),
         },
         Operation::Diagnose => match errno {
             // A socket that we hold and that is connected is found, so it is the module that is not.
             Errno::NOENT => (
                 Kind::Unsupported,
-                "the kernel has no diagnosis of TCP sockets loaded: run `modprobe tcp_diag` on the host",
+                "the kernel's diagnosis of TCP sockets is not loaded: run `modprobe tcp_diag` on the host",
             ),
             Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT => {
                 (Kind::Unsupported, "the kernel has no socket diagnosis: run `modprobe inet_diag` on the host")
             }
-            Errno::PERM | Errno::ACCESS => (Kind::Unsupported, "a sandbox forbids netlink sockets"),
+            Errno::PERM | Errno::ACCESS => {
+                (Kind::Unsupported, "a sandbox forbids netlink sockets: allow AF_NETLINK there")
+            }
             _ => (Kind::Io, "the kernel's socket diagnosis failed"),
         },
     }
@@ -132,7 +136,7 @@ fn sending(operation: Operation, errno: Errno) -> (Kind, &'static str) {
         ),
         (Operation::SendFile | Operation::Splice, Errno::INVAL | Errno::SPIPE) => (
             Kind::Misuse,
-            "the input cannot be sent so: pass a regular file and an offset below 2^63, or a pipe to splice",
+            "this input cannot be sent: pass a regular file with an offset below 2^63, or a pipe to splice",
         ),
         (Operation::SendFile, Errno::IO) => {
             (Kind::Io, "the file could not be read: end the connection without close_notify")
@@ -152,12 +156,14 @@ fn receiving(errno: Errno) -> (Kind, &'static str) {
     match errno {
         Errno::BADMSG => (
             Kind::Peer,
-            "a record does not authenticate: drop the connection; the kernel sends nothing more on it, no alert either",
+            "a record does not authenticate: drop the connection; the kernel sends nothing more on it, not even an alert",
         ),
         Errno::MSGSIZE => {
             (Kind::Peer, "a record is longer than TLS allows: close at once, the kernel reads no further")
         }
-        Errno::INVAL => (Kind::Peer, "what came is no TLS record: close at once, the kernel reads no further"),
+        Errno::INVAL => {
+            (Kind::Peer, "the received bytes are no TLS record: close at once, the kernel reads no further")
+        }
         Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => (Kind::Peer, CLOSED),
         Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::CONNABORTED => {
             (Kind::Peer, LOST)

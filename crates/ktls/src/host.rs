@@ -42,7 +42,7 @@ impl Host {
         match (self.config, self.can_load) {
             (Config::No, _) => format!(
                 "Kernel {release} was built without CONFIG_TLS, so it has no kernel TLS.\n\
-                 Only another kernel changes that, one built with CONFIG_TLS=m or =y."
+                 Use a kernel that was built with CONFIG_TLS=m or =y."
             ),
             (Config::Module, true) => format!(
                 "Kernel {release} has the TLS module, and this process may load it, but the kernel did not find it.\n\
@@ -55,8 +55,8 @@ impl Host {
                  To keep it over a reboot: echo tls > /etc/modules-load.d/tls.conf"
             ),
             (Config::BuiltIn, _) => format!(
-                "Kernel {release} has TLS built in and yet refuses it: a sandbox such as gVisor or a seccomp filter is \
-                 probably in between."
+                "Kernel {release} has TLS built in, but refuses it: probably because of a sandbox, such as gVisor or a seccomp filter.\n\
+                 Allow setsockopt(TCP_ULP) there."
             ),
             (Config::Unknown, can_load) => format!(
                 "Kernel {release} has no TLS layer loaded, and its build configuration is not readable here.{}\n\
