@@ -42,9 +42,52 @@ impl<'a> RequestHead<'a> {
         match head.parse_with_uninit_headers(&buf[span.start..span.end], &mut fields) {
             Ok(httparse::Status::Complete(_)) => {}
             Ok(httparse::Status::Partial) => return Err(bad("the head is not complete where it ends")),
-            Err(error) => return Err(explain(error, &buf[span.start..span.request_line_end])),
+            Err(httparse::Error::Version) => return Self::parse_later_version(buf, span),
+            Err(error) => return Err(explain(error)),
         }
         // The final empty line is not a field line.
+        interpret(&head, FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
+    }
+}
+
+impl<'a> RequestHead<'a> {
+    /// Parses a head whose version is not one of httparse's. A later minor version of HTTP/1 is handled as HTTP/1.1, the highest that is
+    /// implemented (RFC 9110 §2.5 and §6.2); another well-formed version gets 505, as does the preface of HTTP/2 (RFC 9113 §3.4).
+    #[cold]
+    fn parse_later_version(buf: &'a [u8], span: HeadSpan) -> Result<Self, Reject> {
+        const LINE: Reject = bad("the request line is not method, target and version");
+        let line = &buf[span.start..span.request_line_end - 2];
+        let mut parts = line.split(|octet| *octet == b' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(LINE);
+        };
+        match version {
+            b"HTTP/1.0" | b"HTTP/1.1" => return Err(LINE),
+            [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor] if minor.is_ascii_digit() => {}
+            [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+                return Err(Reject { status: Status::HTTP_VERSION_NOT_SUPPORTED, why: "the version is not HTTP/1" });
+            }
+            _ => return Err(LINE),
+        }
+        let is_method = !method.is_empty() && method.iter().all(|octet| is_token(*octet));
+        // The target is checked by its form.
+        let is_target = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
+        let (true, true, Ok(method), Ok(target)) =
+            (is_method, is_target, std::str::from_utf8(method), std::str::from_utf8(target))
+        else {
+            return Err(LINE);
+        };
+        let mut fields = [httparse::EMPTY_HEADER; HeadLimits::MOST_FIELDS];
+        let lines = &buf[span.request_line_end..span.end];
+        let headers = match httparse::parse_headers(lines, &mut fields) {
+            Ok(httparse::Status::Complete((_, headers))) => headers.len(),
+            Ok(httparse::Status::Partial) => return Err(bad("the head is not complete where it ends")),
+            Err(error) => return Err(explain(error)),
+        };
+        let mut head = httparse::Request::new(&mut fields[..headers]);
+        (head.method, head.path, head.version) = (Some(method), Some(target), Some(1));
         interpret(&head, FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
     }
 }
@@ -190,21 +233,12 @@ fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Rejec
     }
 }
 
-/// Turns an error of httparse into a rejection. A well-formed but unsupported version gets 505, as does the preface of HTTP/2
-/// (RFC 9113 §3.4).
-fn explain(error: httparse::Error, request_line: &[u8]) -> Reject {
+/// Turns an error of httparse into a rejection.
+fn explain(error: httparse::Error) -> Reject {
     match error {
         httparse::Error::Token => bad("the request line is not method, target and version"),
         httparse::Error::HeaderName => bad("a field name is not a token"),
         httparse::Error::HeaderValue => bad("a control character in a field value"),
-        httparse::Error::Version => match request_line.trim_ascii_end().split(|octet| *octet == b' ').nth(2) {
-            Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
-                if major.is_ascii_digit() && minor.is_ascii_digit() =>
-            {
-                Reject { status: Status::HTTP_VERSION_NOT_SUPPORTED, why: "neither HTTP/1.0 nor HTTP/1.1" }
-            }
-            _ => bad("the request line is not method, target and version"),
-        },
         _ => bad("the head is malformed"),
     }
 }

@@ -193,16 +193,28 @@ fn ambiguous_framing_is_refused() {
 }
 
 #[test]
+fn a_later_minor_version_is_http_1_1() {
+    let accepted_as =
+        |version: &str| accepted(&format!("GET /a?b HTTP/{version}\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n"));
+    for version in ["1.2", "1.9"] {
+        let (later, usual) = (format!("{:?}", accepted_as(version)), format!("{:?}", accepted_as("1.1")));
+        assert_eq!(later.replace(version, "1.1"), usual);
+    }
+}
+
+#[test]
 fn request_lines() {
     const LINE: &str = "the request line is not method, target and version";
     const TARGET: &str = "the target has a fragment or is not ASCII";
     const FORM: &str = "the target is neither a path nor an http URI";
     for (line, expected) in [
-        ("GET / HTTP/2.0", (505, "neither HTTP/1.0 nor HTTP/1.1")),
-        ("GET / HTTP/1.2", (505, "neither HTTP/1.0 nor HTTP/1.1")),
-        ("GET / HTTP/0.9", (505, "neither HTTP/1.0 nor HTTP/1.1")),
+        ("GET / HTTP/2.0", (505, "the version is not HTTP/1")),
+        ("GET /\u{e9} HTTP/1.2", (400, LINE)),
+        ("GET / HTTP/1.2 ", (400, LINE)),
+        ("G@T / HTTP/1.2", (400, LINE)),
+        ("GET / HTTP/0.9", (505, "the version is not HTTP/1")),
         // The preface of HTTP/2 (RFC 9113 §3.4).
-        ("PRI * HTTP/2.0", (505, "neither HTTP/1.0 nor HTTP/1.1")),
+        ("PRI * HTTP/2.0", (505, "the version is not HTTP/1")),
         ("GET / HTTP/11", (400, LINE)),
         ("GET / HTTP/1", (400, LINE)),
         ("GET / HTTP/1.10", (400, "the head is malformed")),

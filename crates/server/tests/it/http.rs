@@ -76,6 +76,36 @@ fn text_has_its_charset() {
     }
 }
 
+/// RFC 9110 §2.5 and §6.2: a later minor version is handled as the highest that the server has.
+#[test]
+fn a_later_minor_version_is_served_as_http_1_1() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&[]);
+    let requests = [
+        "GET /f HTTP/1.2\r\nHost: localhost\r\n\r\n",
+        "HEAD /f?q HTTP/1.9\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ];
+    let ending = exchange(&mut site.connect(&server), requests.concat().as_bytes());
+    ending.assert_orderly();
+    let text = String::from_utf8(ending.data).expect("text");
+    let heads: Vec<_> = text.match_indices("HTTP/1.1 200 OK\r\n").collect();
+    assert_eq!(
+        (heads.len(), text.matches("content\r\n").count() + text.matches("contentHTTP").count()),
+        (2, 1),
+        "{text}"
+    );
+    for bad in [
+        "GET /f HTTP/1.2\r\n\r\n",
+        "GET /f HTTP/1.2\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        "GET /\u{e9} HTTP/1.2\r\nHost: localhost\r\n\r\n",
+        "GET /f HTTP/1.2 \r\nHost: localhost\r\n\r\n",
+        "GET /f HTTP/1.2\r\nHost: localhost\r\nA b: c\r\n\r\n",
+    ] {
+        refused(&site, &server, bad.as_bytes(), 400);
+    }
+}
+
 #[test]
 fn methods() {
     let site = Site::new();
@@ -528,6 +558,7 @@ fn what_two_servers_could_read_differently_is_refused() {
         ("GET /f\r\nHost: localhost\r\n\r\n", 400),
         ("GET /f HTTP/1.1 \r\nHost: localhost\r\n\r\n", 400),
         ("GET /f HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+        ("GET /f HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         ("GET /f HTTP/0.9\r\nHost: localhost\r\n\r\n", 505),
         ("GET /f http/1.1\r\nHost: localhost\r\n\r\n", 400),
         ("GET /f HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
@@ -619,7 +650,7 @@ fn the_site_that_comes_along_is_served() {
 fn plain_http_to_the_port_is_named_in_the_log() {
     use std::io::{Read, Write};
     let site = Site::new();
-    let server = site.serve_from_user_space(&[]);
+    let server = site.serve_from_user_space(&["--log", "debug"]);
     let mut plain = std::net::TcpStream::connect(server.address()).expect("it connects");
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
     // An alert or nothing, then the end.
