@@ -59,11 +59,14 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
-/// A time, written with its unit: `500ms`, `10s`, `2h`.
+/// A time of at most [`Time::LONGEST`], written with its unit: `500ms`, `10s`, `2h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub Duration);
 
 impl Time {
+    /// Ten years: far longer than any setting needs, and short enough to be added to any time of a clock.
+    const LONGEST: Duration = Duration::from_secs(87_600 * 3600);
+
     pub(crate) const fn seconds(seconds: u64) -> Self {
         Time(Duration::from_secs(seconds))
     }
@@ -93,6 +96,9 @@ impl std::str::FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 500ms, 10s or 2m"))?;
+        if time > Self::LONGEST {
+            return Err(format!("\"{text}\" is longer than ten years: write {} or less", Time(Self::LONGEST)));
+        }
         Ok(Time(time))
     }
 }
@@ -235,9 +241,22 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Bounded<MIN, MAX> {
     }
 }
 
-/// A number of bytes, with or without a unit: `512`, `64KiB`, `1MiB`, `10MB`.
+/// A number of bytes of at most [`Size::LARGEST`], with or without a unit: `512`, `64KiB`, `1MiB`, `10MB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub u64);
+
+impl Size {
+    /// A pebibyte: more than any file or cache, and far from the end of the numbers that sizes are added to.
+    const LARGEST: Size = Size(1 << 50);
+
+    fn new(bytes: u64) -> Result<Self, String> {
+        let size = Size(bytes);
+        if size > Self::LARGEST {
+            return Err(format!("{size} is too much: write {} or less", Self::LARGEST));
+        }
+        Ok(size)
+    }
+}
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,7 +279,7 @@ impl std::str::FromStr for Size {
             "" => 1,
             _ => BINARY.iter().chain(&DECIMAL).find(|(_, name)| *name == unit).ok_or_else(hint)?.0,
         };
-        number.checked_mul(unit).map(Size).ok_or_else(hint)
+        number.checked_mul(unit).ok_or_else(hint).and_then(Size::new)
     }
 }
 
@@ -278,11 +297,12 @@ impl<'de> Deserialize<'de> for Size {
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number).map(Size).map_err(|_| E::custom("a size cannot be negative"))
+                let bytes = u64::try_from(number).map_err(|_| E::custom("a size cannot be negative"))?;
+                Size::new(bytes).map_err(E::custom)
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Size, E> {
-                Ok(Size(number))
+                Size::new(number).map_err(E::custom)
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
@@ -327,6 +347,18 @@ mod tests {
     fn times_print_as_they_are_read() {
         for text in ["0s", "500ms", "1500ms", "10s", "65s", "2h", "24h", "7us"] {
             assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_have_an_upper_bound() {
+        assert_eq!("87600h".parse::<Timeout>().unwrap().duration(), Time::LONGEST);
+        for text in ["87600h 1ns", "18446744073709551615s"] {
+            assert!(text.parse::<Timeout>().unwrap_err().contains("write 87600h or less"), "{text}");
+        }
+        assert_eq!("1024TiB".parse(), Ok(Size::LARGEST));
+        for text in ["1025TiB", "9223372036854775807"] {
+            assert!(text.parse::<Size>().unwrap_err().contains("write 1024TiB or less"), "{text}");
         }
     }
 
