@@ -128,6 +128,21 @@ fn root_becomes_a_user_and_cannot_come_back() {
     assert_eq!(watched.get("/ready").0, 200);
 }
 
+/// A service manager, or the predecessor, may have set the user alone.
+#[test]
+fn the_group_is_assumed_by_a_process_that_has_the_user_already() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not shown: only root can take another group");
+        return;
+    }
+    let site = Site::new();
+    let server = site.serve(&["--user", "0", "--group", "65534"]);
+    assert_eq!((status(server.pid(), "Uid"), status(server.pid(), "Gid")), ("0".to_owned(), "65534".to_owned()));
+    let groups = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let groups = groups.lines().find_map(|line| line.strip_prefix("Groups:")).expect("the kernel tells").trim();
+    assert_eq!(groups, "65534");
+}
+
 fn set_mode(path: &std::path::Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");

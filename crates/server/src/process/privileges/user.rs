@@ -5,7 +5,7 @@ use std::fmt;
 use std::os::unix::fs::lchown;
 use std::path::PathBuf;
 
-use nix::unistd::{Gid, Group, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups, initgroups, setgid, setgroups, setuid};
 
 /// A user and a group.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,9 +42,8 @@ impl Identity {
     /// A line with the remedy.
     pub(super) fn assume(&self, made: &[PathBuf]) -> Result<(), String> {
         let name = &self.user;
-        if geteuid() == self.uid {
-            // Done already: by the predecessor or the service manager.
-            return Ok(());
+        if geteuid() == self.uid && !geteuid().is_root() {
+            return self.has_group();
         }
         if !geteuid().is_root() {
             return Err(format!(
@@ -70,6 +69,21 @@ impl Identity {
             return Err(format!("privileges.user: {what}"));
         }
         Ok(())
+    }
+}
+
+impl Identity {
+    /// Checks the group of a process that has the user already, from its predecessor or the service manager. Only root could change it.
+    fn has_group(&self) -> Result<(), String> {
+        let other = |group: &Gid| *group != self.gid;
+        // The user's own groups are what the service manager gave; a named group is the only one.
+        if self.all_groups || (getegid() == self.gid && !getgroups().is_ok_and(|groups| groups.iter().any(other))) {
+            return Ok(());
+        }
+        Err(format!(
+            "privileges.group: the process runs as {} already, with other groups than {}: start as root, or remove the key and let the service manager set the group (Group=, SupplementaryGroups=)",
+            self.user, self.gid
+        ))
     }
 }
 
