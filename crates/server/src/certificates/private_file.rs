@@ -27,11 +27,13 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a temporary file beside the target and puts it in place, so that a crash leaves no partial file.
 fn put(path: &Path, bytes: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let beside = path.with_extension(format!("new.{}", std::process::id()));
-    let written =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        });
+    // Left by a process that was killed; a process of a container has the same number each time.
+    let _ = fs::remove_file(&beside);
+    // O_EXCL: neither a link nor a file that another user keeps open, whose mode may be wider.
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
     let placed = written.and_then(|()| place(&beside));
     if placed.is_err() {
         let _ = fs::remove_file(&beside);
@@ -39,4 +41,33 @@ fn put(path: &Path, bytes: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -
     placed?;
     // Make the directory entry durable too.
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_lies_at_the_temporary_name_is_neither_followed_nor_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, victim) = (directory.path().join("key.pem"), directory.path().join("victim"));
+        let beside = path.with_extension(format!("new.{}", std::process::id()));
+        fs::write(&victim, "theirs").unwrap();
+        symlink(&victim, &beside).unwrap();
+        write(&path, b"secret").unwrap();
+        assert_eq!((fs::read(&victim).unwrap(), fs::read(&path).unwrap()), (b"theirs".to_vec(), b"secret".to_vec()));
+        // A file that anyone may read.
+        fs::write(&beside, "left").unwrap();
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
+        let mut kept = File::open(&beside).unwrap();
+        write(&path, b"another").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let mut read = Vec::new();
+        io::Read::read_to_end(&mut kept, &mut read).unwrap();
+        assert_eq!(read, b"left");
+        assert!(fs::symlink_metadata(&beside).is_err());
+        assert_eq!(write_new(&path, b"x").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
 }
