@@ -42,6 +42,9 @@ const PREDECESSOR: &str = "SEALION_PREDECESSOR";
 /// answer takes half a minute; this is twice that.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
+/// Time for the predecessor to hand over the service. It does so at once, unless it is stopped or hangs.
+const LONGEST_HANDOVER: Duration = Duration::from_secs(10);
+
 /// The longest message. The path of a Unix socket is the longest regular content, with 108 bytes; error messages are cut to fit.
 const LONGEST_MESSAGE: usize = 4096;
 
@@ -77,9 +80,11 @@ impl Predecessor {
         let Some(socket) = channel() else { return Ok(None) };
         let broken = |reason: String| format!("the server to be replaced did not pass its sockets: {reason}");
         let socket = socket.try_clone_to_owned().map_err(|e| broken(e.to_string()))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START))
+            .map_err(|e| broken(e.to_string()))?;
         let mut held = Vec::new();
         let confinement = loop {
-            match receive(socket.as_fd()).map_err(&broken)? {
+            match receive(socket.as_fd(), LONGEST_START).map_err(&broken)? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
                 }
@@ -94,13 +99,27 @@ impl Predecessor {
     /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
     /// gone by then.
     pub(crate) fn replace(self) {
-        let answer = send(self.socket.as_fd(), &Message::Serving, None).and_then(|()| receive(self.socket.as_fd()));
-        if !matches!(answer, Ok(Some((Message::Yours, _)))) {
-            tracing::warn!("the server to be replaced has ended already: {answer:?}");
+        if let Err(problem) = self.take_over(LONGEST_HANDOVER) {
+            tracing::warn!("{problem}: this process serves all the same");
         }
         // Standard input was the socket pair; nothing is read from it again.
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
+        }
+    }
+}
+
+impl Predecessor {
+    fn take_over(&self, patience: Duration) -> Result<(), String> {
+        let socket = self.socket.as_fd();
+        for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(|e| e.to_string())?;
+        }
+        match send(socket, &Message::Serving, None).and_then(|()| receive(socket, patience)) {
+            Ok(Some((Message::Yours, _))) => Ok(()),
+            Ok(Some((other, _))) => Err(format!("the server to be replaced sent an unexpected message: {other:?}")),
+            Ok(None) => Err("the server to be replaced has ended already".to_owned()),
+            Err(error) => Err(format!("the server to be replaced does not answer: {error}")),
         }
     }
 }
@@ -260,7 +279,7 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
         send(to, &message, Some(socket.as_fd())).map_err(ended)?;
     }
     send(to, &Message::All { confinement: service.confinement }, None).map_err(ended)?;
-    match receive(to).map_err(Some)? {
+    match receive(to, LONGEST_START).map_err(Some)? {
         Some((Message::Serving, _)) => Ok(()),
         Some((Message::Failed { why }, _)) => Err(Some(why)),
         Some((other, _)) => Err(Some(format!("unexpected message {other:?}"))),
@@ -285,8 +304,8 @@ fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -
     }
 }
 
-/// `None`: the other end is closed.
-fn receive(from: BorrowedFd<'_>) -> Result<Option<(Message, Option<OwnedFd>)>, String> {
+/// `None`: the other end is closed. `patience`: the timeout of the socket, for the message.
+fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, Option<OwnedFd>)>, String> {
     let mut bytes = [0; LONGEST_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -295,7 +314,7 @@ fn receive(from: BorrowedFd<'_>) -> Result<Option<(Message, Option<OwnedFd>)>, S
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(Errno::CONNRESET) => return Ok(None),
-            Err(Errno::AGAIN) => return Err(format!("no message within {} s", LONGEST_START.as_secs())),
+            Err(Errno::AGAIN) => return Err(format!("no message within {} s", patience.as_secs_f32())),
             Err(errno) => return Err(errno.to_string()),
         }
     };
@@ -354,14 +373,27 @@ mod tests {
         send(near.as_fd(), &message, Some(listener.as_fd())).unwrap();
         send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None).unwrap();
         drop(near);
-        let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd()) else {
+        let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd(), LONGEST_START)
+        else {
             panic!()
         };
         assert_eq!((purpose, told), (Purpose::Metrics, wanted));
         let socket = std::net::TcpListener::from(socket);
         assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
-        assert!(matches!(receive(far.as_fd()), Ok(Some((Message::All { .. }, None)))));
-        assert!(matches!(receive(far.as_fd()), Ok(None)));
+        assert!(matches!(receive(far.as_fd(), LONGEST_START), Ok(Some((Message::All { .. }, None)))));
+        assert!(matches!(receive(far.as_fd(), LONGEST_START), Ok(None)));
+    }
+
+    #[test]
+    fn a_predecessor_that_hangs_is_not_waited_for() {
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let predecessor = Predecessor { socket: far, confinement: Confinement::default() };
+        let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
+        assert!(refused.contains("does not answer: no message within 0.05 s"), "{refused}");
+        send(near.as_fd(), &Message::Yours, None).unwrap();
+        assert_eq!(predecessor.take_over(Duration::from_secs(60)), Ok(()));
+        drop(near);
+        assert!(predecessor.take_over(Duration::from_secs(60)).is_err());
     }
 
     #[test]
