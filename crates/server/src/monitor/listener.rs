@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::constant_time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle as TaskHandle;
+use tokio::task::{JoinHandle as TaskHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::{Summary, exposition, page};
@@ -20,13 +20,14 @@ use crate::listen::{Address, Held, Inherited, Purpose};
 use crate::observe::metrics::MetricsConfig;
 use crate::values::{Phase, Problems};
 
-/// Most clients at a time; one more evicts the oldest. A scraper, a prober and a few people fit.
-const CLIENTS: usize = 16;
+/// Most clients at a time; one more evicts the oldest that has not sent its request. A probe sends its request with the handshake of TCP: it
+/// is read long before 64 others have come.
+const CLIENTS: usize = 64;
 
 /// Time for a request and its response: the default `scrape_timeout` of Prometheus.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of a request head, several times those of scrapers. 16 clients hold at most 128 KiB.
+/// Bytes of a request head, several times those of scrapers. 64 clients hold at most 512 KiB.
 const LONGEST_HEAD: usize = 8 << 10;
 
 /// A bound socket, not yet served.
@@ -115,31 +116,45 @@ async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<st
     drop(listener);
     // The successor cannot answer connections that were accepted here. Each has its deadline.
     for client in clients {
-        let _ = client.await;
+        let _ = client.task.await;
     }
+}
+
+/// An accepted connection.
+struct Client {
+    task: TaskHandle<()>,
+    /// Its request was received.
+    has_asked: Arc<AtomicBool>,
 }
 
 async fn accept(
     listener: &TcpListener,
-    clients: &mut VecDeque<TaskHandle<()>>,
+    clients: &mut VecDeque<Client>,
     shared: &Weak<Shared>,
     token: Option<Arc<str>>,
 ) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                clients.retain(|client| !client.is_finished());
-                // Evict the oldest connection, so that idle clients cannot block health probes. An answer takes a millisecond.
-                if clients.len() == CLIENTS
-                    && let Some(oldest) = clients.pop_front()
-                {
-                    oldest.abort();
+                clients.retain(|client| !client.task.is_finished());
+                // Idle clients must not block health probes. An answer takes a millisecond.
+                if clients.len() == CLIENTS {
+                    let is_silent = |client: &Client| !client.has_asked.load(Ordering::Relaxed);
+                    let oldest = clients.iter().position(is_silent).unwrap_or(0);
+                    if let Some(oldest) = clients.remove(oldest) {
+                        oldest.task.abort();
+                    }
                 }
                 let (shared, token) = (shared.clone(), token.clone());
-                clients.push_back(tokio::spawn(async move {
+                let has_asked = Arc::new(AtomicBool::new(false));
+                let asked = Arc::clone(&has_asked);
+                let task = tokio::spawn(async move {
                     // A client that is too slow, or gone, gets no answer.
-                    let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref())).await;
-                }));
+                    let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref(), &asked)).await;
+                });
+                clients.push_back(Client { task, has_asked });
+                // Requests are read between accepts, however many connections wait in the queue.
+                yield_now().await;
             }
             // Out of descriptors. Workers have the same error and log it.
             Err(_) => sleep(Duration::from_millis(100)).await,
@@ -147,13 +162,19 @@ async fn accept(
     }
 }
 
-async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str>) -> std::io::Result<()> {
+async fn answer(
+    mut stream: TcpStream,
+    shared: &Weak<Shared>,
+    token: Option<&str>,
+    has_asked: &AtomicBool,
+) -> std::io::Result<()> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if head.len() >= LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
             return Ok(());
         }
     }
+    has_asked.store(true, Ordering::Relaxed);
     // The server has ended.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     let Reply { status, kind, extra_fields, body } = reply(&head, &shared, token);
@@ -162,6 +183,8 @@ async fn answer(mut stream: TcpStream, shared: &Weak<Shared>, token: Option<&str
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{extra_fields}Connection: close\r\n\r\n",
         body.len()
     );
+    // RFC 9110 §9.3.2
+    let body = if head.starts_with(b"HEAD ") { "" } else { &body };
     stream.write_all(&[headers.as_bytes(), body.as_bytes()].concat()).await?;
     stream.shutdown().await
 }
@@ -190,9 +213,9 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
     if !request.parse(head).is_ok_and(|parsed| parsed.is_complete()) {
         return Reply::text("400 Bad Request", "not an HTTP request");
     }
-    if request.method != Some("GET") {
+    if !matches!(request.method, Some("GET" | "HEAD")) {
         // RFC 9110 §15.5.6
-        return Reply::text("405 Method Not Allowed", "use GET").with("Allow: GET\r\n");
+        return Reply::text("405 Method Not Allowed", "use GET or HEAD").with("Allow: GET, HEAD\r\n");
     }
     let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
     let allowed = match token {

@@ -63,7 +63,7 @@ fn who_reads_slowly_or_nonsense_holds_up_nobody() {
     assert_eq!(watched.get("/health").0, 200);
     for (bytes, answer, field) in [
         (&b"\x16\x03\x01 nonsense\r\n\r\n"[..], "HTTP/1.1 400 ", "\r\n"),
-        (b"POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 405 ", "\r\nAllow: GET\r\n"),
+        (b"POST / HTTP/1.1\r\n\r\n", "HTTP/1.1 405 ", "\r\nAllow: GET, HEAD\r\n"),
     ] {
         let mut stream = TcpStream::connect(watched.address).expect("it listens");
         stream.write_all(bytes).expect("it is sent");
@@ -76,6 +76,55 @@ fn who_reads_slowly_or_nonsense_holds_up_nobody() {
     let cut = (0..10_000).any(|_| endless.write_all(&[b'x'; 1024]).is_err());
     assert!(cut, "a head of 10 MB is taken");
     drop(silent);
+}
+
+#[test]
+fn probes_are_answered_while_others_connect_without_end() {
+    let site = Site::new();
+    let watched = Watched::serve(&site, &[]);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut silent = std::collections::VecDeque::new();
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    silent.extend(TcpStream::connect(watched.address));
+                    if silent.len() > 100 {
+                        silent.pop_front();
+                    }
+                }
+            });
+        }
+        let probe = |_| -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(watched.address)?;
+            stream.set_read_timeout(Some(sealion_testkit::PATIENCE))?;
+            stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let unanswered = (0..100).map(probe).filter(|answer| !answer.as_ref().is_ok_and(|text| text.contains(" 200 ")));
+        let unanswered: Vec<_> = unanswered.collect();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(unanswered.is_empty(), "{} of 100: {:?}", unanswered.len(), unanswered[0]);
+    });
+}
+
+#[test]
+fn head_gets_the_head_of_the_answer() {
+    let site = Site::new();
+    let watched = Watched::serve(&site, &[]);
+    for (path, status) in
+        [("/health", "200 OK"), ("/ready", "200 OK"), ("/metrics", "200 OK"), ("/none", "404 Not Found")]
+    {
+        let mut stream = TcpStream::connect(watched.address).expect("it listens");
+        stream.write_all(format!("HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("it is sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {head}");
+        assert!(!head.contains("Content-Length: 0") && body.is_empty(), "{path}: {text}");
+    }
 }
 
 #[test]
