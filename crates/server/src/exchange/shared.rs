@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
-use crate::limits::Addresses;
+use crate::limits::{Addresses, IdleConnections};
 use crate::observe::access_log::AccessLog;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub slots: Arc<Semaphore>,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
+    /// The connections, of which the longest idle one makes room when no permit is left.
+    pub idle: IdleConnections,
     /// Upper bound on open connections.
     pub most_connections: usize,
     /// Whether the server is serving or shutting down.

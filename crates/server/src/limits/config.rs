@@ -1,5 +1,7 @@
 //! `[limits]`
 
+use std::net::IpAddr;
+
 use clap::Args;
 use schemars::JsonSchema;
 use sealion_http::http1::head::HeadLimits;
@@ -15,12 +17,13 @@ use crate::values::{Bounded, Size, Timeout, overridable};
 pub(crate) struct LimitsConfig {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
     // memory at 5 to 300 kB a connection.
-    /// Concurrent connections; further ones wait until one ends [default: 10000, or what the limit on open files allows]
+    /// Concurrent connections; a further one has the connection closed that has been idle longest, or waits until one ends
+    /// [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
     /// Concurrent connections of one client, an IPv4 address or an IPv6 /64; further ones are closed before the handshake
-    /// [default: unlimited]
+    /// [default: a quarter of max_connections, at least 64; unlimited for loopback addresses]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS_PER_ADDRESS")]
     pub max_connections_per_address: Option<Bounded<1, { u32::MAX as u64 }>>,
 
@@ -145,6 +148,19 @@ overridable!(LimitsConfig {
 });
 
 impl LimitsConfig {
+    /// Concurrent connections of one client. `None`: unlimited. `max_connections`: those of all clients.
+    ///
+    /// By default four clients at least are needed to take every slot. A quarter of ten thousand is more than the users behind one address
+    /// of a carrier have open at a time, and more than a proxy keeps; 64 are several browsers with six connections each. Loopback
+    /// addresses are those of the machine's own proxies.
+    pub(crate) fn connections_per_address(&self, address: IpAddr, max_connections: usize) -> Option<u32> {
+        match self.max_connections_per_address {
+            Some(most) => Some(most.get() as u32),
+            None if address.is_loopback() => None,
+            None => Some(u32::try_from(max_connections / 4).unwrap_or(u32::MAX).max(64)),
+        }
+    }
+
     /// Limits of a request head.
     pub(crate) fn head(&self) -> HeadLimits {
         HeadLimits {
@@ -173,5 +189,22 @@ const fn within<const MIN: u64, const MAX: u64>(number: u64) -> Bounded<MIN, MAX
     match Bounded::new(number) {
         Some(bounded) => bounded,
         None => panic!("a default lies outside its own bounds"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_cannot_take_every_slot() {
+        let (far, near) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
+        let mut limits = LimitsConfig::default();
+        for (all, expected) in [(10_000, 2500), (300, 75), (5, 64)] {
+            assert_eq!(limits.connections_per_address(far, all), Some(expected));
+            assert_eq!(limits.connections_per_address(near, all), None);
+        }
+        limits.max_connections_per_address = Bounded::new(7);
+        assert_eq!([far, near].map(|address| limits.connections_per_address(address, 10_000)), [Some(7); 2]);
     }
 }

@@ -1,4 +1,5 @@
-//! Limits per client and per site.
+//! Limits per client and per site. The number of connections in all is a semaphore (`Shared::slots`); when it has no permit, the longest idle
+//! connection is closed (`idle.rs`).
 //!
 //! ```text
 //! accept ─► addresses: connections of this client ─► handshake ─► request ─► requests: a bucket for this client, on this site ─► slots of the site
@@ -8,11 +9,13 @@
 mod address;
 mod addresses;
 mod config;
+mod idle;
 mod requests;
 mod site;
 
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
 pub(crate) use config::LimitsConfig;
+pub(crate) use idle::{Evictable, IdleConnections};
 pub(crate) use requests::Requests;
 pub(crate) use site::{Permit, Refusal, SiteLimits, SiteLimitsConfig};

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sealion_tls::{HandshakeError, Socket, TlsStream};
+use sealion_tls::{AlertDescription, HandshakeError, Socket, TlsStream};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
 use crate::exchange::{Current, Error, Shared};
-use crate::http1;
+use crate::http1::{self, connection::End};
 use crate::limits::Admitted;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
+
+/// Time for the close_notify of an idle connection that makes room for another. TCP takes it at once, unless the client has not read the
+/// last response for long.
+const EVICTION: Duration = Duration::from_secs(1);
 
 /// The settings that all connections of a listener share, from the start of the process to its end.
 #[derive(Debug)]
@@ -73,7 +78,7 @@ async fn establish(
             Ok(client) => *peer = client,
             Err(refused) => {
                 shared.proxies_refused.fetch_add(1, Ordering::Relaxed);
-                tracing::info!("{peer}: {refused}");
+                tracing::debug!("{peer}: {refused}");
                 return None;
             }
         }
@@ -103,9 +108,10 @@ async fn establish(
 /// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
 fn admit(peer: SocketAddr, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
     // Clients of a Unix socket have no address, and are not one client.
-    let limit = current.limits.max_connections_per_address.filter(|_| !peer.ip().is_unspecified());
+    let address = Some(peer.ip()).filter(|address| !address.is_unspecified());
+    let limit = address.and_then(|address| current.limits.connections_per_address(address, shared.most_connections));
     let Some(most) = limit else { return Some(None) };
-    let admitted = shared.addresses.admit(peer.ip(), most.get() as u32);
+    let admitted = shared.addresses.admit(peer.ip(), most);
     if admitted.is_none() {
         failed(HandshakeFailure::Refused);
         tracing::debug!("{peer}: closed before the handshake: this client has {most} connections already");
@@ -125,11 +131,11 @@ async fn handshake(io: Socket, peer: SocketAddr, current: &Current) -> Option<Tl
         }
         Ok(Err(error)) => {
             failed(HandshakeFailure::of(&error));
-            tracing::info!("{peer}: {error}");
+            tracing::debug!("{peer}: {error}");
         }
         Err(_) => {
             failed(HandshakeFailure::Timeout);
-            tracing::info!("{peer}: no handshake within {} s", deadline.as_secs_f32());
+            tracing::debug!("{peer}: no handshake within {} s", deadline.as_secs_f32());
         }
     }
     None
@@ -137,10 +143,17 @@ async fn handshake(io: Socket, peer: SocketAddr, current: &Current) -> Option<Tl
 
 /// Closes an established connection: with close_notify after its last response, with an alert after an error that has one. `served`: how
 /// HTTP ended.
-async fn close(stream: &mut TlsStream, served: Result<(), Error>, peer: SocketAddr, shared: &Shared) {
+async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
     let counted = metrics::worker();
     let closed = match served {
-        Ok(()) => {
+        Ok(End::Evicted) => {
+            // Without waiting for the client's close: an idle client has sent nothing that a reset could answer, and another one waits for
+            // the slot.
+            let _ = timeout(EVICTION, AsyncWriteExt::shutdown(stream)).await;
+            tracing::debug!("{peer}: idle, closed to make room for a new connection");
+            return;
+        }
+        Ok(End::Usual) => {
             let _lingering = counted.map(|worker| worker.lingering.enter());
             stream.shutdown().await.map_err(Error::from)
         }
@@ -151,11 +164,15 @@ async fn close(stream: &mut TlsStream, served: Result<(), Error>, peer: SocketAd
         worker.ended_by(error.kind());
     }
     let Some(alert) = error.alert() else {
-        tracing::info!("{peer}: {error}");
+        tracing::debug!("{peer}: {error}");
         return;
     };
     let stall = shared.generations.current().limits.stall_timeout.duration();
-    tracing::info!("{peer}: {error}; answered with the alert {alert}");
+    // Clients can cause any alert but this one, which says that the server failed.
+    match alert == AlertDescription::INTERNAL_ERROR {
+        true => tracing::warn!("{peer}: {error}; answered with the alert {alert}"),
+        false => tracing::debug!("{peer}: {error}; answered with the alert {alert}"),
+    }
     let _lingering = counted.map(|worker| worker.lingering.enter());
     let _ = timeout(stall, stream.abort(alert)).await;
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sealion_tls::Socket;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -171,11 +173,12 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
         if let Some(worker) = metrics::worker() {
             worker.accepted.add(1);
         }
-        // A connection beyond the limit waits here for its slot; further ones wait in the kernel's queue. The slot is acquired after
+        // A connection beyond the limit waits here for its slot, which the longest idle connection has to give; further ones wait in the
+        // kernel's queue. The slot is acquired after
         // accept: an idle listener that held one would keep it from busy listeners.
         let slot = tokio::select! {
             biased;
-            slot = Arc::clone(&shared.slots).acquire_owned() => Some(slot),
+            slot = slot(&shared) => Some(slot),
             () = draining(&mut phase) => None,
         };
         let last = slot.is_none();
@@ -184,10 +187,24 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
             peer,
             Arc::clone(&acceptor.entrance),
             Arc::clone(&shared),
-            slot.and_then(Result::ok),
+            slot.flatten(),
         ));
         if last {
             return;
+        }
+    }
+}
+
+/// Waits for a slot. If none is free, the longest idle connection is closed.
+async fn slot(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+    if let Ok(slot) = Arc::clone(&shared.slots).try_acquire_owned() {
+        return Some(slot);
+    }
+    let mut slot = pin!(Arc::clone(&shared.slots).acquire_owned());
+    loop {
+        let pause = shared.idle.evict(std::time::Instant::now());
+        if let Ok(slot) = timeout(pause, slot.as_mut()).await {
+            return slot.ok();
         }
     }
 }

@@ -7,6 +7,7 @@ use sealion_tls::{AlertDescription, Path};
 
 use super::page::Page;
 use crate::exchange::Shared;
+use crate::observe::messages;
 use crate::observe::metrics::{
     BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, WorkerMetrics,
 };
@@ -20,6 +21,7 @@ pub(super) fn render(shared: &Shared) -> String {
     let scrape = Scrape { shared, workers: shared.metrics.workers() };
     let mut page = Page::default();
     scrape.process(&mut page);
+    scrape.messages(&mut page);
     scrape.connections(&mut page);
     scrape.handshakes(&mut page);
     scrape.responses(&mut page);
@@ -92,6 +94,11 @@ impl Scrape<'_> {
         .value(metrics.reloaded_at.load(Ordering::Relaxed));
     }
 
+    fn messages(&self, page: &mut Page) {
+        page.counter("sealion_messages_lost_total", "Messages lost because standard error was not read.")
+            .value(messages::lost());
+    }
+
     fn connections(&self, page: &mut Page) {
         page.counter("sealion_connections_accepted_total", "Accepted connections.").value(self.count(|w| &w.accepted));
         page.counter(
@@ -99,6 +106,8 @@ impl Scrape<'_> {
             "Failures to accept a connection, for lack of descriptors or memory.",
         )
         .value(self.count(|w| &w.accept_errors));
+        page.counter("sealion_connections_evicted_total", "Idle connections closed to make room for new ones.")
+            .value(self.count(|w| &w.evicted));
         page.counter(
             "sealion_proxy_protocol_refused_total",
             "Connections closed because their PROXY protocol header was missing or malformed, or came from an untrusted address.",

@@ -1,6 +1,12 @@
-//! Messages on standard error.
+//! Messages on standard error. While the server serves, a thread of its own writes them: an unread pipe must not stop a worker. Messages
+//! beyond its queue are dropped and counted.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -17,9 +23,9 @@ pub enum LogLevel {
     Error,
     /// Conditions that an operator should look into.
     Warn,
-    /// Failed connections, with the error.
+    /// Changes of the server's own state: reloads, certificates, upgrades.
     Info,
-    /// Every connection.
+    /// Every connection, and failed ones with the error.
     Debug,
 }
 
@@ -41,6 +47,132 @@ pub(crate) fn log_to_stderr(level: LogLevel) {
         .with_max_level(LevelFilter::from(level))
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
+        .with_writer(|| Message)
         .init();
+}
+
+/// Messages that may wait to be written, and their bytes: far more than a server at work has in a second.
+const QUEUE: usize = 4096;
+const QUEUED_BYTES: usize = 1 << 20;
+
+/// Time for the last messages when the server ends. A terminal or a log collector takes them in milliseconds; a pipe without a reader never
+/// does.
+const LAST_MESSAGES: Duration = Duration::from_secs(2);
+
+static QUEUED: OnceLock<Queue> = OnceLock::new();
+
+/// Messages that were dropped since the start.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+struct Queue {
+    lines: SyncSender<Line>,
+    bytes: AtomicUsize,
+    /// The queue is full, and the writer has not said yet how many messages were lost.
+    lossy: AtomicBool,
+}
+
+enum Line {
+    Text(Box<[u8]>),
+    /// Everything before it is written.
+    Last(SyncSender<()>),
+}
+
+/// The writer of one message, which tracing writes whole.
+struct Message;
+
+impl Write for Message {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match QUEUED.get() {
+            Some(queue) => queue.push(text),
+            None => io::stderr().write_all(text)?,
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn push(&self, text: &[u8]) {
+        let waiting = self.bytes.fetch_add(text.len(), Ordering::Relaxed);
+        if waiting + text.len() > QUEUED_BYTES || self.lines.try_send(Line::Text(text.into())).is_err() {
+            self.bytes.fetch_sub(text.len(), Ordering::Relaxed);
+            LOST.fetch_add(1, Ordering::Relaxed);
+            self.lossy.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Messages that were dropped because standard error did not take them.
+pub(crate) fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Has a thread write the messages from now on. Call it after privileges are given up: the thread has those of the caller.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(crate) fn start_writer() -> io::Result<Writer> {
+    let (lines, queued) = sync_channel(QUEUE);
+    Builder::new().name("messages".to_owned()).spawn(move || write_lines(&queued))?;
+    let _ = QUEUED.set(Queue { lines, bytes: AtomicUsize::new(0), lossy: AtomicBool::new(false) });
+    Ok(Writer)
+}
+
+/// Waits for the last messages when dropped, at most [`LAST_MESSAGES`].
+pub(crate) struct Writer;
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let Some(queue) = QUEUED.get() else { return };
+        let (written, all_written) = sync_channel(1);
+        // A full queue gets room while the writer works; one that stands still is not waited for.
+        let begun = Instant::now();
+        let mut last = Line::Last(written);
+        while let Err(error) = queue.lines.try_send(last) {
+            let (TrySendError::Full(back) | TrySendError::Disconnected(back)) = error;
+            if begun.elapsed() >= LAST_MESSAGES {
+                return;
+            }
+            last = back;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = all_written.recv_timeout(LAST_MESSAGES.saturating_sub(begun.elapsed()));
+    }
+}
+
+fn write_lines(lines: &Receiver<Line>) {
+    let mut reported = 0;
+    let mut stderr = io::stderr();
+    while let Ok(line) = lines.recv() {
+        match line {
+            Line::Text(text) => {
+                // An error has nowhere to be reported.
+                let _ = stderr.write_all(&text);
+                let Some(queue) = QUEUED.get() else { continue };
+                queue.bytes.fetch_sub(text.len(), Ordering::Relaxed);
+                if queue.lossy.swap(false, Ordering::Acquire) {
+                    report_loss(&mut reported);
+                }
+            }
+            Line::Last(written) => {
+                report_loss(&mut reported);
+                let _ = written.try_send(());
+            }
+        }
+    }
+}
+
+fn report_loss(reported: &mut u64) {
+    let lost = lost();
+    if lost > *reported {
+        let _ = writeln!(
+            io::stderr(),
+            "sealion: {} messages were lost, because standard error was not read",
+            lost - *reported
+        );
+        *reported = lost;
+    }
 }

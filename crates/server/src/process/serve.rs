@@ -21,8 +21,10 @@ use super::{reload, service_manager};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
+use crate::limits::IdleConnections;
 use crate::listen::{Inherited, Listeners, worker};
 use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
+use crate::observe::messages;
 use crate::path::policy::KtlsMode;
 use crate::values::Phase;
 
@@ -41,6 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     let mut listeners = bind(&prepared, inherited)?;
     prepared.made.append(&mut listeners.made);
     let given_up = confine(args, &prepared, confinement)?;
+    let _messages = messages::start_writer().map_err(|e| format!("cannot start: {e}"))?;
     let (access_log, log_writer) = open_access_log(&prepared.access_log)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
@@ -137,6 +140,7 @@ impl<'a> Server<'a> {
             metrics: prepared.metrics,
             slots: Arc::new(Semaphore::new(max_connections)),
             addresses: Arc::default(),
+            idle: IdleConnections::default(),
             most_connections: max_connections,
             phase: phase.subscribe(),
             proxies_refused: AtomicU64::new(0),

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use sealion_testkit::server::Signal;
 use sealion_testkit::{Event, PATIENCE, Suite, http, pattern};
 use sealion_tls::AlertDescription;
 
@@ -24,7 +25,7 @@ fn drain(mut io: TcpStream) -> Vec<u8> {
 #[test]
 fn a_handshake_that_does_not_come_or_does_not_end() {
     let site = Site::new();
-    let server = site.serve_from_user_space(&["--handshake-timeout", "200ms"]);
+    let server = site.serve_from_user_space(&["--handshake-timeout", "200ms", "--log", "debug"]);
     let silent = TcpStream::connect(server.address()).expect("it connects");
     assert_eq!(drain(silent), b"");
     wait_for_message(&server, "no handshake within 0.2 s");
@@ -94,6 +95,28 @@ fn a_request_in_pieces_of_a_record_is_answered() {
     }
     client.read_to_end().expect("the server closes").assert_orderly();
     access_lines(&server, 3);
+}
+
+/// An empty line is no request (RFC 9112 §2.2): some clients send one after the content of a POST.
+#[test]
+fn an_empty_line_after_a_request_leaves_the_connection_idle() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&["--request-timeout", "200ms", "--idle-timeout", "1s"]);
+    let post = http::head("POST", "/f", &[("Content-Length", "4")]) + "body\r\n";
+    let mut client = site.connect(&server);
+    client.send(post.as_bytes()).expect("it leaves");
+    assert_eq!(http::read_response(&mut client, "POST").expect("an answer").status, 405);
+    let mut asks = site.connect(&server);
+    asks.send(post.as_bytes()).expect("it leaves");
+    assert_eq!(http::read_response(&mut asks, "POST").expect("an answer").status, 405);
+    asks.send(b"\r\n").expect("it leaves");
+    assert_eq!(http::get(&mut asks, "/f").expect("an answer").body, b"content");
+    for client in [&mut client, &mut asks] {
+        let ending = client.read_to_end().expect("the server closes");
+        assert_eq!(String::from_utf8_lossy(&ending.data), "");
+        ending.assert_orderly();
+    }
 }
 
 #[test]
@@ -218,6 +241,32 @@ fn connections_beyond_the_limit_wait_and_are_served() {
     assert_eq!(http::get(&mut second, "/f").expect("an answer").body, b"content");
 }
 
+/// Clients that do nothing keep nobody out, whether they answer the server's close or not.
+#[test]
+fn when_no_slot_is_free_the_longest_idle_connection_is_closed_in_order() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&["--workers", "1", "--max-connections", "5", "--linger-timeout", "1h"]);
+    let mut idle: Vec<_> = (0..5).map(|_| site.connect(&server)).collect();
+    for client in &mut idle[1..] {
+        http::get(client, "/f").expect("an answer");
+    }
+    http::get(&mut idle[0], "/f").expect("an answer, the last of the five");
+    let mut new = Vec::new();
+    for n in 1..4 {
+        let mut client = site.connect(&server);
+        assert_eq!(http::get(&mut client, "/f").expect("an answer").body, b"content");
+        new.push(client);
+        let ending = idle[n].read_to_end().expect("the server closes");
+        assert_eq!(ending.data, b"");
+        assert!(ending.events.contains(&Event::Alert(AlertDescription::CLOSE_NOTIFY)), "{ending:?}");
+    }
+    drop(idle.drain(1..4));
+    for client in idle.iter_mut().chain(&mut new) {
+        assert_eq!(http::get(client, "/f").expect("it was used later than those").body, b"content");
+    }
+}
+
 fn curl_in_background(site: &Site, server: &sealion_testkit::server::Server) -> std::process::Child {
     let mut command = std::process::Command::new("curl");
     command.args(["-sS", "--cacert"]).arg(site.pki.certificate_file());
@@ -242,6 +291,25 @@ fn one_connection_at_a_time_reaches_every_worker_and_address() {
         assert_eq!(http::get(&mut client, "/f").expect("an answer").body, b"content");
     }
     access_lines(&server, 32);
+}
+
+/// Both have sent everything before the server looks. Its worker answers the second one between the requests of the first.
+#[test]
+fn many_requests_at_once_on_one_connection_do_not_hold_up_another() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.serve_from_user_space(&["--workers", "1"]);
+    let (mut many, mut one) = (site.connect(&server), site.connect(&server));
+    http::get(&mut many, "/f?many").expect("an answer");
+    http::get(&mut one, "/f?one").expect("an answer");
+    access_lines(&server, 2);
+    server.signal(Signal::STOP);
+    many.send(get("/f?many").repeat(300).as_bytes()).expect("it leaves");
+    one.send(get("/f?one").as_bytes()).expect("it leaves");
+    server.signal(Signal::CONT);
+    let lines = access_lines(&server, 2 + 301);
+    let before = lines[2..].iter().position(|line| line.text.contains("?one")).expect("it was answered");
+    assert!(before <= 32, "{before} responses came before it");
 }
 
 #[test]

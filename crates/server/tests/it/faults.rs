@@ -168,3 +168,64 @@ fn idle_connections_take_little_memory() {
     assert!(each <= MOST_PER_IDLE_CONNECTION, "{each} bytes for each idle connection");
     drop((idle, more));
 }
+
+/// A process that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Messages that nobody reads are dropped and counted; workers do not wait for them.
+#[test]
+fn an_unread_standard_error_stops_no_worker() {
+    use std::io::{BufRead, BufReader};
+    let site = Site::new();
+    site.add("f", "content");
+    let mut command = std::process::Command::new(PROGRAM);
+    command.args(site.arguments(&["--ktls", "never", "--workers", "1", "--log", "debug", "--access-log", "off"]));
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let stderr = child.stderr.take().expect("it is piped");
+    let mut child = Killed(child);
+    let mut lines = BufReader::with_capacity(64, stderr).lines();
+    let port = lines.find_map(|line| {
+        let line = line.expect("text");
+        let (_, rest) = line.split_once("https://localhost:").or_else(|| line.split_once("https://127.0.0.1:"))?;
+        rest.split(['/', ' ']).next()?.parse::<u16>().ok()
+    });
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port.expect("it says where it listens")));
+    // More than the pipe holds, a line each.
+    for _ in 0..6000 {
+        let mut plain = TcpStream::connect(address).expect("it listens");
+        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it leaves");
+        plain.set_read_timeout(Some(sealion_testkit::PATIENCE)).expect("a timeout");
+        plain.read_to_end(&mut Vec::new()).expect("the worker goes on");
+    }
+    let mut client = site.connector(Suite::TLS13).connect(address);
+    assert_eq!(http::get(&mut client, "/f").expect("an answer").body, b"content");
+    rustix::process::kill_process(Pid::from_child(&child.0), Signal::TERM).expect("it runs");
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(child.0.wait().expect("it ends").success());
+    assert!(rest.iter().any(|line| line.contains("messages were lost")), "{:?}", rest.last());
+}
+
+/// One line for each connection that fails would let anyone fill the log.
+#[test]
+fn a_failed_connection_is_no_line_unless_asked_for() {
+    let site = Site::new();
+    for (level, expected) in [("info", 0), ("debug", 1)] {
+        let mut server = site.serve(&["--log", level, "--linger-timeout", "1ms"]);
+        let mut plain = TcpStream::connect(server.address()).expect("it listens");
+        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it leaves");
+        plain.read_to_end(&mut Vec::new()).expect("it is closed");
+        drop(plain);
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        wait_for_message(&server, "no new connections");
+        assert_eq!(messages(&server, "plain HTTP"), expected, "{level}");
+    }
+}

@@ -105,10 +105,11 @@ fn the_client_behind_a_proxy_is_the_one_in_the_log() {
 #[test]
 fn who_is_no_proxy_is_refused() {
     let site = Site::new();
-    let server = site.config("").listen(PROXIED).serve();
+    let server = site.config("").listen(PROXIED).table("[server]\nlog = 'debug'").serve();
     site.connector(Suite::TLS13).try_connect(server.address()).map(drop).expect_err("TLS without a header");
     wait_for_message(&server, "does not begin with a PROXY protocol header");
-    let untrusted = site.config("").listen(&PROXIED.replace("127.0.0.0/30", "192.0.2.0/24")).serve();
+    let config = site.config("").listen(&PROXIED.replace("127.0.0.0/30", "192.0.2.0/24"));
+    let untrusted = config.table("[server]\nlog = 'debug'").serve();
     let mut io = TcpStream::connect(untrusted.address()).expect("the kernel accepts it");
     io.write_all(b"PROXY TCP4 192.0.2.7 198.51.100.1 8080 443\r\n").expect("it leaves");
     assert_eq!(io.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");

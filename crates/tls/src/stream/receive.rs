@@ -159,6 +159,11 @@ impl TlsStream {
         .await
     }
 
+    /// Whether the peer has sent bytes that are not consumed, or the beginning of a record.
+    pub fn is_receiving(&self) -> bool {
+        !self.buffered().is_empty() || !self.receiver.sealed.is_empty()
+    }
+
     /// Waits until the peer closes, while nothing is to be sent or received: a server that waits for an upstream need not
     /// go on for a client that left. What the peer sends meanwhile is kept in [`Self::buffered`]. Dropping the future
     /// loses nothing.

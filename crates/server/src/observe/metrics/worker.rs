@@ -39,6 +39,8 @@ pub(crate) struct WorkerMetrics {
     pub lingering: Level,
     /// Accepted connections.
     pub accepted: Counter,
+    /// Idle connections closed to make room for new ones.
+    pub evicted: Counter,
     /// Failures to accept a connection.
     pub accept_errors: Counter,
     /// Handshakes by suite: full, resumed.
