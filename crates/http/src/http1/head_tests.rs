@@ -194,11 +194,11 @@ fn ambiguous_framing_is_refused() {
 
 #[test]
 fn a_later_minor_version_is_http_1_1() {
-    let accepted_as =
-        |version: &str| accepted(&format!("GET /a?b HTTP/{version}\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n"));
+    let text = |version: &str| format!("GET /a?b HTTP/{version}\r\nHost: h\r\nRange: bytes=0-1\r\n\r\n");
+    let usual = text("1.1");
+    let usual = accepted(&usual);
     for version in ["1.2", "1.9"] {
-        let (later, usual) = (format!("{:?}", accepted_as(version)), format!("{:?}", accepted_as("1.1")));
-        assert_eq!(later.replace(version, "1.1"), usual);
+        assert_eq!(accepted(&text(version)), usual);
     }
 }
 
