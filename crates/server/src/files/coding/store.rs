@@ -1,19 +1,21 @@
 //! Files compressed on request, shared by all workers and bounded in bytes.
 //!
 //! Entries are keyed by entity tag: a changed file is a new entry, and the old one is evicted in time. Concurrent requests share
-//! one compression; waiting costs no thread. Few compressions run at a time, so that workers keep their processors.
+//! one compression; waiting costs no thread. Few compressions run at a time, so that workers keep their processors. A request that finds
+//! all of them busy gets the original at once; its file is compressed behind, for the next one.
 //!
 //! The entity tag of a compressed file is a digest of its bytes. It is strong without relying on deterministic encoders: if two
 //! processes, or two versions of the server, produce different bytes from one file, their tags differ.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use sealion_http::Coding;
 use sealion_http::content_type::ContentType;
 use sealion_http::etag::EntityTag;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::encoder::{Effort, encode};
@@ -46,6 +48,8 @@ pub(crate) struct Store {
     slots: Mutex<Slots>,
     limit: u64,
     permits: Arc<Semaphore>,
+    /// A permit for each compression that waits behind.
+    queue: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -59,59 +63,117 @@ type Key = (EntityTag, ContentType, Coding);
 
 #[derive(Debug)]
 struct Slot {
-    made: Arc<OnceCell<Made>>,
+    making: Arc<Making>,
     bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Making {
+    made: OnceCell<Made>,
+    /// The compression waits behind.
+    is_queued: AtomicBool,
+}
+
+/// Why there is no result.
+enum Unmade {
+    /// All permits are taken.
+    Busy,
+    Failed(io::Error),
 }
 
 impl Store {
     /// A store of at most `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
+        Self::with_permits(limit, Arc::clone(&PERMITS), Arc::clone(&QUEUE))
+    }
+
+    fn with_permits(limit: u64, permits: Arc<Semaphore>, queue: Arc<Semaphore>) -> Self {
         let slots = Mutex::new(Slots { by_use: LruCache::unbounded(), bytes: 0 });
-        Store { slots, limit, permits: Arc::clone(&PERMITS) }
+        Store { slots, limit, permits, queue }
     }
 
     /// The result for `original`, if it is known. Does not wait.
     pub(crate) fn get(&self, original: &SiteFile, coding: Coding) -> Option<Made> {
-        self.lock().by_use.get(&key(original, coding))?.made.get().cloned()
+        self.lock().by_use.get(&key(original, coding))?.making.made.get().cloned()
     }
 
-    /// Compresses `original`, or waits for a compression in progress.
+    /// Compresses `original`, or waits for its compression in progress. [`Made::NotYet`]: others are being compressed; this file is
+    /// compressed behind, if the queue has room.
     ///
     /// # Errors
     /// The file could not be read, or changed meanwhile. Nothing is stored.
-    pub(crate) async fn make(&self, original: &Arc<SiteFile>, coding: Coding) -> io::Result<Made> {
+    pub(crate) async fn make(self: &Arc<Self>, original: &Arc<SiteFile>, coding: Coding) -> io::Result<Made> {
         let key = key(original, coding);
-        let slot = self.slot(key.clone());
-        let made = slot
-            .get_or_try_init(|| async {
-                let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-                let original = Arc::clone(original);
-                // The permit moves to the thread, which finishes even if all requests are gone.
-                spawn_blocking(move || (compress(&original, coding), permit).0).await.map_err(io::Error::other)?
-            })
-            .await?;
-        self.account(&key, &slot, made);
+        let making = self.making(key.clone());
+        let permit = || std::future::ready(Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Unmade::Busy));
+        match self.make_with(permit, &key, &making, original, coding).await {
+            Err(Unmade::Busy) => {
+                self.make_behind(key, making, original, coding);
+                Ok(Made::NotYet)
+            }
+            Err(Unmade::Failed(error)) => Err(error),
+            Ok(made) => Ok(made),
+        }
+    }
+
+    /// Waits for a permit in a task of its own, and compresses then.
+    fn make_behind(self: &Arc<Self>, key: Key, making: Arc<Making>, original: &Arc<SiteFile>, coding: Coding) {
+        if making.is_queued.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Ok(place) = Arc::clone(&self.queue).try_acquire_owned() else {
+            making.is_queued.store(false, Ordering::Relaxed);
+            return;
+        };
+        let (store, original) = (Arc::clone(self), Arc::clone(original));
+        tokio::spawn(async move {
+            let permit = Arc::clone(&store.permits).acquire_owned().await;
+            drop(place);
+            let permit = || std::future::ready(permit.map_err(|error| Unmade::Failed(io::Error::other(error))));
+            // An error is reported to the next request, which tries again.
+            let _ = store.make_with(permit, &key, &making, &original, coding).await;
+            making.is_queued.store(false, Ordering::Relaxed);
+        });
+    }
+
+    async fn make_with<P: Future<Output = Result<OwnedSemaphorePermit, Unmade>>>(
+        &self,
+        permit: impl FnOnce() -> P,
+        key: &Key,
+        making: &Arc<Making>,
+        original: &Arc<SiteFile>,
+        coding: Coding,
+    ) -> Result<Made, Unmade> {
+        let compressed = || async {
+            let permit = permit().await?;
+            let original = Arc::clone(original);
+            // The permit moves to the thread, which finishes even if all requests are gone.
+            let done = spawn_blocking(move || (compress(&original, coding), permit).0).await;
+            done.map_err(io::Error::other).and_then(|made| made).map_err(Unmade::Failed)
+        };
+        let made = making.made.get_or_try_init(compressed).await?;
+        self.account(key, making, made);
         Ok(made.clone())
     }
 
-    fn slot(&self, key: Key) -> Arc<OnceCell<Made>> {
+    fn making(&self, key: Key) -> Arc<Making> {
         let mut slots = self.lock();
         if let Some(slot) = slots.by_use.get(&key) {
-            return Arc::clone(&slot.made);
+            return Arc::clone(&slot.making);
         }
-        let made = Arc::new(OnceCell::new());
+        let making = Arc::<Making>::default();
         slots.bytes += SLOT;
-        slots.by_use.push(key, Slot { made: Arc::clone(&made), bytes: SLOT });
+        slots.by_use.push(key, Slot { making: Arc::clone(&making), bytes: SLOT });
         slots.shrink_to(self.limit);
-        made
+        making
     }
 
     /// Counts the bytes of a result, unless they were counted before or the slot was evicted.
-    fn account(&self, key: &Key, made: &Arc<OnceCell<Made>>, result: &Made) {
+    fn account(&self, key: &Key, making: &Arc<Making>, result: &Made) {
         let Made::Here(file) = result else { return };
         let mut slots = self.lock();
         let bytes = match slots.by_use.peek_mut(key) {
-            Some(slot) if slot.bytes == SLOT && Arc::ptr_eq(&slot.made, made) => {
+            Some(slot) if slot.bytes == SLOT && Arc::ptr_eq(&slot.making, making) => {
                 slot.bytes += file.len;
                 file.len
             }
@@ -150,8 +212,12 @@ fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
 /// Permits to compress, for all sites together: half of the processors, so that the workers keep the other half.
 static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Arc::new(Semaphore::new(processors.div_ceil(2)))
+    // Tests that run side by side do not wait for each other.
+    Arc::new(Semaphore::new(if cfg!(test) { 1000 } else { processors.div_ceil(2) }))
 });
+
+/// Compressions that may wait behind, for all sites together: the files of a few pages. Each holds its original open.
+static QUEUE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(64)));
 
 /// Approximate size of a slot itself, in bytes.
 const SLOT: u64 = 256;
@@ -190,7 +256,7 @@ mod tests {
         fs::write(directory.path().join("a.txt"), &text).unwrap();
         for keep in [0, u64::MAX] {
             let original = file(&root, "a.txt", keep);
-            let store = Store::new(1 << 20);
+            let store = Arc::new(Store::new(1 << 20));
             let files = runtime().block_on(async {
                 let all = (0..50).map(|_| store.make(&original, Coding::Brotli));
                 let mut files = Vec::new();
@@ -217,7 +283,7 @@ mod tests {
         let words: String = (0..100_000).map(|n| format!("{} ", n * 7919 % 100_003)).collect();
         fs::write(directory.path().join("a.txt"), &words).unwrap();
         let original = file(&root, "a.txt", 0);
-        let store = Store::new(1 << 20);
+        let store = Arc::new(Store::new(1 << 20));
         let files: Vec<_> = std::thread::scope(|scope| {
             let ask = || here(runtime().block_on(store.make(&original, Coding::Zstd)).unwrap());
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
@@ -237,7 +303,7 @@ mod tests {
             fs::write(directory.path().join(&name), text).unwrap();
             originals.push(file(&root, &name, u64::MAX));
         }
-        let store = Store::new(5000);
+        let store = Arc::new(Store::new(5000));
         runtime().block_on(async {
             for original in &originals {
                 store.make(original, Coding::Gzip).await.unwrap();
@@ -253,6 +319,41 @@ mod tests {
     }
 
     #[test]
+    fn a_request_does_not_wait_for_the_compression_of_other_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let mut originals = Vec::new();
+        for n in 0..4 {
+            let name = format!("{n}.txt");
+            fs::write(directory.path().join(&name), format!("{n} is a text. ").repeat(500)).unwrap();
+            originals.push(file(&root, &name, u64::MAX));
+        }
+        let (permits, queue) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(2)));
+        let store = Arc::new(Store::with_permits(1 << 20, Arc::clone(&permits), Arc::clone(&queue)));
+        runtime().block_on(async {
+            let other = Arc::clone(&permits).acquire_owned().await.unwrap();
+            for original in originals.iter().chain(&originals) {
+                assert!(matches!(store.make(original, Coding::Gzip).await, Ok(Made::NotYet)));
+                assert!(store.get(original, Coding::Gzip).is_none());
+            }
+            assert_eq!(queue.available_permits(), 0, "two wait, each once");
+            drop(other);
+            for original in &originals[..2] {
+                while store.get(original, Coding::Gzip).is_none() {
+                    tokio::task::yield_now().await;
+                }
+                assert!(matches!(store.make(original, Coding::Gzip).await, Ok(Made::Here(_))));
+            }
+            assert_eq!(queue.available_permits(), 2);
+            while permits.available_permits() == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(store.get(&originals[3], Coding::Gzip).is_none(), "the queue had no room for it");
+            assert!(matches!(store.make(&originals[3], Coding::Gzip).await, Ok(Made::Here(_))));
+        });
+    }
+
+    #[test]
     fn noise_is_left_alone_and_a_changed_file_is_not_stored() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::open(directory.path()).unwrap();
@@ -262,7 +363,7 @@ mod tests {
         fs::write(directory.path().join("b.txt"), "b".repeat(5000)).unwrap();
         let (noise, changed) = (file(&root, "noise.txt", 0), file(&root, "b.txt", 0));
         fs::write(directory.path().join("b.txt"), "c".repeat(5001)).unwrap();
-        let store = Store::new(1 << 20);
+        let store = Arc::new(Store::new(1 << 20));
         runtime().block_on(async {
             assert!(matches!(store.make(&noise, Coding::Gzip).await, Ok(Made::Never)));
             assert!(matches!(store.get(&noise, Coding::Gzip), Some(Made::Never)));
