@@ -17,6 +17,7 @@ use sealion_tls::ServerConfig;
 use thread_local::ThreadLocal;
 
 use crate::certificates::Certificates;
+use crate::files::cache::FileCache;
 use crate::limits::LimitsConfig;
 use crate::path::policy::KtlsMode;
 use crate::site::Sites;
@@ -25,6 +26,8 @@ use crate::site::Sites;
 pub(crate) struct Generation {
     /// The sites, found by host name.
     pub sites: Sites,
+    /// The cached files of all sites.
+    pub files: Arc<FileCache>,
     /// Certificates and bounds for handshakes.
     pub tls: Arc<ServerConfig>,
     /// The certificates and the files they are read from.

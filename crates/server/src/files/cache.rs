@@ -55,6 +55,16 @@ impl FileCache {
     pub(crate) fn new(limits: CacheLimits) -> Arc<Self> {
         Arc::new(FileCache { limits, roots: AtomicU32::new(0), workers: ThreadLocal::new() })
     }
+
+    /// Evicts files of this worker that were not requested recently. A worker without requests calls it now and then, because the space of a
+    /// deleted file is free only when the file is closed.
+    pub(crate) fn sweep(&self, now: Instant) {
+        if let Some(cache) = self.workers.get() {
+            let mut cache = cache.borrow_mut();
+            cache.sweep(now);
+            cache.report();
+        }
+    }
 }
 
 /// Bounds on the cache of one worker.
@@ -98,6 +108,9 @@ const MOST_BLOCKING_TASKS: usize = 8;
 /// Files not requested for this long are evicted, so that deleted files free their blocks.
 /// INHERITED: the default of nginx's open_file_cache.
 const INACTIVE: Duration = Duration::from_secs(60);
+
+/// Time between calls of [`FileCache::sweep`].
+pub(crate) const SWEEP: Duration = INACTIVE.checked_div(4).unwrap();
 
 #[derive(Debug)]
 struct Cache {
@@ -596,7 +609,7 @@ impl Cache {
 
     /// Evicts entries that were not requested recently, at intervals.
     fn sweep(&mut self, now: Instant) {
-        if now.duration_since(self.swept) < INACTIVE / 4 {
+        if now.duration_since(self.swept) < SWEEP {
             return;
         }
         self.swept = now;

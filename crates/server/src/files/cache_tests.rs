@@ -356,6 +356,20 @@ fn unused_files_are_evicted() {
     assert!(unused.upgrade().is_none(), "the file is closed");
 }
 
+/// Without requests, no lookup would ever let it go.
+#[test]
+fn a_deleted_file_is_closed_although_nothing_is_requested() {
+    let site = Site::new(limits());
+    site.put("deleted", "gone");
+    let deleted = Arc::downgrade(&site.file("/deleted"));
+    let cache = &site.files.cache;
+    cache.sweep(site.now + INACTIVE);
+    assert!(deleted.upgrade().is_some(), "it was requested exactly {INACTIVE:?} ago");
+    cache.sweep(site.now + INACTIVE + SWEEP + MOMENT);
+    assert!(deleted.upgrade().is_none(), "the file is closed");
+    assert_eq!(site.kept(), (0, 0));
+}
+
 /// A name that was never looked up is not in the kernel's cache.
 #[test]
 fn disk_lookups_run_in_a_blocking_task() {

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::{self, Entrance};
 use super::{ListenConfig, Listener, ListeningSocket, https_port};
 use crate::exchange::Shared;
+use crate::files::cache::SWEEP;
 use crate::observe::metrics;
 use crate::values::{Phase, draining};
 
@@ -124,7 +125,11 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
         acceptors.spawn(accept(acceptor, Arc::clone(&shared), connections.clone()));
     }
     acceptors.close();
-    acceptors.wait().await;
+    tokio::select! {
+        () = acceptors.wait() => {}
+        // Under the newest configuration, so that the one before is let go too.
+        () = every(SWEEP, || shared.generations.current().files.sweep(std::time::Instant::now())) => {}
+    }
     connections.close();
     let grace = shared.generations.current().limits.grace.duration();
     let mut phase = shared.phase.clone();
@@ -134,6 +139,14 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
     };
     if !ended {
         shared.cut.fetch_add(connections.len(), Ordering::Relaxed);
+    }
+}
+
+/// Repeats `action`; never ends.
+async fn every(pause: Duration, action: impl Fn()) {
+    loop {
+        sleep(pause).await;
+        action();
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn build(
     match tls {
         Some((tls, certificates)) if problems.is_empty() => Ok(Generation {
             sites,
+            files: cache,
             tls: Arc::new(tls),
             certificates: Arc::new(certificates),
             limits: config.limits.clone(),
