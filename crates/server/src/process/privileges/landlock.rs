@@ -1,11 +1,12 @@
 //! Restricts files and TCP ports by Landlock (landlock(7)): the kernel denies access to everything that is not listed, whatever its
 //! permissions.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,10 @@ impl Support {
                     ports if ports.is_empty() => Ok(rules),
                     ports => rules.handle_access(ports),
                 })
+                .and_then(|rules| match Scope::from_all(abi) {
+                    scopes if scopes.is_empty() => Ok(rules),
+                    scopes => rules.scope(scopes),
+                })
                 .and_then(Ruleset::create);
             rules.is_ok()
         };
@@ -48,8 +53,9 @@ impl Support {
     }
 }
 
-/// The newest version whose rights are restricted: binding TCP ports came with the fourth, in Linux 6.7.
-const NEWEST: ABI = ABI::V4;
+/// The newest version whose rights are restricted: truncating came with the third (Linux 6.2), binding TCP ports with the fourth (6.7), ioctl on
+/// devices with the fifth (6.10), abstract sockets and signals with the sixth (6.12).
+const NEWEST: ABI = ABI::V6;
 
 /// World-readable files of the system that starting, resolving names and probing the kernel need.
 const READ: [&str; 16] = [
@@ -90,6 +96,7 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))
         .and_then(|rules| rules.handle_access(AccessNet::BindTcp))
+        .and_then(|rules| rules.scope(scopes(std::env::var_os("NOTIFY_SOCKET").as_deref())))
         .and_then(Ruleset::create)
         .map_err(failed)?;
     let read = AccessFs::from_read(NEWEST) & !BitFlags::from(AccessFs::Execute);
@@ -125,6 +132,13 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
         RulesetStatus::PartiallyEnforced => Support::Partial,
         RulesetStatus::NotEnforced => Support::None,
     })
+}
+
+/// Processes outside get no signals from this one and its successors, and their abstract sockets are out of reach: all but that of a service
+/// manager that waits for word on one (sd_notify(3)).
+fn scopes(notify_socket: Option<&OsStr>) -> BitFlags<Scope> {
+    let is_abstract = notify_socket.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
+    if is_abstract { Scope::Signal.into() } else { Scope::from_all(NEWEST) }
 }
 
 /// Roots, and the directories of files that the configuration names. Directories, because a replaced file is another file.

@@ -84,7 +84,7 @@ pub(crate) fn give_up(
                     .to_owned(),
             ),
             LandlockSupport::Partial => given.lacking.push(
-                "privileges.landlock: this kernel has an early Landlock: truncating files (needs Linux 6.2) or binding TCP ports (6.7) is not restricted"
+                "privileges.landlock: this kernel has an early Landlock: truncating files (needs Linux 6.2), binding TCP ports (6.7), ioctl on devices (6.10), signals or abstract sockets (6.12) are not restricted"
                     .to_owned(),
             ),
             LandlockSupport::Full => {}

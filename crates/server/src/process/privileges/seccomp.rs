@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter_all_threads};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter_all_threads,
+};
 
 use crate::config::Seccomp;
 
@@ -21,11 +24,55 @@ pub(super) fn restrict(mode: Seccomp) -> Result<(), String> {
         Seccomp::Kill => SeccompAction::KillProcess,
     };
     let calls = [MEMORY, THREADS, TIME, FILES, SOCKETS, EVENTS, IDENTITY, CONFINEMENT, OLD];
-    let rules: BTreeMap<i64, Vec<_>> = calls.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
-    let filter = SeccompFilter::new(rules, otherwise, SeccompAction::Allow, architecture).map_err(|e| e.to_string())?;
-    let program: BpfProgram = filter.try_into().map_err(|e: seccompiler::BackendError| e.to_string())?;
-    apply_filter_all_threads(&program).map_err(|e| e.to_string())
+    let mut rules: Rules = calls.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
+    let by_argument = || -> Result<Rules, seccompiler::BackendError> {
+        // A process in a user namespace of its own has every capability there, and reaches code of the kernel that only root could.
+        let in_this_namespace = argument(SeccompCmpOp::MaskedEq(NEW_NAMESPACES), 0)?;
+        let sockets = FAMILIES.map(|family| argument(SeccompCmpOp::Eq, family as u64));
+        let unix = argument(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
+        Ok(BTreeMap::from([
+            (libc::SYS_clone, vec![in_this_namespace]),
+            (libc::SYS_socket, sockets.into_iter().collect::<Result<_, _>>()?),
+            (libc::SYS_socketpair, vec![unix]),
+        ]))
+    };
+    rules.extend(by_argument().map_err(|e| e.to_string())?);
+    // The flags of clone3 lie in memory, where no filter can look. Without it the C library takes clone.
+    let without_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let no_clone3 = SeccompFilter::new(
+        without_clone3,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        architecture,
+    );
+    let listed = SeccompFilter::new(rules, otherwise, SeccompAction::Allow, architecture);
+    // Of two filters the stricter answer counts: the second allows clone3, which the first refuses without ending the process.
+    for filter in [no_clone3, listed] {
+        let filter = filter.map_err(|e| e.to_string())?;
+        let program: BpfProgram = filter.try_into().map_err(|e: seccompiler::BackendError| e.to_string())?;
+        apply_filter_all_threads(&program).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// A rule that allows a call by its first argument.
+fn argument(operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?])
+}
+
+/// Flags of clone(2) that make namespaces.
+const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64;
+
+/// Families of sockets: clients and name servers, logs and the service manager, and netlink for statistics of sockets and resolving names.
+const FAMILIES: [i32; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
 
 const MEMORY: &[i64] = &[
     libc::SYS_brk,
@@ -240,3 +287,48 @@ const OLD: &[i64] = &[
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[i64] = &[];
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// The filter is for good, so that a process of its own gets it. `SECCOMP_CHILD`: the mode.
+    #[test]
+    #[ignore = "run by the test below, in a process of its own"]
+    fn child() {
+        let Some(mode) = std::env::var_os("SECCOMP_CHILD") else { return };
+        rustix::thread::set_no_new_privs(true).unwrap();
+        restrict(if mode == "kill" { Seccomp::Kill } else { Seccomp::Refuse }).unwrap();
+        assert_eq!(std::thread::spawn(|| 5).join().unwrap(), 5, "threads start without clone3");
+        assert!(Command::new("/bin/true").status().unwrap().success(), "a successor starts");
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socket_with, socketpair};
+        for family in [AddressFamily::INET, AddressFamily::UNIX, AddressFamily::NETLINK] {
+            socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
+        }
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        if mode == "kill" {
+            return;
+        }
+        for family in [AddressFamily::PACKET, AddressFamily::from_raw(libc::AF_ALG as u16), AddressFamily::VSOCK] {
+            assert_eq!(socket(family, SocketType::RAW, None).unwrap_err(), rustix::io::Errno::NOSYS, "{family:?}");
+        }
+        // unshare(1) uses unshare(2), which is not listed; a shell cannot call clone with flags.
+        let unshared = Command::new("unshare").args(["--user", "true"]).output().unwrap();
+        assert!(!unshared.status.success());
+        println!("seccomp holds");
+    }
+
+    #[test]
+    fn namespaces_and_other_families_are_out_of_reach() {
+        for mode in ["refuse", "kill"] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--ignored", "--exact", "--nocapture", "process::privileges::seccomp::tests::child"]);
+            let output = command.env("SECCOMP_CHILD", mode).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{mode}: {text}");
+            assert_eq!(text.contains("seccomp holds"), mode == "refuse", "{text}");
+        }
+    }
+}
