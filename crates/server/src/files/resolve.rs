@@ -370,6 +370,11 @@ impl Unresolved {
         Unresolved { status: Status::NOT_FOUND, cause }
     }
 
+    /// A blocking task panicked.
+    pub(crate) fn panicked(error: &dyn std::fmt::Display) -> Self {
+        Unresolved::broken(io::Error::other(format!("blocking task panicked: {error}")))
+    }
+
     fn broken(cause: io::Error) -> Self {
         Unresolved { status: Status::INTERNAL_SERVER_ERROR, cause: Some(cause) }
     }

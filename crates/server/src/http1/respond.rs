@@ -66,6 +66,7 @@ async fn respond_whole(stream: &mut TlsStream, head: &[u8], body: &Body) -> Resu
     match body {
         Body::Empty => stream.respond(&[Part::Bytes(head)]).await,
         Body::Bytes(bytes) => stream.respond(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
+        Body::Shared(shared) => stream.respond(&[Part::Bytes(head), Part::Bytes(&shared.bytes)]).await,
         Body::File { file, range } => stream.respond(&[Part::Bytes(head), of_file(file, range)]).await,
         Body::Multipart { file, parts, closing } => {
             let mut all = Vec::with_capacity(parts.len() * 2 + 2);

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::{fmt, io};
 
 use sealion_http::{ContentRange, ContentType, EntityTag};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::files::resolve::SiteFile;
 
@@ -17,6 +18,8 @@ pub(crate) enum Body {
     Empty,
     /// Bytes in memory.
     Bytes(Cow<'static, [u8]>),
+    /// Bytes in memory that other responses send too.
+    Shared(Arc<SharedBytes>),
     /// A range of a file, possibly all of it.
     File {
         file: Arc<SiteFile>,
@@ -34,6 +37,14 @@ pub(crate) enum Body {
     /// Content produced while it is sent.
     #[cfg_attr(not(test), expect(dead_code, reason = "files never need it; a proxy does"))]
     Stream(BodyStream),
+}
+
+/// Bytes that several responses send, counted against a bound on all such bytes.
+#[derive(Debug)]
+pub(crate) struct SharedBytes {
+    pub bytes: Box<[u8]>,
+    /// Their share of the bound.
+    pub _room: OwnedSemaphorePermit,
 }
 
 /// Content that a [`Source`] produces while it is sent.
@@ -116,6 +127,7 @@ impl Body {
         Some(match self {
             Body::Empty => 0,
             Body::Bytes(bytes) => bytes.len() as u64,
+            Body::Shared(shared) => shared.bytes.len() as u64,
             Body::File { range, .. } => range.end - range.start,
             Body::Multipart { parts, closing, .. } => {
                 let of_part = |part: &Part| part.head.len() as u64 + (part.range.end - part.range.start);

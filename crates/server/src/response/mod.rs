@@ -9,7 +9,7 @@ use sealion_http::{ContentType, Fields, Status};
 
 #[cfg(test)]
 pub(crate) use body::Source;
-pub(crate) use body::{Body, BodyStream, Piece};
+pub(crate) use body::{Body, BodyStream, Piece, SharedBytes};
 pub(crate) use of_file::of_file;
 
 /// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body

@@ -24,7 +24,8 @@ use tokio::task::spawn_blocking;
 
 use super::basic_auth::Verdict;
 use super::listing::{Listing, Order, ReadDirectory};
-use super::listing_page::ShowDirectory;
+use super::listing_page::{self, ShowDirectory};
+use super::listing_pages::NoPage;
 use super::pages::Page;
 use super::{Site, fallback};
 use crate::files::cache::Files;
@@ -247,8 +248,9 @@ impl<'a> Answering<'a> {
         let basic_auth = self.site.features.basic_auth.as_ref()?;
         let authorization = self.request.fields.singleton("authorization");
         let mut verdict = basic_auth.check(name, authorization.value(), None);
+        let address = self.client.address;
         if let Verdict::Verify(verification) = verdict {
-            let verified = match Box::pin(spawn_blocking(|| verification.run())).await {
+            let verified = match Box::pin(spawn_blocking(move || verification.run(address))).await {
                 Ok(verified) => verified,
                 Err(error) => {
                     let cause = io::Error::other(format!("blocking task panicked: {error}"));
@@ -346,6 +348,7 @@ impl<'a> Answering<'a> {
         beneath: &SitePath<'_>,
         asked: &SitePath<'_>,
     ) -> Option<Response> {
+        let json = prefers_json(self.request.fields.singleton("accept").value());
         let directory = ShowDirectory {
             directory: ReadDirectory {
                 root: files.root(),
@@ -355,15 +358,16 @@ impl<'a> Answering<'a> {
             },
             asked: asked.as_bytes().into(),
             order: Order::from_query(self.query()),
-            json: prefers_json(self.request.fields.singleton("accept").value()),
+            json,
         };
-        match Box::pin(spawn_blocking(|| directory.run())).await {
-            Ok(Ok(response)) => Some(*response),
-            Ok(Err(unresolved)) if unresolved.status == Status::NOT_FOUND => None,
-            Ok(Err(unresolved)) => Some(Response::plain(unresolved.status).because(unresolved.cause)),
-            Err(error) => {
-                let cause = io::Error::other(format!("blocking task panicked: {error}"));
-                Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)))
+        match Box::pin(self.site.pages.get(Arc::new(directory))).await {
+            Ok(page) => Some(listing_page::response(page, json)),
+            Err(NoPage::Unresolved(unresolved)) if unresolved.status == Status::NOT_FOUND => None,
+            Err(NoPage::Unresolved(unresolved)) => Some(Response::plain(unresolved.status).because(unresolved.cause)),
+            Err(NoPage::Busy) => {
+                let mut response = Response::plain(Status::SERVICE_UNAVAILABLE);
+                response.fields.retry_after = Some(1);
+                Some(response)
             }
         }
     }

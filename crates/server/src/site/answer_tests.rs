@@ -36,6 +36,7 @@ impl Place {
         let site = Place {
             directory,
             site: Site {
+                pages: Default::default(),
                 access_log: true,
                 name: "test".into(),
                 files,
@@ -103,6 +104,7 @@ fn read(body: &Body) -> String {
     let bytes = match body {
         Body::Empty => Vec::new(),
         Body::Bytes(bytes) => bytes.to_vec(),
+        Body::Shared(shared) => shared.bytes.to_vec(),
         Body::File { file, range } => file.read(range.clone()),
         Body::Multipart { file, parts, closing } => {
             let mut bytes: Vec<u8> =

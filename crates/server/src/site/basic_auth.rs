@@ -7,10 +7,10 @@
 //!         blocking task: waits for its turn, verifies slowly ─► cached if right
 //! ```
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::htpasswd::Htpasswd;
 use super::pattern::Prefix;
+use super::verifications::VERIFICATIONS;
 use crate::response::Response;
 use crate::values::{At, Problems};
 
@@ -67,7 +68,8 @@ pub(super) struct Users {
     key: hmac::Key,
     /// MACs of credentials that were verified.
     known: Mutex<LruCache<[u8; 32], ()>>,
-    turns: Turns,
+    /// SHA-256 of the file.
+    digest: [u8; 32],
 }
 
 /// The decision about a request.
@@ -123,11 +125,11 @@ impl BasicAuth {
                 );
                 continue;
             }
-            match Htpasswd::read(&problems.resolve(&config.users)) {
-                Ok(htpasswd) => parts.extend(path.map(|path| Part {
+            match Users::of_file(&problems.resolve(&config.users)) {
+                Ok(users) => parts.extend(path.map(|path| Part {
                     path,
                     challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value),
-                    users: Arc::new(Users::new(htpasswd)),
+                    users,
                 })),
                 Err(what) => problems.add(&config.users.span, &format!("{key}.users"), what),
             }
@@ -161,10 +163,10 @@ impl Part {
 }
 
 impl Verification {
-    /// Waits for a turn, then verifies. May take long.
-    pub(crate) fn run(self) -> Verified {
+    /// Waits for a turn, then verifies. May take long. `client`: `None` over a Unix socket.
+    pub(crate) fn run(self, client: Option<IpAddr>) -> Verified {
         let Verification { users, credentials } = self;
-        let Some(_turn) = users.turns.wait() else { return Verified::Busy };
+        let Some(_turn) = VERIFICATIONS.wait(client) else { return Verified::Busy };
         // A browser that requests many files at once sends the same password with each; one verification is enough.
         if users.knows(&credentials) {
             return Verified::Right;
@@ -178,7 +180,24 @@ impl Verification {
 }
 
 impl Users {
-    fn new(htpasswd: Htpasswd) -> Self {
+    /// Reads a file. If one with the same bytes is in use, before a reload or for another part, its users are shared: credentials that are known
+    /// stay known.
+    fn of_file(path: &Path) -> Result<Arc<Self>, String> {
+        static IN_USE: Mutex<Vec<Weak<Users>>> = Mutex::new(Vec::new());
+        let text = Htpasswd::text(path)?;
+        let mut digest = [0; 32];
+        digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes()).as_ref());
+        let mut in_use = lock(&IN_USE);
+        in_use.retain(|users| users.strong_count() > 0);
+        if let Some(same) = in_use.iter().filter_map(Weak::upgrade).find(|users| users.digest == digest) {
+            return Ok(same);
+        }
+        let users = Arc::new(Users::new(Htpasswd::of_file(path, &text)?, digest));
+        in_use.push(Arc::downgrade(&users));
+        Ok(users)
+    }
+
+    fn new(htpasswd: Htpasswd, digest: [u8; 32]) -> Self {
         let mut key = [0; 32];
         // Without random numbers TLS would not work either.
         aws_lc_rs::rand::fill(&mut key).expect("the system has random numbers");
@@ -186,7 +205,7 @@ impl Users {
             htpasswd,
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             known: Mutex::new(LruCache::new(KNOWN)),
-            turns: Turns::new((thread::available_parallelism().map_or(1, usize::from) / 2).clamp(1, AT_A_TIME)),
+            digest,
         }
     }
 
@@ -220,57 +239,12 @@ impl Credentials {
     }
 }
 
-/// Bounds concurrent and waiting verifications, so that password guessing exhausts neither processors nor threads.
-#[derive(Debug)]
-struct Turns {
-    counts: Mutex<(usize, usize)>,
-    free: Condvar,
-    at_a_time: usize,
-}
-
-struct Turn<'a>(&'a Turns);
-
-impl Turns {
-    fn new(at_a_time: usize) -> Self {
-        Turns { counts: Mutex::default(), free: Condvar::new(), at_a_time }
-    }
-
-    fn wait(&self) -> Option<Turn<'_>> {
-        let mut counts = lock(&self.counts);
-        if counts.1 >= WAITING_AT_MOST {
-            return None;
-        }
-        counts.1 += 1;
-        while counts.0 >= self.at_a_time {
-            counts = self.free.wait(counts).unwrap_or_else(PoisonError::into_inner);
-        }
-        counts.1 -= 1;
-        counts.0 += 1;
-        Some(Turn(self))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        lock(&self.0.counts).0 -= 1;
-        self.0.free.notify_one();
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Credentials remembered per user file: more than the daily users of most sites that keep users in a file.
 const KNOWN: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-
-/// Concurrent verifications per user file. Each may take 128 MiB and a processor; two leave a small machine able to serve
-/// authenticated users.
-const AT_A_TIME: usize = 2;
-
-/// Verifications waiting per user file. Several browsers at once, each with several requests, must fit before their password is
-/// verified; each waiting one holds a thread of the blocking pool.
-const WAITING_AT_MOST: usize = 64;
 
 #[cfg(test)]
 #[path = "basic_auth_tests.rs"]

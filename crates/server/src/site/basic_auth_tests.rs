@@ -20,7 +20,7 @@ fn basic(text: &str) -> Vec<u8> {
 /// The authenticated user, or the status of the refusal.
 fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Option<String>, u16> {
     let verdict = match auth.check(name.as_bytes(), authorization, None) {
-        Verdict::Verify(verification) => auth.check(name.as_bytes(), authorization, Some(verification.run())),
+        Verdict::Verify(verification) => auth.check(name.as_bytes(), authorization, Some(verification.run(None))),
         verdict => verdict,
     };
     match verdict {
@@ -73,28 +73,32 @@ fn only_right_credentials_are_remembered() {
     let auth = BasicAuth::build(&[config], "site.basic_auth", &mut Problems::of_arguments()).unwrap();
     let check = |text: &str| auth.check(b"", Some(&basic(text)), None);
     let Verdict::Verify(verification) = check("ada:right") else { panic!("known before") };
-    assert_eq!(verification.run(), Verified::Right);
+    assert_eq!(verification.run(None), Verified::Right);
     assert!(matches!(check("ada:right"), Verdict::Pass(Some(_))));
     let Verdict::Verify(verification) = check("ada:wrong") else { panic!("known before") };
-    assert_eq!(verification.run(), Verified::Wrong);
+    assert_eq!(verification.run(None), Verified::Wrong);
     assert!(matches!(check("ada:wrong"), Verdict::Verify(_)));
 }
 
 #[test]
-fn running_and_waiting_verifications_are_bounded() {
-    let turns = Turns::new(2);
-    let taken: Vec<_> = (0..2).map(|_| turns.wait().unwrap()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..WAITING_AT_MOST {
-            scope.spawn(|| drop(turns.wait().expect("it may wait")));
-        }
-        while lock(&turns.counts).1 < WAITING_AT_MOST {
-            std::thread::yield_now();
-        }
-        assert!(turns.wait().is_none(), "one too many");
-        drop(taken);
-    });
-    assert_eq!(*lock(&turns.counts), (0, 0));
+fn a_file_read_again_keeps_what_is_known_unless_it_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config("/", users(&directory, "users", &[("ada", "right")]));
+    let built = || {
+        let configs = std::slice::from_ref(&config);
+        BasicAuth::build(configs, "site.basic_auth", &mut Problems::of_arguments()).unwrap()
+    };
+    let knows = |auth: &BasicAuth| matches!(auth.check(b"", Some(&basic("ada:right")), None), Verdict::Pass(Some(_)));
+    let before = built();
+    assert_eq!(ask(&before, "", Some(&basic("ada:right"))), Ok(Some("ada".to_owned())));
+    let after = built();
+    assert!(knows(&after), "the file is the same");
+    users(&directory, "users", &[("ada", "right")]);
+    assert!(!knows(&built()), "another hash, even of the same password");
+    users(&directory, "users", &[("ada", "wrong")]);
+    let changed = built();
+    assert_eq!(ask(&changed, "", Some(&basic("ada:right"))), Err(401));
+    assert!(knows(&after), "a request under the configuration before goes on");
 }
 
 #[test]

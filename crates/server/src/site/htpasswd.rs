@@ -21,14 +21,21 @@ enum Hash {
 }
 
 impl Htpasswd {
-    /// Reads a file.
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// A message with file and remedy.
+    pub(super) fn text(path: &Path) -> Result<String, String> {
+        std::fs::read_to_string(path)
+            .map_err(|e| format!("cannot read {}: {e}: create it with `htpasswd -B -c FILE USER`", path.display()))
+    }
+
+    /// Parses the text of the file at `path`.
     ///
     /// # Errors
     /// A message with file, line and remedy.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read {}: {e}: create it with `htpasswd -B -c FILE USER`", path.display()))?;
-        Self::parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
+    pub(super) fn of_file(path: &Path, text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))
     }
 
     fn parse(text: &str) -> Result<Self, (usize, String)> {

@@ -72,7 +72,7 @@ pub(super) struct ReadDirectory {
 }
 
 /// The order of a listing. Directories always come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Order {
     pub by: Column,
     /// Whether the largest, newest or alphabetically last entry comes first.
@@ -80,7 +80,7 @@ pub(super) struct Order {
 }
 
 /// The column to sort by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Column {
     Name,
     Size,

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use aws_lc_rs::digest;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::listing::{Column, Entries, Entry, Order, ReadDirectory};
 use crate::files::resolve::Unresolved;
-use crate::response::{Body, Response};
+use crate::response::{Body, Response, SharedBytes};
 
 /// A listing to produce on the blocking pool, since reading and sorting may take long.
 #[derive(Debug)]
@@ -32,30 +32,55 @@ pub(super) struct ShowDirectory {
 }
 
 impl ShowDirectory {
-    /// Reads the directory and renders the response.
+    /// Reads the directory and renders the page.
     ///
     /// # Errors
     /// As [`ReadDirectory::run`].
-    pub(super) fn run(self) -> Result<Box<Response>, Unresolved> {
-        Ok(Box::new(answer(&self.asked, self.directory.run()?, self.order, self.json)))
+    pub(super) fn run(&self) -> Result<String, Unresolved> {
+        Ok(render(&self.asked, self.directory.run()?, self.order, self.json))
+    }
+
+    /// What the page depends on, for a site.
+    pub(super) fn key(&self) -> PageKey {
+        PageKey {
+            root: Arc::as_ptr(&self.directory.root) as usize,
+            name: self.directory.name.clone(),
+            asked: self.asked.clone(),
+            order: self.order,
+            json: self.json,
+        }
     }
 }
 
-/// Renders the listing of the directory at a decoded path without leading and trailing slashes.
-fn answer(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> Response {
+/// What a page depends on: the directory, and how it is shown.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct PageKey {
+    /// The address of the root, which lives as long as its site.
+    root: usize,
+    name: Box<[u8]>,
+    asked: Box<[u8]>,
+    order: Order,
+    json: bool,
+}
+
+/// The page of the directory at a decoded path without leading and trailing slashes.
+fn render(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> String {
     order.sort(&mut found.entries);
+    if as_json { json(name, &found) } else { html(name, &found, order) }
+}
+
+/// The response with a page.
+pub(super) fn response(page: Arc<SharedBytes>, as_json: bool) -> Response {
     let mut fields = Fields::default();
-    let text = if as_json {
+    if as_json {
         fields.content_type = Some(ContentType::Plain("application/json"));
-        json(name, &found)
     } else {
         fields.content_type = Some(ContentType::Text("text/html"));
         fields.extra.add("Content-Security-Policy", &POLICY);
-        html(name, &found, order)
-    };
+    }
     fields.extra.add("X-Content-Type-Options", "nosniff");
     fields.extra.add("Vary", "Accept");
-    Response::new(Status::OK, fields, Body::Bytes(Cow::Owned(text.into_bytes())))
+    Response::new(Status::OK, fields, Body::Shared(page))
 }
 
 #[derive(Serialize)]

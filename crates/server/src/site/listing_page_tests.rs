@@ -9,9 +9,10 @@ fn entry(name: &[u8], len: Option<u64>) -> Entry {
 
 fn page(name: &str, entries: &[Entry], as_json: bool) -> (String, Fields) {
     let found = Entries { entries: entries.to_vec(), more: false };
-    let response = answer(name.as_bytes(), found, Order::from_query(None), as_json);
-    let Body::Bytes(bytes) = response.body else { panic!() };
-    (String::from_utf8(bytes.into_owned()).unwrap(), response.fields)
+    let text = render(name.as_bytes(), found, Order::from_query(None), as_json);
+    let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
+    let page = Arc::new(SharedBytes { bytes: text.clone().into_bytes().into(), _room: room });
+    (text, response(page, as_json).fields)
 }
 
 #[test]
@@ -66,8 +67,7 @@ fn json_listing() {
 #[test]
 fn a_truncated_page_says_so() {
     let found = Entries { entries: vec![entry(b"a", Some(1))], more: true };
-    let Body::Bytes(bytes) = answer(b"", found, Order::from_query(None), false).body else { panic!() };
-    assert!(String::from_utf8_lossy(&bytes).contains("only 1 are listed"));
+    assert!(render(b"", found, Order::from_query(None), false).contains("only 1 are listed"));
 }
 
 #[test]

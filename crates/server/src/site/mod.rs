@@ -11,6 +11,7 @@ mod hsts;
 mod htpasswd;
 mod listing;
 mod listing_page;
+mod listing_pages;
 mod mounts;
 mod names;
 mod pages;
@@ -20,6 +21,7 @@ pub(crate) mod plain_http;
 mod redirect;
 mod rewrite;
 mod security_headers;
+mod verifications;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -160,6 +162,8 @@ pub(crate) struct Site {
     pub access_log: bool,
     /// The files beneath the root.
     pub files: Files,
+    /// The listings that are being sent.
+    pages: listing_pages::Pages,
     pub options: FileOptions,
     /// Limits on the use by clients.
     pub limits: Option<SiteLimits>,
@@ -237,6 +241,7 @@ impl SiteConfig {
             name: self.label(),
             access_log: self.access_log,
             files: files(root),
+            pages: listing_pages::Pages::default(),
             options: FileOptions { max_ranges, show_dotfiles: self.show_dotfiles },
             features,
             limits: self.limits.build("site.limits", problems),
