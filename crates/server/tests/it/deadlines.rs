@@ -253,11 +253,11 @@ fn when_no_slot_is_free_the_longest_idle_connection_is_closed_in_order() {
     }
     http::get(&mut idle[0], "/f").expect("an answer, the last of the five");
     let mut new = Vec::new();
-    for n in 1..4 {
+    for longest_idle in &mut idle[1..4] {
         let mut client = site.connect(&server);
         assert_eq!(http::get(&mut client, "/f").expect("an answer").body, b"content");
         new.push(client);
-        let ending = idle[n].read_to_end().expect("the server closes");
+        let ending = longest_idle.read_to_end().expect("the server closes");
         assert_eq!(ending.data, b"");
         assert!(ending.events.contains(&Event::Alert(AlertDescription::CLOSE_NOTIFY)), "{ending:?}");
     }
