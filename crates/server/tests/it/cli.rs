@@ -235,7 +235,7 @@ fn help_names_every_limit_with_its_default() {
         ("--max-fields <N>", "[default: 100]"),
         ("--max-body <SIZE>", "[default: 64KiB]"),
         ("--max-ranges <N>", "[default: 16]"),
-        ("--max-records-per-key <N>", "[default: 16777216]"),
+        ("--max-records-per-key <N>", "[default: what the suite allows, 2^24 or fewer with AES-GCM"),
     ] {
         let at = limits.find(option).unwrap_or_else(|| panic!("no {option} in {limits}"));
         let entry = &limits[at + option.len()..];
