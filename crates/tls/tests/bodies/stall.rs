@@ -92,33 +92,6 @@ fn a_peer_that_takes_a_trickle_is_given_up() {
     }
 }
 
-/// The kernel has taken all, and passes the rest of the last record on to TCP when the peer makes room. With the peer reading, that takes longer
-/// than a stall may.
-#[test]
-fn the_end_reaches_a_slow_peer() {
-    for suite in [Suite::TLS13, Suite::TLS12] {
-        let stall = Duration::from_millis(700);
-        let limits = Limits { stall, ..support::limits() };
-        let serving = support::Server::new(limits).serve(async |mut stream| {
-            stream.respond(&[Part::File { file: &FILE, range: 0..FILE_LEN }]).await?;
-            stream.shutdown().await
-        });
-        let connector = Connector::new(&PKI, suite).receive_buffer(16_384);
-        let mut client = support::connect_with(&connector, &serving);
-        let mut at = 0;
-        let started = std::time::Instant::now();
-        while at + 20_000 < FILE_LEN && started.elapsed() < stall * 6 {
-            at += client.read(10_000).expect("the server goes on while we read").len() as u64;
-            std::thread::sleep(Duration::from_millis(25));
-        }
-        let rest = client.read_to_end().unwrap();
-        rest.assert_orderly();
-        assert_eq!(at + rest.data.len() as u64, FILE_LEN, "{suite}");
-        drop(client);
-        serving.finish().unwrap();
-    }
-}
-
 /// Closing behind a send that had to wait does not wait once more.
 #[test]
 fn a_body_is_whole_after_every_kind_of_pause() {
