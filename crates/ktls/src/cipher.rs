@@ -164,6 +164,9 @@ impl AeadKey {
     }
 }
 
+/// The IV of a direction, in one place on the heap; wiped on drop.
+pub type Iv = Box<Zeroizing<[u8; 12]>>;
+
 impl fmt::Debug for AeadKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AeadKey({})", self.cipher)

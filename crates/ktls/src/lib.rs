@@ -102,7 +102,7 @@ mod secrets;
 mod sys;
 mod tx;
 
-pub use cipher::{AeadKey, Cipher, Version};
+pub use cipher::{AeadKey, Cipher, Iv, Version};
 pub use crypto_info::CryptoInfo;
 pub use error::{Error, Kind, Operation};
 pub use ledger::{acknowledged, queued, room};

@@ -2,9 +2,7 @@
 
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 
-use zeroize::Zeroizing;
-
-use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Version, nonce};
+use crate::{AeadKey, Cipher, CryptoInfo, Error, Iv, Operation, Version, nonce};
 
 impl CryptoInfo {
     /// One direction's secrets, as rustls extracts them, for [`handover::tx`](crate::handover::tx) or
@@ -39,10 +37,7 @@ impl AeadKey {
     /// ([`nonce::apart_from_rustls`]); record `n` has the nonce [`nonce::explicit`]`(iv, n)`.
     ///
     /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
-    pub fn from_rustls(
-        version: Version,
-        secrets: &ConnectionTrafficSecrets,
-    ) -> Result<(Self, Box<Zeroizing<[u8; 12]>>), Error> {
+    pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<(Self, Iv), Error> {
         const UNKNOWN: Error =
             Error::unsupported(Operation::Secrets, "an AEAD that the kernel does not know: stay in user space");
         let (cipher, key, iv) = match secrets {
@@ -52,7 +47,7 @@ impl AeadKey {
             _ => return Err(UNKNOWN),
         };
         let key = Self::from_bytes(cipher, key.as_ref()).ok_or(UNKNOWN)?;
-        let mut own: Box<Zeroizing<[u8; 12]>> = Box::default();
+        let mut own = Iv::default();
         own.copy_from_slice(iv.as_ref().get(..12).ok_or(UNKNOWN)?);
         if version == Version::Tls12 && cipher != Cipher::Chacha20Poly1305 {
             nonce::apart_from_rustls(&mut own);

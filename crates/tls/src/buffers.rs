@@ -34,17 +34,16 @@ const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD;
 /// Bytes of a small send buffer.
 pub(crate) const SMALL_LEN: usize = RECORDS_UNASKED * FULL_RECORD;
 
-/// Bytes of the receive buffer: one record of the longest kind, twice over, so that a read seldom
-/// ends inside the only record it brought.
+/// Bytes of the receive buffer: two records of the longest kind, so that few reads end inside their only record.
 const RECEIVE_LEN: usize = 2 * (MAX_CIPHERTEXT_TLS12 + 5);
 
 /// Free large buffers that a thread keeps. It uses one at a time: no connection holds one while it waits.
 const LARGE_KEPT: usize = 1;
 
-/// Free small buffers and vectors that a thread keeps although no connection waits for TCP.
+/// Free small buffers, and free vectors for received data, that a thread always keeps: 0.6 MB at most.
 const KEPT: usize = 8;
 
-/// The longest vector for received data that is kept: room for any usual request head, which is below 1 KiB.
+/// Capacity above which a vector for received data is freed, not stored. Request heads are usually below 1 KiB.
 const KEPT_PLAINTEXT: usize = 4096;
 
 thread_local! {
@@ -56,10 +55,10 @@ thread_local! {
     static RECEIVE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Memory for records.
+/// Anonymous pages that hold records.
 enum Pages {
     Mapped(MmapMut),
-    /// Where the process has as many mappings as it may (`vm.max_map_count`).
+    /// Fallback when the process has reached its limit of mappings (`vm.max_map_count`).
     Allocated(Box<[u8]>),
 }
 
@@ -76,10 +75,10 @@ pub(crate) struct SendBuffer {
 }
 
 enum Size {
-    /// Counted for the thread that took it.
+    /// With the counter of the thread that took it.
     Small(Arc<AtomicUsize>),
     Large,
-    /// Longer than a small one, and not kept.
+    /// Longer than a small one; freed, not stored.
     Odd,
 }
 
@@ -101,7 +100,7 @@ impl SendBuffer {
         Self { pages: Some(pages), size: Size::Small(out) }
     }
 
-    /// Moves what is in `range` to a small buffer if this is a large one, because it has to wait for TCP.
+    /// Moves the bytes in `range` from a large buffer to a small one. To be called before a wait for TCP.
     pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
         if !matches!(self.size, Size::Large) {
             return;
@@ -109,7 +108,7 @@ impl SendBuffer {
         let mut kept = if range.len() <= SMALL_LEN {
             Self::small()
         } else {
-            // The kernel took less than it said it would: it is short of memory for sockets.
+            // The kernel took less than it had room for: it is short of memory for sockets.
             Self { pages: Some(Pages::new(range.len())), size: Size::Odd }
         };
         kept[..range.len()].copy_from_slice(&self[range.clone()]);
@@ -124,7 +123,7 @@ impl Drop for SendBuffer {
         // A thread that is ending has no store left; the buffer is then simply freed.
         let _ = match &self.size {
             Size::Small(out) => {
-                // As many as are in use: where many connections wait for TCP in turn, none of them maps a buffer each time.
+                // As many free ones as are in use, so that a thread with many waiting connections does not map a buffer for each wait.
                 let most = (out.fetch_sub(1, Ordering::Relaxed) - 1).max(KEPT);
                 SMALL.try_with(|kept| keep(&mut kept.borrow_mut(), pages, most))
             }
@@ -160,12 +159,12 @@ impl std::ops::DerefMut for SendBuffer {
     }
 }
 
-/// A vector for what a connection has received and not read, from the thread's store.
+/// Takes a vector for received data from the thread's store.
 pub(crate) fn take_plaintext() -> Vec<u8> {
     PLAINTEXT.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// Takes a vector back that is no longer needed.
+/// Returns a vector to the thread's store.
 pub(crate) fn keep_plaintext(mut plaintext: Vec<u8>) {
     plaintext.clear();
     if plaintext.capacity() > KEPT_PLAINTEXT {

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What is wrong with the kernel path for a version and AEAD.
 #[derive(Debug)]
 pub enum CanaryError {
-    /// The kernel refused.
+    /// The kernel refused an operation.
     Refused(sealion_ktls::Error),
     /// Loopback or the temporary file failed; this says nothing of the kernel path.
     Io(io::Error),

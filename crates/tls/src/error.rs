@@ -1,4 +1,4 @@
-//! What can end a connection, and whose doing it is.
+//! Errors that end a connection or a handshake.
 
 use std::io;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use crate::AlertDescription;
 use crate::record::{OpenError, SealError};
 
-/// What ended an established connection.
+/// An error that ended an established connection.
 #[derive(Debug)]
 pub enum Error {
-    /// The transport failed; usually the peer is gone.
+    /// The socket failed; usually the peer is gone.
     Io(io::Error),
     /// The kernel refused an operation on its record layer.
     Kernel(sealion_ktls::Error),
     /// The peer sent a fatal alert.
     PeerAlert(AlertDescription),
-    /// The peer sent a record that does not open.
+    /// The peer sent a record that is malformed or does not authenticate.
     Record(OpenError),
     /// The peer broke the protocol above the record layer.
     Protocol {
-        /// The alert it is answered with.
+        /// The alert to answer with.
         alert: AlertDescription,
-        /// What it did.
+        /// The violation, as the object of "the peer sent".
         what: &'static str,
     },
-    /// The peer's FIN came without `close_notify`: data may be missing (RFC 8446 §6.1).
+    /// FIN without `close_notify`: data may be missing (RFC 8446 §6.1).
     Truncated,
-    /// The file ended before the range that was promised: it was truncated while being sent.
+    /// The file ended inside the range to be sent: it was truncated meanwhile.
     FileShrank {
         /// Where the file ended.
         at: u64,
@@ -35,24 +35,23 @@ pub enum Error {
     },
     /// The file could not be read.
     File(io::Error),
-    /// The key has sealed all it may and cannot be updated.
+    /// The sending key has reached its limit of records and cannot be updated.
     KeyExhausted,
-    /// The peer took nothing for as long as a peer may.
+    /// The peer took nothing for [`Limits::stall`](crate::Limits::stall).
     Stalled(Duration),
-    /// The peer took less than it must in the time that it let us wait.
+    /// The peer took less than [`Limits::least_rate`](crate::Limits::least_rate) requires.
     TooSlow {
-        /// Bytes that it took.
+        /// Bytes that the peer took within the window.
         taken: u64,
-        /// The time.
+        /// Time spent waiting for the peer.
         window: Duration,
     },
-    /// An earlier send was not finished, so the stream has no defined continuation.
+    /// An earlier response failed or was dropped half-way, so that nothing can be sent after it.
     Unfinished,
 }
 
 impl Error {
-    /// The alert to send before the connection closes; `None` where it could not arrive or the peer
-    /// ended the connection itself.
+    /// The alert to send before closing. `None`: it could not arrive, or the peer ended the connection.
     pub fn alert(&self) -> Option<AlertDescription> {
         match self {
             Self::Record(e) => Some(e.alert()),
@@ -79,10 +78,12 @@ impl std::fmt::Display for Error {
             Self::Record(e) => write!(f, "the peer sent {e}"),
             Self::Protocol { what, .. } => write!(f, "the peer sent {what}"),
             Self::Truncated => f.write_str("the peer closed without close_notify"),
-            Self::FileShrank { at, end } => write!(
-                f,
-                "the file ended at byte {at} while bytes up to {end} were promised: it was truncated during the response"
-            ),
+            Self::FileShrank { at, end } => {
+                write!(
+                    f,
+                    "the file ended at byte {at} while bytes up to {end} were promised: it was truncated during the response"
+                )
+            }
             Self::File(e) => write!(f, "the file cannot be read: {e}"),
             Self::KeyExhausted => f.write_str("the key has sealed all the records it may"),
             Self::Stalled(limit) => {
@@ -133,22 +134,22 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Why no connection was established.
+/// An error that ended a handshake.
 #[derive(Debug)]
 pub enum HandshakeError {
-    /// The transport failed.
+    /// The socket failed; usually the peer is gone.
     Io(io::Error),
-    /// The peer closed before it had sent anything, or with `close_notify`.
+    /// FIN before the first byte, or `close_notify`.
     ClosedByPeer,
-    /// The peer closed in the middle of the handshake.
+    /// FIN in the middle of the handshake.
     Truncated,
     /// The peer's first bytes are a plain HTTP request.
     PlainHttp,
     /// The peer sent a fatal alert.
     PeerAlert(AlertDescription),
-    /// More bytes than a handshake takes.
+    /// The peer's flight is longer than this many bytes.
     TooLong(usize),
-    /// rustls refused; the alert for it has been sent.
+    /// rustls refused the handshake; the alert for it was sent.
     Tls(String),
 }
 

@@ -1,4 +1,4 @@
-//! What carries the records: a TCP connection, or a Unix stream socket, over which the kernel seals nothing.
+//! The transport of a connection: TCP, or a Unix stream socket, which has no kernel TLS.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 /// A connected stream socket.
 #[derive(Debug)]
 pub enum Socket {
-    /// Of TCP.
+    /// A TCP connection (tcp(7)).
     Tcp(TcpStream),
     /// A Unix stream socket (unix(7)).
     Unix(UnixStream),
@@ -39,15 +39,15 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// Whether the kernel could seal here: its record layer sits upon TCP alone.
+    /// Whether it is TCP, which kernel TLS needs.
     pub fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }
 
-    /// Waits until there is something to read, or an end.
+    /// Waits until data or the end of the connection can be read.
     ///
     /// # Errors
-    /// The runtime's.
+    /// The runtime is shutting down.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,

@@ -25,7 +25,7 @@ pub struct Certificate {
 pub struct CertificateFacts {
     /// The subject, as in `CN=example.org`; empty for many of today's.
     pub subject: String,
-    /// The issuer's name.
+    /// The issuer, as in `CN=R11,O=Let's Encrypt`.
     pub issuer: String,
     /// The names it is for, in lower case: host names, among them wildcards, and addresses.
     pub names: Vec<String>,
@@ -61,30 +61,30 @@ impl fmt::Debug for Fingerprint {
 pub enum ConfigError {
     /// The file cannot be read, or holds no PEM section of the wanted kind.
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What was wanted of it.
         wanted: &'static str,
-        /// What went wrong.
+        /// The error of reading or parsing it.
         why: String,
     },
     /// The key is not the certificate's.
     Mismatch {
-        /// The certificate's file.
+        /// Path of the certificate chain.
         cert: PathBuf,
-        /// The key's file.
+        /// Path of the private key.
         key: PathBuf,
     },
     /// The key's kind is not one that TLS here can sign with, or rustls refused the pair.
     Unusable {
-        /// The key's file.
+        /// Path of the private key.
         key: PathBuf,
-        /// What rustls says.
+        /// The error of rustls.
         why: String,
     },
     /// A certificate of the chain is not the issuer of the one before it (RFC 8446 §4.4.2).
     Disordered {
-        /// The certificate's file.
+        /// Path of the certificate chain.
         cert: PathBuf,
         /// The place of the one that does not follow, from 1.
         at: usize,

@@ -40,9 +40,9 @@ pub struct ClientAuthId(pub(super) [u8; 32]);
 /// The certificate that a client showed, checked against the site's roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Its subject, as in `CN=alice`.
+    /// The subject, as in `CN=alice`.
     pub subject: String,
-    /// Its SHA-256.
+    /// SHA-256 of the certificate.
     pub fingerprint: Fingerprint,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Policy {
     pub(super) client_auth: Option<ClientAuthId>,
 }
 
-/// Where policies differ.
+/// The policies of a listener whose sites differ in client authentication.
 pub(super) struct Choice {
     by_name: Names<Policy>,
     /// For validations by an ACME server, who has no certificate to show.
@@ -52,7 +52,7 @@ struct Common {
 pub struct TlsOptions {
     /// Application protocols, the preferred first (RFC 7301).
     pub alpn: Vec<Vec<u8>>,
-    /// The oldest version.
+    /// The oldest version that is accepted.
     pub min_version: Version,
     /// Suites by their IANA names; none: all of [`suites`]. Of those that both know, the client's preference decides.
     pub suites: Vec<String>,
@@ -65,16 +65,16 @@ pub struct TlsOptions {
 }
 
 /// Which clients of TLS 1.2 are refused without the extended master secret (RFC 7627). Without it a session is bound to the handshake by its
-/// randoms alone, so that somebody in the middle can join two sessions and have a client's certificate count in a connection of
-/// his own (the triple handshake attack).
+/// randoms alone, so that an attacker in the middle can synchronise two sessions and use a client's certificate in a connection of its
+/// own (the triple handshake attack).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequireEms {
-    /// All.
+    /// Every client.
     Always,
-    /// Those that are asked for a certificate. OpenSSL before 1.1.0 and Java before 8u161 do not have it.
+    /// Clients that are asked for a certificate. OpenSSL before 1.1.0 and Java before 8u161 lack the extension.
     #[default]
     WithClientAuth,
-    /// None.
+    /// No client.
     Never,
 }
 
@@ -83,7 +83,7 @@ pub enum RequireEms {
 pub struct SiteTls {
     /// Its names: exact, or `*.parent` for one label or more.
     pub names: Vec<String>,
-    /// Its certificates.
+    /// The certificates that its clients are shown.
     pub certificates: Arc<SiteCertificates>,
     /// What it asks of clients, if anything.
     pub client_auth: Option<ClientAuth>,
@@ -126,7 +126,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             records_per_key: u64::MAX,
-            // INHERITED: nginx' send_timeout and lingering_timeout.
+            // The defaults of nginx' send_timeout and lingering_timeout.
             stall: Duration::from_secs(60),
             least_rate: None,
             linger: Duration::from_secs(5),

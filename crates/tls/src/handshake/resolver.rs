@@ -22,24 +22,24 @@ pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 pub struct SiteCertificates(ArcSwap<Vec<Certificate>>);
 
 impl SiteCertificates {
-    /// At least one.
+    /// The certificates of a site, at least one.
     ///
     /// # Panics
-    /// Without any.
+    /// `certificates` is empty.
     pub fn new(certificates: Vec<Certificate>) -> Self {
         assert!(!certificates.is_empty(), "a site has a certificate");
         Self(ArcSwap::from_pointee(certificates))
     }
 
-    /// Those of now.
+    /// The certificates in use.
     pub fn get(&self) -> Arc<Vec<Certificate>> {
         self.0.load_full()
     }
 
-    /// Replaces the one in this place. New connections see it at once.
+    /// Replaces the certificate at index `place`, for new connections.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// `place` is out of bounds.
     pub fn replace(&self, place: usize, certificate: Certificate) {
         self.0.rcu(|all| {
             let mut all = Vec::clone(all);

@@ -29,14 +29,14 @@ use zeroize::Zeroizing;
 use super::callbacks;
 use super::client_auth::ClientAuthId;
 
-/// How long a session can be resumed after its full handshake, however often it is renewed. INHERITED: rustls' own tickets. RFC 8446 §4.6.1 allows seven days; what a stolen key
-/// can open grows with it.
+/// How long a session can be resumed after its full handshake, however often it is renewed. The lifetime of rustls' own tickets. RFC 8446 §4.6.1 allows seven
+/// days; the longer it is, the more sessions a stolen key opens.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// How long a key of this process seals tickets; it opens them for as long again.
 const ROTATION: Duration = Duration::from_secs(TICKET_LIFETIME.as_secs() / 2);
 
-/// What clocks of machines that share keys may differ by. GUESS: far above what NTP leaves.
+/// Tolerated difference between the clocks of machines that share keys: far above the error of NTP, far below [`TICKET_LIFETIME`].
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 const NAME_LEN: usize = 16;
@@ -100,7 +100,7 @@ pub struct TicketKeys {
 
 struct KeySet {
     sealing: Key,
-    /// These open only.
+    /// Keys that open tickets and seal none.
     others: Vec<Key>,
     /// When a key of our own has to make way for another.
     until: Option<SystemTime>,
@@ -132,8 +132,8 @@ impl TicketKeys {
         self.set.store(Arc::new(KeySet::shared(sealing, others)));
     }
 
-    /// Changes keys of this process whose time is over, and forgets those before them. To be called now and then: what a server without
-    /// visitors has sealed would else stay open to whoever reads its memory.
+    /// Replaces keys of this process that have expired, and drops the ones before them. Call it regularly: without visitors, keys would
+    /// otherwise outlive their time in memory.
     ///
     /// # Errors
     /// There are no random numbers.
@@ -269,7 +269,7 @@ fn seconds(time: SystemTime) -> u64 {
 /// holds it, unchanged by renewals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Authentication {
-    /// Seconds since 1970.
+    /// Unix time of the full handshake.
     at: u64,
     /// The last second in which the client's certificate is valid; [`u64::MAX`] without one.
     not_after: u64,

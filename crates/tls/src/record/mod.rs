@@ -11,8 +11,7 @@ pub use open::{OpenError, Opened, Opener};
 pub use seal::{KernelRefused, SealError, Sealer};
 
 use aws_lc_rs::aead;
-use sealion_ktls::{AeadKey, Cipher, CryptoInfo, RecordType, Version, nonce};
-use zeroize::Zeroizing;
+use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Iv, RecordType, Version, nonce};
 
 /// Bytes of a record's header: type, version, length (RFC 8446 §5.1).
 pub const HEADER_LEN: usize = 5;
@@ -74,7 +73,7 @@ pub enum Aead {
 }
 
 impl Aead {
-    /// All of them.
+    /// Every AEAD of the enum.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305];
 
     /// The kernel's name for it.
@@ -106,7 +105,7 @@ pub struct TrafficKeys {
     version: Version,
     aead: Aead,
     key: AeadKey,
-    iv: Box<Zeroizing<[u8; 12]>>,
+    iv: Iv,
 }
 
 impl TrafficKeys {
@@ -118,7 +117,7 @@ impl TrafficKeys {
     /// When `key` is not as long as `aead` wants it.
     pub fn new(version: Version, aead: Aead, key: &[u8], iv: &[u8; 12]) -> Self {
         let key = AeadKey::from_bytes(aead.cipher(), key).expect("a key of its AEAD's length");
-        let mut own: Box<Zeroizing<[u8; 12]>> = Box::default();
+        let mut own = Iv::default();
         own.copy_from_slice(iv);
         Self { version, aead, key, iv: own }
     }

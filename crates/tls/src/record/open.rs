@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use sealion_ktls::Version;
-use zeroize::Zeroizing;
+use sealion_ktls::{Iv, Version};
 
 use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, TrafficKeys, aad_tls12, implicit_nonce};
 use crate::AlertDescription;
@@ -12,39 +11,39 @@ use crate::AlertDescription;
 /// Opens the records of one direction in order.
 pub struct Opener {
     key: LessSafeKey,
-    iv: Box<Zeroizing<[u8; 12]>>,
+    iv: Iv,
     layout: Layout,
     sequence: u64,
 }
 
-/// A record that was opened in place.
+/// A decrypted record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The type, for TLS 1.3 the inner one.
+    /// The content type; in TLS 1.3 the inner one.
     pub content_type: ContentType,
-    /// Where in the record the plaintext now lies.
+    /// The plaintext's place in the record.
     pub payload: Range<usize>,
 }
 
-/// Why a record could not be opened. Every one of these ends the connection.
+/// A record that cannot be opened. The connection cannot go on after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// The header's type, or in TLS 1.3 the inner type, is none that may come here.
+    /// A content type that is unknown, or not allowed after the handshake; in TLS 1.3 the inner or the outer one.
     UnexpectedType(u8),
     /// The header of a TLS 1.2 record does not have TLS' major version, 3.
     BadVersion,
-    /// More bytes than a record may have (RFC 8446 §5.2).
+    /// The ciphertext or the plaintext is longer than allowed (RFC 8446 §5.2 and §5.4).
     RecordOverflow,
-    /// Fewer bytes than the AEAD adds.
+    /// Shorter than nonce and tag together.
     TooShort,
-    /// The record was changed, reordered or sealed under another key.
+    /// Authentication failed: the record was changed, reordered or sealed under another key.
     BadRecordMac,
     /// A TLS 1.3 record of padding alone (RFC 8446 §5.4).
     NoContentType,
 }
 
 impl OpenError {
-    /// The alert that RFC 8446 §6.2 or the section named at the variant asks for.
+    /// The alert to answer with (RFC 8446 §6.2).
     pub fn alert(self) -> AlertDescription {
         match self {
             Self::UnexpectedType(_) | Self::NoContentType => AlertDescription::UNEXPECTED_MESSAGE,
@@ -59,11 +58,13 @@ impl OpenError {
 impl std::fmt::Display for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::UnexpectedType(t) => write!(f, "a record of type {t} cannot come here"),
-            Self::BadVersion => f.write_str("a record header without a TLS version"),
+            Self::UnexpectedType(t) => write!(f, "a record of type {t}, which is not allowed after the handshake"),
+            Self::BadVersion => f.write_str("a record header without the version of TLS"),
             Self::RecordOverflow => f.write_str("a record longer than TLS allows"),
             Self::TooShort => f.write_str("a record shorter than its authentication tag"),
-            Self::BadRecordMac => f.write_str("a record that does not authenticate: changed on the way, or wrong keys"),
+            Self::BadRecordMac => {
+                f.write_str("a record that does not authenticate: changed on the way, or sealed with another key")
+            }
             Self::NoContentType => f.write_str("a record of padding alone"),
         }
     }
@@ -72,23 +73,23 @@ impl std::fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Opener {
-    /// An opener whose next record has number `sequence`.
+    /// Starts at sequence number `sequence`.
     pub fn new(keys: &TrafficKeys, sequence: u64) -> Self {
         Self { key: keys.aead_key(), iv: keys.iv.clone(), layout: Layout::of(keys), sequence }
     }
 
-    /// Counts a record that is passed over unopened, so that a later one opens. What was in it was never authenticated.
+    /// Skips the next record without opening it, so that the one after it opens. Its content is not authenticated.
     pub fn pass_over(&mut self) {
         self.sequence += 1;
     }
 
-    /// Bytes of a record around its payload, where TLS 1.3 adds no padding.
+    /// Bytes that sealing adds to a payload, without TLS 1.3 padding.
     pub fn added_len(&self) -> usize {
         self.layout.prefix() + self.layout.suffix()
     }
 
-    /// The length of the first record in `bytes` with its header, or `None` until the header is
-    /// there. Refuses what can never become a record, so that a peer cannot make us wait for it.
+    /// The length of the first record in `bytes`, header included; `None` until the header is complete. Invalid headers are refused
+    /// before the rest of the record has come.
     ///
     /// # Errors
     /// [`OpenError::UnexpectedType`], [`OpenError::BadVersion`], [`OpenError::RecordOverflow`].
@@ -115,10 +116,10 @@ impl Opener {
         Ok(Some(HEADER_LEN + len))
     }
 
-    /// Opens one whole record in place, header included.
+    /// Decrypts one complete record in place. `record` starts with the header.
     ///
     /// # Errors
-    /// See [`OpenError`]; the bytes of the record are then undefined.
+    /// [`OpenError`]; the bytes of the record are then undefined.
     pub fn open(&mut self, record: &mut [u8]) -> Result<Opened, OpenError> {
         match self.record_len(record)? {
             Some(len) if len == record.len() => {}

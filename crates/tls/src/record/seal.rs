@@ -22,11 +22,11 @@ pub struct Sealer {
 
 /// The kernel did not take the keys. The sealer goes on under the same number.
 pub struct KernelRefused<S> {
-    /// What was to move.
+    /// The sealer, unchanged.
     pub sealer: Sealer,
-    /// The socket, as good as before.
+    /// The socket, unchanged.
     pub socket: S,
-    /// The kernel's reason.
+    /// The error of the kernel.
     pub error: sealion_ktls::Error,
 }
 

@@ -18,7 +18,7 @@ use crate::record::ContentType;
 /// kernel's worker that pushes the rest runs as soon as TCP has room, so few connections ever wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// The longest pause.
+/// The pause stops doubling here.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A wait until TCP has every sealed byte.

@@ -15,9 +15,9 @@ use crate::error::Error;
 /// Whether a read may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// It may.
+    /// It may wait.
     Yes,
-    /// It must not: [`Read::Cold`] instead.
+    /// It must not wait, but return [`Read::Cold`].
     No,
 }
 

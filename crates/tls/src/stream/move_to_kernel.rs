@@ -15,7 +15,7 @@ use crate::record::KernelRefused;
 pub enum MoveError {
     /// The kernel seals this connection already.
     AlreadyMoved,
-    /// The kernel refused.
+    /// The kernel did not take the keys.
     Refused(sealion_ktls::Error),
     /// The key would reach its limit within the upcoming bytes, and this kernel cannot update it.
     KeyWorn,

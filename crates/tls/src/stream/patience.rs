@@ -21,7 +21,7 @@ pub(super) struct Patience {
 
 /// A wait under way.
 struct Wait {
-    /// From when on it counts towards the rate.
+    /// The start of the wait, or of its part that counts towards the present window.
     since: Instant,
     /// Bytes that the peer had taken when it was last asked about.
     taken: u64,
@@ -29,12 +29,12 @@ struct Wait {
     taken_at: Instant,
 }
 
-/// What came since the rate was last looked at.
+/// The present window of the rate.
 #[derive(Default)]
 struct Rate {
-    /// Time waited, but for the present wait.
+    /// Time waited in it, without the present wait.
     waited: Duration,
-    /// Bytes that the peer had taken then.
+    /// Bytes that the peer had taken when it began.
     taken: u64,
 }
 
@@ -69,7 +69,7 @@ impl Wait {
         Self { since: now, taken, taken_at: now }
     }
 
-    /// When to look.
+    /// The time of the next [`Self::look`].
     fn deadline(&self, rate: &Rate, limits: &Limits) -> Instant {
         let stalled = self.taken_at + limits.stall;
         match &limits.least_rate {
@@ -78,7 +78,7 @@ impl Wait {
         }
     }
 
-    /// Whether the peer may go on.
+    /// Checks the peer's progress.
     fn look(&mut self, rate: &mut Rate, limits: &Limits, now: Instant, taken: u64) -> Result<(), Error> {
         if taken > self.taken {
             (self.taken, self.taken_at) = (taken, now);

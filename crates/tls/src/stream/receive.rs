@@ -1,4 +1,4 @@
-//! Receiving, always in user space: application data for the caller, everything else for us.
+//! Receiving, always in user space. Application data goes to the caller; alerts and handshake messages are handled here.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -12,25 +12,24 @@ use crate::buffers;
 use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT, Opener};
 
-/// Records without effect that a peer may send in a row: empty application data, ignored warnings.
-/// INHERITED from rustls.
+/// Consecutive records without effect that are tolerated: empty application data, ignored warnings. The limit of rustls.
 const MAX_EMPTY_RECORDS: u8 = 32;
 
-/// Key updates that a peer may send without application data between them. INHERITED from rustls.
+/// KeyUpdates without application data between them that are tolerated. The limit of rustls.
 const MAX_KEY_UPDATES: u8 = 32;
 
-/// Unread bytes at which [`TlsStream::peer_gone`] reads no more: a record, room for many pipelined requests.
+/// Unread bytes at which [`TlsStream::peer_gone`] stops reading: one record, which holds many pipelined requests.
 const MOST_KEPT: usize = MAX_PLAINTEXT;
 
-/// What was received and is not read yet.
+/// Received bytes that the caller has not consumed, and the state of the receiving side.
 pub(super) struct Receiver {
-    /// Received but not opened: the beginning of a record.
+    /// The beginning of a record whose rest has not come.
     sealed: Vec<u8>,
-    /// Opened but not read from `read` on.
+    /// Decrypted application data; the first `read` bytes are consumed.
     plaintext: Vec<u8>,
     read: usize,
     state: State,
-    /// The beginning of a handshake message whose rest is in a later record.
+    /// The beginning of a handshake message that continues in the next record.
     message: Vec<u8>,
     empty_records: u8,
     key_updates: u8,
@@ -39,15 +38,15 @@ pub(super) struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// `close_notify` came; what may follow is ignored (RFC 8446 §6.1).
+    /// Nothing more is read: `close_notify` came (RFC 8446 §6.1), or the connection has to end.
     Notified,
-    /// FIN came.
+    /// The peer's FIN came.
     Finished,
     Failed,
 }
 
 impl Receiver {
-    /// Starts with what came behind the handshake; it may hold whole records.
+    /// Starts with the bytes that followed the handshake, which may hold complete records.
     pub(super) fn new(sealed: Vec<u8>) -> Self {
         Self {
             sealed,
@@ -60,7 +59,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the peer's FIN has come.
+    /// Whether the peer has sent FIN.
     pub(super) fn finished(&self) -> bool {
         self.state == State::Finished
     }
@@ -72,10 +71,10 @@ impl TlsStream {
         &self.receiver.plaintext[self.receiver.read..]
     }
 
-    /// Takes `bytes` from the front of [`Self::buffered`].
+    /// Removes `bytes` from the front of [`Self::buffered`].
     ///
     /// # Panics
-    /// When there are fewer.
+    /// [`Self::buffered`] is shorter.
     pub fn consume(&mut self, bytes: usize) {
         let receiver = &mut self.receiver;
         receiver.read += bytes;
@@ -124,14 +123,14 @@ impl TlsStream {
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
                 State::Failed => return Poll::Ready(Err(Error::Unfinished)),
             }
-            // A client that pipelines may never leave the buffer empty: what was consumed goes now.
+            // With pipelined requests the buffer may never become empty, so the consumed part is removed here.
             self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
             let before = self.receiver.plaintext.len();
             let received = ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
             if let Err(error) = received {
                 if matches!(error, Error::Io(_)) {
-                    // The error was the socket's only one. Without it the kernel would go on sealing: sendfile(2) on a
-                    // reset connection then returns 64 KiB at a time to the end of the file (Linux 6.1 and 7.2).
+                    // Reading took the socket's error, so sending would not report it: sendfile(2) on a reset connection in kernel TLS goes
+                    // on to return 64 KiB at a time up to the end of the file (Linux 6.1 and 7.2).
                     self.sending = Sending::Closed;
                 }
                 if self.receiver.state == State::Open {
@@ -196,11 +195,11 @@ impl TlsStream {
         Poll::Pending
     }
 
-    /// Reads once and opens every whole record.
+    /// Reads once and decrypts every complete record.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<(), Error>> {
         let held = self.receiver.sealed.len();
         let mut end = held;
-        // Records that came behind the handshake are opened before anything is read.
+        // Complete records that followed the handshake are decrypted before anything is read.
         let waits_for_more = match self.opener.record_len(&self.receiver.sealed)? {
             Some(len) => held < len,
             None => true,
@@ -215,7 +214,7 @@ impl TlsStream {
             }
             end += came;
         }
-        // The handshake may have left more than a receive buffer holds.
+        // The handshake may have left more bytes than fit the receive buffer.
         let mut large;
         let bytes = match buffer.get_mut(..end) {
             Some(bytes) => bytes,
@@ -232,7 +231,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Opens the whole records in `bytes` and returns how many bytes they took.
+    /// Decrypts the complete records in `bytes`. Returns their total length.
     fn open_records(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut at = 0;
         while self.receiver.state == State::Open {
@@ -242,13 +241,13 @@ impl TlsStream {
             self.receive(opened.content_type, &record[opened.payload])?;
             at += len;
         }
-        // After close_notify nothing more is wanted.
+        // What follows close_notify is ignored.
         Ok(if self.receiver.state == State::Open { at } else { bytes.len() })
     }
 
     fn receive(&mut self, content_type: ContentType, payload: &[u8]) -> Result<(), Error> {
         if content_type != ContentType::Handshake && !self.receiver.message.is_empty() {
-            return Err(unexpected("another record inside a handshake message"));
+            return Err(unexpected("another record in the middle of a handshake message"));
         }
         match content_type {
             ContentType::ApplicationData if payload.is_empty() => self.count_empty(),
@@ -289,15 +288,14 @@ impl TlsStream {
                 self.receiver.state = State::Notified;
                 Ok(())
             }
-            // RFC 8446 §6: the level means nothing any more, except that this one announces a close.
+            // RFC 8446 §6: in TLS 1.3 the level is ignored, and user_canceled is followed by close_notify.
             (Version::Tls13, _) if alert == AlertDescription::USER_CANCELED => self.count_empty(),
             (Version::Tls12, 1) => self.count_empty(),
             _ => Err(Error::PeerAlert(alert)),
         }
     }
 
-    /// KeyUpdate is all that a client may send (RFC 8446 §4.6); TLS 1.2 has renegotiation, which is
-    /// not offered.
+    /// A client may send KeyUpdate only (RFC 8446 §4.6). In TLS 1.2 it may ask for renegotiation, which is refused.
     fn receive_handshake(&mut self, payload: &[u8]) -> Result<(), Error> {
         const KEY_UPDATE: u8 = 24;
         if self.info.version == Version::Tls12 {
@@ -328,7 +326,7 @@ impl TlsStream {
                 _ => {
                     return Err(Error::Protocol {
                         alert: AlertDescription::ILLEGAL_PARAMETER,
-                        what: "a KeyUpdate that neither requests an update nor does not",
+                        what: "a KeyUpdate with an unknown request_update",
                     });
                 }
             },
@@ -349,7 +347,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Reads and drops what still comes, until FIN.
+    /// Reads and discards until FIN.
     pub(super) async fn discard_until_fin(&mut self) {
         poll_fn(|cx| {
             buffers::with_receive_buffer(|buffer| {

@@ -160,7 +160,7 @@ impl Record {
     }
 }
 
-/// What of the parts nobody has taken yet.
+/// The part of a response that is still to be sent.
 #[derive(Clone)]
 pub(super) struct Rest<'a> {
     parts: &'a [Part<'a>],
