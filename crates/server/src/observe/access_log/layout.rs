@@ -205,12 +205,16 @@ fn write_combined(line: &mut Vec<u8>, data: &Line<'_, '_>) {
         Some(Requested { request, .. }) => request.fields.first_of(["referer", "user-agent"]),
         None => [None, None],
     };
-    let or_absent = |value: Option<_>| value.filter(|value: &&[u8]| !value.is_empty()).unwrap_or(b"-");
-    line.extend_from_slice(b" \"");
-    escape::combined(line, or_absent(referer));
-    line.extend_from_slice(b"\" \"");
-    escape::combined(line, or_absent(agent));
-    line.push(b'"');
+    let mut quoted = |value: Option<&[u8]>| match value {
+        None | Some(b"") => line.extend_from_slice(b" \"-\""),
+        Some(value) => {
+            line.extend_from_slice(b" \"");
+            escape::combined(line, value);
+            line.push(b'"');
+        }
+    };
+    quoted(referer);
+    quoted(agent);
 }
 
 #[cfg(test)]
