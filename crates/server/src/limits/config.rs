@@ -84,8 +84,8 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
 
-    /// Records sealed under one key before the key is changed or the connection closed [default: what the suite allows, 2^24 or fewer with
-    /// AES-GCM and any number with ChaCha20-Poly1305 (RFC 8446, 5.5)]
+    /// Records sealed under one key before the key is changed or the connection closed. A suite's own limit holds too: 2^24 or fewer
+    /// with AES-GCM, none with ChaCha20-Poly1305 (RFC 8446, 5.5) [default: what the suite allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_RECORDS_PER_KEY")]
     pub max_records_per_key: Option<Bounded<64, { 1 << 24 }>>,
 }

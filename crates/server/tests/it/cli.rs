@@ -227,6 +227,8 @@ fn help_names_every_limit_with_its_default() {
         ("--request-timeout <TIME>", "[default: 10s]"),
         ("--idle-timeout <TIME>", "[default: 65s]"),
         ("--stall-timeout <TIME>", "[default: 60s]"),
+        ("--min-send-rate <BYTES>", "[default: 240]"),
+        ("--min-send-rate-window <TIME>", "[default: 300s]"),
         ("--linger-timeout <TIME>", "[default: 5s]"),
         ("--grace <TIME>", "[default: 30s]"),
         ("--max-requests <N>", "[default: unlimited]"),
@@ -235,7 +237,7 @@ fn help_names_every_limit_with_its_default() {
         ("--max-fields <N>", "[default: 100]"),
         ("--max-body <SIZE>", "[default: 64KiB]"),
         ("--max-ranges <N>", "[default: 16]"),
-        ("--max-records-per-key <N>", "[default: what the suite allows, 2^24 or fewer with AES-GCM"),
+        ("--max-records-per-key <N>", "[default: what the suite allows]"),
     ] {
         let at = limits.find(option).unwrap_or_else(|| panic!("no {option} in {limits}"));
         let entry = &limits[at + option.len()..];
