@@ -16,7 +16,7 @@ use crate::values::{Bounded, Size, Timeout, overridable};
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
-    // memory at 5 to 300 kB a connection.
+    // memory at 5 to 75 kB a connection.
     /// Concurrent connections; a further one has the connection closed that has been idle longest, or waits until one ends
     /// [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
