@@ -87,6 +87,12 @@ impl IdleConnections {
         }
     }
 
+    /// Whether any connection is idle, and would make room for a new one within [`LEAST_IDLE`].
+    pub(crate) fn any(&self) -> bool {
+        let is_idle = |state: &Arc<State>| !matches!(state.since.load(Ordering::Relaxed), BUSY | EVICTED);
+        lock(&self.open).connections.values().any(is_idle)
+    }
+
     fn nanoseconds(&self, at: Instant) -> u64 {
         // 584 years.
         at.saturating_duration_since(self.started).as_nanos() as u64
@@ -136,10 +142,11 @@ mod tests {
         let cx = Context::from_waker(Waker::noop());
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(all.evict(at(9)), PAUSE, "all are busy");
+        assert_eq!((all.evict(at(9)), all.any()), (PAUSE, false), "all are busy");
         for (connection, since) in connections.iter_mut().zip([2, 1, 3]) {
             assert_eq!(connection.poll_evicted(&cx, at(since)), Poll::Pending);
         }
+        assert!(all.any());
         // Polled again, it keeps its time.
         assert_eq!(connections[1].poll_evicted(&cx, at(4)), Poll::Pending);
         assert_eq!(all.evict(at(1)), LEAST_IDLE, "none has been idle long enough");

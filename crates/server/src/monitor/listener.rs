@@ -263,8 +263,9 @@ fn ready(shared: &Shared) -> Reply {
     if shared.metrics.short.load(Ordering::Relaxed) > 0 {
         return Reply::text("503 Service Unavailable", "cannot accept connections, for lack of descriptors or memory");
     }
-    if shared.slots.available_permits() == 0 {
-        return Reply::text("503 Service Unavailable", "at the limit on open connections");
+    // Idle connections make room: clients that do nothing do not take the server out of service.
+    if shared.slots.available_permits() == 0 && !shared.idle.any() {
+        return Reply::text("503 Service Unavailable", "at the limit on open connections, and none is idle");
     }
     Reply::text("200 OK", "ready")
 }

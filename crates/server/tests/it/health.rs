@@ -31,11 +31,15 @@ fn health_knows_draining() {
 fn a_server_without_a_free_place_is_healthy_and_not_ready() {
     let site = Site::new();
     site.add("f", "content");
+    site.add_pattern("large", LARGE);
     let watched = Watched::serve(&site, &["--max-connections", "1"]);
-    let mut client = site.connect(&watched.server);
-    http::get(&mut client, "/f").expect("an answer");
+    let mut idle = site.connect(&watched.server);
+    http::get(&mut idle, "/f").expect("an answer");
+    wait_until("it would make room", || watched.get("/ready").0 == 200);
+    let mut busy = site.connect_slow_reader(&watched.server);
+    begin(&mut busy, "/large");
     assert_eq!((watched.get("/health").0, watched.get("/ready").0), (200, 503));
-    drop(client);
+    drop(busy);
     wait_until("the place is free", || watched.get("/ready").0 == 200);
 }
 
