@@ -130,7 +130,9 @@ impl Calibration {
             fs::create_dir_all(directory)?;
         }
         let beside = path.with_extension(format!("new.{}", std::process::id()));
-        let written = fs::File::create(&beside).and_then(|mut file| {
+        // Left by a process that was killed. O_EXCL: what another user plants there is neither followed nor written.
+        let _ = fs::remove_file(&beside);
+        let written = fs::File::create_new(&beside).and_then(|mut file| {
             serde_json::to_writer_pretty(&mut file, self)?;
             file.write_all(b"\n")?;
             file.sync_all()?;
