@@ -103,6 +103,9 @@ mod tests {
             ("[sites]\n", &["x.toml:1: sites: ", "unknown field `sites`", "`site`"]),
             ("[[site]]\nroot = \".\"\n[[site]]\nroot = 3", &["x.toml:4: site.root: ", "invalid type"]),
             ("[limits\n", &["x.toml:1: "]),
+            ("# \u{449}\n[limits]\ngrace = \u{449}", &["x.toml:3: "]),
+            ("\n\u{449}", &["x.toml:2: "]),
+            ("a\u{449}", &["x.toml:1: "]),
             ("[server]\nworkers = 0", &["x.toml:2: server.workers: ", "1..=1024"]),
         ] {
             let problems = Config::parse(Path::new("x.toml"), text).unwrap_err().to_string();

@@ -53,7 +53,9 @@ impl Problems {
     }
 
     fn line(&self, span: &Range<usize>) -> Option<usize> {
-        (!span.is_empty() && span.start <= self.text.len()).then(|| self.text[..span.start].matches('\n').count() + 1)
+        // Octets, because the parser may name a place inside a character.
+        let before = self.text.as_bytes().get(..span.start)?;
+        (!span.is_empty()).then(|| before.iter().filter(|octet| **octet == b'\n').count() + 1)
     }
 }
 
