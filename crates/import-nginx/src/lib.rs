@@ -68,14 +68,14 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// The text of sealion.toml, with unconverted directives as comments at the top.
+    /// The text of sealion.toml, with unconverted directives as comments at the top. TOML allows no control character in a comment.
     pub fn text(&self) -> String {
         let mut text = String::from("# Made by sealion import-nginx. Check it with: sealion check --config FILE\n");
         if !self.unconverted.is_empty() {
             text.push_str("#\n# Not converted:\n");
         }
         for directive in &self.unconverted {
-            text.push_str(&format!("# - {}\n", directive.to_string().replace('\n', " ")));
+            text.push_str(&format!("# - {}\n", directive.to_string().replace(char::is_control, " ")));
         }
         text + &self.root.to_string()
     }
