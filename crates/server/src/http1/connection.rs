@@ -24,6 +24,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
 use super::buffer::Buffer;
+use super::guess_method;
 use super::respond::{Sent, respond};
 use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Evictable, Permit};
@@ -196,7 +197,7 @@ impl Http1 {
             Ok(span) => span,
             Err(Unread::Gone) => return Ok(false),
             Err(Unread::Refused(status)) => {
-                let method = if stream.buffered().starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+                let method = guess_method(stream.buffered());
                 return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };
@@ -207,7 +208,7 @@ impl Http1 {
             Ok(head) => head,
             Err(reject) => {
                 let Unread::Refused(status) = reject.into() else { return Ok(false) };
-                let method = if bytes.starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+                let method = guess_method(&bytes);
                 return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };

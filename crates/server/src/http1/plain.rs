@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use sealion_http::Status;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, RequestHead, Version};
 use sealion_http::http1::write::{Connection, write_head};
-use sealion_http::{Method, Status};
 use sealion_tls::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::guess_method;
 use crate::exchange::{Generation, now};
 use crate::site::plain_http::{self, PlainResponse};
 
@@ -46,7 +47,7 @@ pub(crate) async fn serve(
         }
     };
     response.fields.anonymous = current.sites.are_anonymous();
-    let method = if buf.starts_with(b"HEAD ") { Method::Head } else { Method::Get };
+    let method = guess_method(&buf);
     let length = Some(response.content.len() as u64);
     let framing = ResponseFraming::of(Version::Http11, method, response.status, length);
     let mut bytes = Vec::new();

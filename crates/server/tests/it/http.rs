@@ -76,6 +76,18 @@ fn text_has_its_charset() {
     }
 }
 
+/// RFC 9110 §9.3.2; an empty line before the request does not hide its method.
+#[test]
+fn a_refusal_of_head_has_no_body() {
+    let site = Site::new();
+    let server = site.serve_from_user_space(&[]);
+    for bad in ["HEAD / HTTP/1.1\r\n\r\n", "\r\nHEAD / HTTP/1.1\r\nA: b\n\r\n", "\r\n\r\nHEAD / HTTP/1.1\r\n\r\n"] {
+        let ending = exchange(&mut site.connect(&server), bad.as_bytes());
+        let text = String::from_utf8(ending.data).expect("text");
+        assert!(text.starts_with("HTTP/1.1 400 ") && text.ends_with("\r\n\r\n"), "{bad:?}: {text}");
+    }
+}
+
 /// RFC 9110 §2.5 and §6.2: a later minor version is handled as the highest that the server has.
 #[test]
 fn a_later_minor_version_is_served_as_http_1_1() {
