@@ -15,6 +15,8 @@ mod commands;
 mod config;
 mod exchange;
 mod files;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod http1;
 mod limits;
 mod listen;

@@ -317,7 +317,7 @@ impl SiteFile {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl SiteFile {
     pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Vec<u8> {
         match &self.content {
@@ -330,6 +330,7 @@ impl SiteFile {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn of(file: File) -> Arc<Self> {
         let state = State::of(&file.metadata().unwrap());
         Arc::new(SiteFile {
