@@ -10,14 +10,22 @@ use argon2::{Argon2, PasswordVerifier};
 #[derive(Debug)]
 pub(super) struct Htpasswd {
     users: HashMap<Box<str>, Hash>,
-    /// Verified for unknown users, so that the response time does not disclose which users exist.
-    stand_in: Hash,
+    /// A hash of each cost. A wrong password is compared with one of each, so that the response time discloses neither which users
+    /// exist nor what their hashes cost.
+    of_each_cost: Vec<Hash>,
 }
 
 #[derive(Debug, Clone)]
-enum Hash {
-    Bcrypt(Box<str>),
-    Argon2id(Box<str>),
+struct Hash {
+    text: Box<str>,
+    cost: Cost,
+}
+
+/// What a verification costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cost {
+    Bcrypt(u32),
+    Argon2id { memory: u32, times: u32, lanes: u32 },
 }
 
 impl Htpasswd {
@@ -52,21 +60,34 @@ impl Htpasswd {
                 return Err(fail(format!("the user {user:?} is empty or listed twice: remove the line")));
             }
         }
-        let stand_in = users.values().next().cloned();
-        let stand_in =
-            stand_in.ok_or_else(|| (1, "contains no user: add one with `htpasswd -B FILE USER`".to_owned()))?;
-        Ok(Htpasswd { users, stand_in })
+        if users.is_empty() {
+            return Err((1, "contains no user: add one with `htpasswd -B FILE USER`".to_owned()));
+        }
+        let mut of_each_cost: Vec<Hash> = Vec::new();
+        for hash in users.values() {
+            if !of_each_cost.iter().any(|other| other.cost == hash.cost) {
+                of_each_cost.push(hash.clone());
+            }
+        }
+        Ok(Htpasswd { users, of_each_cost })
     }
 
     /// Whether the password is right. Takes 5 to 500 ms of processor time by design: not for a worker.
     pub(super) fn verify(&self, user: &str, password: &[u8]) -> bool {
-        match self.users.get(user) {
-            Some(hash) => hash.verify(password),
-            None => {
-                self.stand_in.verify(password);
-                false
-            }
+        let own = self.users.get(user);
+        if own.is_some_and(|hash| hash.verify(password)) {
+            return true;
         }
+        self.stand_ins(own).for_each(|hash| {
+            hash.verify(password);
+        });
+        false
+    }
+
+    /// The hashes that a wrong password is compared with besides the user's own: one of each other cost.
+    fn stand_ins(&self, own: Option<&Hash>) -> impl Iterator<Item = &Hash> {
+        let own = own.map(|hash| hash.cost);
+        self.of_each_cost.iter().filter(move |hash| Some(hash.cost) != own)
     }
 }
 
@@ -79,7 +100,7 @@ impl Hash {
                 return Err(format!("the bcrypt hash is damaged: {REMEDY}"));
             }
             return match cost {
-                Some(4..=MOST_BCRYPT_COST) => Ok(Hash::Bcrypt(text.into())),
+                Some(cost @ 4..=MOST_BCRYPT_COST) => Ok(Hash { text: text.into(), cost: Cost::Bcrypt(cost) }),
                 _ => Err(format!("the cost of the bcrypt hash is not from 4 to {MOST_BCRYPT_COST}: {REMEDY} -C 10")),
             };
         }
@@ -92,7 +113,8 @@ impl Hash {
                     "the argon2id hash takes more than {MOST_ARGON2_KIB} KiB of memory or {MOST_ARGON2_TIMES} iterations, so a few requests could exhaust the machine: lower them, or {REMEDY}"
                 ));
             }
-            return Ok(Hash::Argon2id(text.into()));
+            let lanes = parsed.params.get_decimal("p").unwrap_or(1);
+            return Ok(Hash { text: text.into(), cost: Cost::Argon2id { memory, times, lanes } });
         }
         let kind = match text {
             _ if text.starts_with("$apr1$") || text.starts_with("$1$") => "MD5",
@@ -105,11 +127,10 @@ impl Hash {
     }
 
     fn verify(&self, password: &[u8]) -> bool {
-        match self {
-            Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Hash::Argon2id(hash) => {
-                PasswordHash::new(hash).is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok())
-            }
+        match self.cost {
+            Cost::Bcrypt(_) => bcrypt::verify(password, &self.text).unwrap_or(false),
+            Cost::Argon2id { .. } => PasswordHash::new(&self.text)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
         }
     }
 }
@@ -150,6 +171,25 @@ mod tests {
             assert!(!users.verify(user, b"secret2") && !users.verify(user, b""), "{user}");
         }
         assert!(!users.verify("eve", b"secret"));
+    }
+
+    #[test]
+    fn a_wrong_password_costs_the_same_for_every_user_and_for_none() {
+        let bcrypt5 = bcrypt::hash_with_result("secret", 5).unwrap().format_for_version(bcrypt::Version::TwoB);
+        let text = format!("ada:{}\nbob:{}\ncid:{bcrypt5}\ndan:{}\n", bcrypt(), argon2id(8), bcrypt());
+        let users = Htpasswd::parse(&text).unwrap();
+        let costs = |user: &str| {
+            let own = users.users.get(user);
+            let mut costs: Vec<String> =
+                own.into_iter().chain(users.stand_ins(own)).map(|hash| format!("{:?}", hash.cost)).collect();
+            costs.sort();
+            costs
+        };
+        assert_eq!(costs("eve").len(), 3);
+        for user in ["ada", "bob", "cid", "dan"] {
+            assert_eq!(costs(user), costs("eve"), "{user}");
+            assert!(users.verify(user, b"secret") && !users.verify(user, b"wrong"), "{user}");
+        }
     }
 
     #[test]
