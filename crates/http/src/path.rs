@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use crate::Coding;
+
 /// A decoded path relative to the root, without empty, `.` or `..` segments, NUL, or encoded slashes.
 ///
 /// It need not be UTF-8, since Linux file names are octets. A backslash has no special meaning.
@@ -74,6 +76,11 @@ impl<'a> SitePath<'a> {
         let slash = if self.path.is_empty() { "" } else { "/" };
         let path = Cow::Owned([&*self.path, slash.as_bytes(), name.as_bytes()].concat());
         SitePath { path, names_directory: false }
+    }
+
+    /// The path of the precompressed sibling of the file at this path.
+    pub fn sibling(&self, coding: Coding) -> SitePath<'static> {
+        SitePath { path: Cow::Owned(coding.sibling_of(&self.path)), names_directory: false }
     }
 
     /// The path with its leading slash and, if it names a directory, its trailing slash.

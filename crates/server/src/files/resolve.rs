@@ -63,6 +63,8 @@ pub(crate) struct SiteFile {
     pub content_type: ContentType,
     /// The content coding of the bytes.
     pub coding: Option<Coding>,
+    /// Whether it is a precompressed file, found beside its original.
+    pub is_sibling: bool,
     /// Whether several representations exist, among which Accept-Encoding selects.
     pub varies: bool,
     state: State,
@@ -196,6 +198,7 @@ impl Root {
             etag: state.entity_tag(),
             content_type: self.content_type(name),
             coding: None,
+            is_sibling: false,
             varies: false,
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
@@ -309,6 +312,7 @@ impl SiteFile {
             etag: hashed_tag(&bytes),
             content_type: self.content_type.clone(),
             coding: Some(coding),
+            is_sibling: false,
             varies: true,
             content: Content::Memory(bytes),
             state: self.state,
@@ -340,6 +344,7 @@ impl SiteFile {
             etag: state.entity_tag(),
             content_type: ContentType::of_name(b""),
             coding: None,
+            is_sibling: false,
             varies: false,
             state,
             read_at: file_system_time(),

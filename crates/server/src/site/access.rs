@@ -4,36 +4,36 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
+use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::Prefix;
+use super::pattern::{Guarded, PathRegex, Prefix};
 use crate::values::{At, Problems};
 
-/// Access by client network. Other clients get 403.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Access by client network. Other clients get 403. Every rule that covers a path must allow the request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessConfig {
-    /// Path to protect, with everything beneath it.
-    pub path: At<String>,
+    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
+    pub path: Option<At<String>>,
+    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
+    /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
+    pub regex: Option<At<String>>,
     /// Networks to allow, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not list.
     pub allow: Vec<At<String>>,
     /// Networks to deny, even if `allow` lists them.
     pub deny: Vec<At<String>>,
 }
 
-impl Default for AccessConfig {
-    fn default() -> Self {
-        AccessConfig { path: "/".to_owned().into(), allow: Vec::new(), deny: Vec::new() }
-    }
-}
-
 /// The access rules of a site. Every rule whose path covers a request must allow it.
 #[derive(Debug)]
-pub(crate) struct Access(Vec<Rule>);
+pub(crate) struct Access {
+    by_prefix: Vec<(Prefix, Networks)>,
+    by_regex: Vec<(PathRegex, Networks)>,
+}
 
 #[derive(Debug)]
-struct Rule {
-    path: Prefix,
+struct Networks {
     allow: Vec<IpNet>,
     deny: Vec<IpNet>,
 }
@@ -41,36 +41,52 @@ struct Rule {
 impl Access {
     /// Validates paths and networks. `None`: there are no rules.
     pub(crate) fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut rules = Vec::new();
+        let mut access = Access { by_prefix: Vec::new(), by_regex: Vec::new() };
         for config in configs {
-            let path = Prefix::build(&config.path, &config.path.span, &format!("{key}.path"), problems);
+            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), key, problems);
             let mut networks = |named: &[At<String>], which| {
                 let key = format!("{key}.{which}");
                 named.iter().filter_map(|text| network(text, &key, problems)).collect::<Vec<_>>()
             };
-            let (allow, deny) = (networks(&config.allow, "allow"), networks(&config.deny, "deny"));
+            let networks = Networks { allow: networks(&config.allow, "allow"), deny: networks(&config.deny, "deny") };
             if config.allow.is_empty() && config.deny.is_empty() {
-                problems.add(&config.path.span, key, "has no effect: add allow = [\"10.0.0.0/8\"] or deny");
+                let span = config.path.as_ref().or(config.regex.as_ref()).map_or(0..0, |text| text.span.clone());
+                problems.add(&span, key, "has no effect: add allow = [\"10.0.0.0/8\"] or deny");
             }
-            rules.extend(path.map(|path| Rule { path, allow, deny }));
+            match paths {
+                Some(Guarded::Beneath(prefix)) => access.by_prefix.push((prefix, networks)),
+                Some(Guarded::Matching(regex)) => access.by_regex.push((regex, networks)),
+                None => {}
+            }
         }
-        (!rules.is_empty()).then_some(Access(rules))
+        (!configs.is_empty()).then_some(access)
     }
 
-    /// Whether a client may access a decoded path without leading and trailing slashes. `None`: a client on a Unix socket, without
-    /// an address; it matches only `0.0.0.0/0` and `::/0`.
-    pub(crate) fn allows(&self, client: Option<IpAddr>, name: &[u8]) -> bool {
+    /// Whether a client may access a path. `None`: a client on a Unix socket, without an address; it matches only `0.0.0.0/0` and
+    /// `::/0`.
+    pub(crate) fn allows(&self, client: Option<IpAddr>, path: &SitePath<'_>) -> bool {
         // On a dual-stack socket, IPv4 clients have IPv4-mapped addresses.
         let client = client.map(|address| address.to_canonical());
+        let name = path.as_bytes();
+        if !self.by_prefix.iter().all(|(prefix, networks)| !prefix.guards(name) || networks.allow(client)) {
+            return false;
+        }
+        if self.by_regex.is_empty() {
+            return true;
+        }
+        let full = path.full();
+        self.by_regex.iter().all(|(regex, networks)| networks.allow(client) || !regex.guards(&full))
+    }
+}
+
+impl Networks {
+    fn allow(&self, client: Option<IpAddr>) -> bool {
         let named_by = |network: &IpNet| match client {
             Some(client) => network.contains(&client),
             None => network.prefix_len() == 0,
         };
         let names = |networks: &[IpNet]| networks.iter().any(named_by);
-        self.0
-            .iter()
-            .filter(|rule| rule.path.guards(name))
-            .all(|rule| !names(&rule.deny) && (rule.allow.is_empty() || names(&rule.allow)))
+        !names(&self.deny) && (self.allow.is_empty() || names(&self.allow))
     }
 }
 
@@ -112,6 +128,31 @@ mod tests {
         (Access::build(&file.access, "site.access", &mut problems), problems)
     }
 
+    fn site_path(name: &str) -> SitePath<'static> {
+        SitePath::parse("/", false).unwrap().child(name)
+    }
+
+    #[test]
+    fn a_rule_by_regex_is_added_to_those_by_path() {
+        let (access, problems) = build(
+            "access = [{ path = '/in/', allow = ['10.0.0.0/8'] },\n\
+             { regex = '\\.pdf$', allow = ['10.1.0.0/16', '192.0.2.1'] }]",
+        );
+        assert!(problems.is_empty(), "{problems}");
+        let access = access.unwrap();
+        for (client, path, allowed) in [
+            ("10.1.0.1", "in/a.pdf", true),
+            ("10.2.0.1", "in/a.pdf", false),
+            ("192.0.2.1", "in/a.pdf", false),
+            ("192.0.2.1", "a.pdf", true),
+            ("192.0.2.1", "a.pdf.gz", true),
+            ("10.2.0.1", "a.pdf.gz", false),
+            ("10.2.0.1", "in/a.txt", true),
+        ] {
+            assert_eq!(access.allows(client.parse().ok(), &site_path(path)), allowed, "{client} {path}");
+        }
+    }
+
     #[test]
     fn every_covering_rule_must_allow() {
         let (access, problems) = build(
@@ -133,11 +174,14 @@ mod tests {
             ("192.0.2.1", "admin/x", false),
             ("::ffff:192.0.2.9", "a", false),
         ] {
-            assert_eq!(access.allows(client.parse().ok(), path.as_bytes()), allowed, "{client} {path}");
+            assert_eq!(access.allows(client.parse().ok(), &site_path(path)), allowed, "{client} {path}");
         }
-        assert!(access.allows(None, b"a") && !access.allows(None, b"admin"));
+        assert!(access.allows(None, &site_path("a")) && !access.allows(None, &site_path("admin")));
         let (closed, _) = build("access = [{ deny = ['0.0.0.0/0', '::/0'] }]");
-        assert!(!closed.unwrap().allows(None, b"a"), "a rule that denies all networks covers Unix sockets too");
+        assert!(
+            !closed.unwrap().allows(None, &site_path("a")),
+            "a rule that denies all networks covers Unix sockets too"
+        );
     }
 
     #[test]

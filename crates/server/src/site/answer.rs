@@ -8,7 +8,8 @@
 //!
 //! The network check comes first, since it costs least. Preflight requests carry no password. A file sent under another path (a
 //! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
-//! bypassed. A client over its limits is refused before all this, with the site's fields and error page.
+//! bypassed. A precompressed sibling that must not pass gives way to its original. An error page is sent whatever networks and passwords
+//! say of it, since a refusal may have a page. A client over its limits is refused before all this, with the site's fields and error page.
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
@@ -22,7 +23,7 @@ use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
-use super::basic_auth::Verdict;
+use super::basic_auth::{Decision, Verdict};
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
@@ -58,7 +59,7 @@ pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, n
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
     if let Some(page) = site.error_page(status) {
-        site.add_error_page(&mut response, &page, &FieldLines::default()).await;
+        site.add_error_page(&mut response, &page, &FieldLines::default(), |_| false).await;
     }
     response.fields.anonymous = site.features.anonymous;
     if let Some(headers) = &site.features.headers {
@@ -124,6 +125,9 @@ impl<'a> Answering<'a> {
             return None;
         }
         let file = self.site.files.find_cached(&path, &self.request.conditions.accept_encoding)?;
+        if self.site.may_withhold(&file) {
+            return None;
+        }
         let mut response = of_file(self.request, file, self.site.options.max_ranges, self.now);
         if self.site.error_page(response.status).is_some() {
             return None;
@@ -136,28 +140,34 @@ impl<'a> Answering<'a> {
     async fn answer(&self) -> Response {
         let path = match self.path() {
             Ok(path) => path,
-            Err(status) => return self.answer_without_path(status).await,
+            Err(status) => {
+                let response = self.client.refusal.map_or_else(|| Response::plain(status), refused);
+                return self.finish(response, b"").await;
+            }
         };
-        let Answer { mut response, name } = match self.refuse_or_redirect(&path) {
+        let Answer { response, name } = match self.refuse_or_redirect(&path) {
             Some(response) => response.into(),
             None => self.respond(&path).await,
         };
-        let name = name.as_deref().unwrap_or(path.as_bytes());
+        self.finish(response, name.as_deref().unwrap_or(path.as_bytes())).await
+    }
+
+    /// Adds the site's error page and header fields. `name`: the file that is sent, or the path that was requested.
+    async fn finish(&self, mut response: Response, name: &[u8]) -> Response {
         if let Some(page) = self.site.error_page(response.status) {
-            self.site.add_error_page(&mut response, &page, &self.request.conditions.accept_encoding).await;
+            self.add_error_page(&mut response, &page).await;
         }
         self.add_fields(&mut response.fields, response.status, name);
         response
     }
 
-    /// Answers a request without a servable path. A client over its limits is refused first.
-    async fn answer_without_path(&self, status: Status) -> Response {
-        let mut response = self.client.refusal.map_or_else(|| Response::plain(status), refused);
-        if let Some(page) = self.site.error_page(response.status) {
-            self.site.add_error_page(&mut response, &page, &self.request.conditions.accept_encoding).await;
-        }
-        self.add_fields(&mut response.fields, response.status, b"");
-        response
+    /// Replaces the content with `page`. A precompressed sibling that needs a password is not sent.
+    async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>) {
+        let basic_auth = self.site.features.basic_auth.as_ref();
+        let is_open = |path: &SitePath<'_>| {
+            self.is_allowed(path) && basic_auth.is_none_or(|basic_auth| !basic_auth.protects(path))
+        };
+        self.site.add_error_page(response, page, &self.request.conditions.accept_encoding, is_open).await;
     }
 
     /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
@@ -178,7 +188,7 @@ impl<'a> Answering<'a> {
         let features = &self.site.features;
         let mut user = None;
         if features.basic_auth.is_some()
-            && let Some(refusal) = Box::pin(self.check_password(path.as_bytes(), &mut user)).await
+            && let Some(refusal) = Box::pin(self.check_password(path, &mut user)).await
         {
             return refusal.into();
         }
@@ -186,7 +196,7 @@ impl<'a> Answering<'a> {
         let mut answer = match &rewritten {
             None => self.serve(path, path, &mut user).await,
             Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
-                Ok(target) => match self.guard(target.as_bytes(), &mut user).await {
+                Ok(target) => match self.guard(&target, &mut user).await {
                     Some(refusal) => refusal.into(),
                     None => {
                         let mut answer = self.serve(&target, path, &mut user).await;
@@ -207,7 +217,7 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.client.refusal {
             return Some(refused(refusal));
         }
-        if !self.is_allowed(path.as_bytes()) {
+        if !self.is_allowed(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
         if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
@@ -228,44 +238,62 @@ impl<'a> Answering<'a> {
         }
     }
 
-    fn is_allowed(&self, name: &[u8]) -> bool {
-        self.site.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, name))
+    fn is_allowed(&self, path: &SitePath<'_>) -> bool {
+        self.site.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, path))
     }
 
-    /// The refusal if the request may not access the file `name`.
-    async fn guard(&self, name: &[u8], user: &mut Option<Box<str>>) -> Option<Response> {
-        if !self.is_allowed(name) {
+    /// The refusal if the request may not access the file at `path`.
+    async fn guard(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        if !self.is_allowed(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
         match self.site.features.basic_auth {
-            Some(_) => Box::pin(self.check_password(name, user)).await,
+            Some(_) => Box::pin(self.check_password(path, user)).await,
             None => None,
         }
     }
 
-    /// The refusal if the request lacks the password for `name`.
-    async fn check_password(&self, name: &[u8], user: &mut Option<Box<str>>) -> Option<Response> {
+    /// The refusal if the request lacks the password for `path`.
+    async fn check_password(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
         let basic_auth = self.site.features.basic_auth.as_ref()?;
         let authorization = self.request.fields.singleton("authorization");
-        let mut verdict = basic_auth.check(name, authorization.value(), None);
         let address = self.client.address;
-        if let Verdict::Verify(verification) = verdict {
-            let verified = match Box::pin(spawn_blocking(move || verification.run(address))).await {
-                Ok(verified) => verified,
+        let decision: Decision = match basic_auth.check(path, authorization.value()) {
+            Verdict::Decided(decision) => decision,
+            Verdict::Verify(verification) => match Box::pin(spawn_blocking(move || verification.run(address))).await {
+                Ok(decision) => decision,
                 Err(error) => {
                     let cause = io::Error::other(format!("blocking task panicked: {error}"));
                     return Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)));
                 }
-            };
-            verdict = basic_auth.check(name, authorization.value(), Some(verified));
-        }
-        match verdict {
-            Verdict::Pass(passes) => {
-                *user = passes.map(Into::into).or(user.take());
+            },
+        };
+        match decision {
+            Ok(passes) => {
+                *user = passes.or(user.take());
                 None
             }
-            Verdict::Refuse(response) => Some(*response),
-            Verdict::Verify(_) => unreachable!("a verified password is right, wrong or refused"),
+            Err(response) => Some(*response),
+        }
+    }
+
+    /// `file`, or its original if it is a precompressed sibling that the request may not access. `path`: that of the original; `beneath`:
+    /// the same beneath the root of `files`.
+    async fn sibling_or_original(
+        &self,
+        file: Arc<SiteFile>,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Result<Arc<SiteFile>, Unresolved> {
+        let Some(coding) = file.coding.filter(|_| self.site.may_withhold(&file)) else { return Ok(file) };
+        if self.guard(&path.sibling(coding), user).await.is_none() {
+            return Ok(file);
+        }
+        match files.find(beneath, &FieldLines::default()).await? {
+            Found::File(original) => Ok(original),
+            Found::Directory => Err(Unresolved::not_found(None)),
         }
     }
 
@@ -309,13 +337,25 @@ impl<'a> Answering<'a> {
         };
         let mut name = None;
         if path.names_directory() && self.site.features.depend_on_names() {
-            let of_index = path.child(index).as_bytes().to_vec();
-            if let Some(refusal) = self.guard(&of_index, user).await {
-                return Answer { response: refusal, name: Some(of_index) };
+            let of_index = path.child(index);
+            let refusal = self.guard(&of_index, user).await;
+            name = Some(of_index.as_bytes().to_vec());
+            if let Some(refusal) = refusal {
+                return Answer { response: refusal, name };
             }
-            name = Some(of_index);
         }
-        Answer { response: of_file(self.request, file, self.site.options.max_ranges, self.now), name }
+        let file = match (self.site.may_withhold(&file), path.names_directory()) {
+            (false, _) => Ok(file),
+            (true, false) => Box::pin(self.sibling_or_original(file, files, beneath, path, user)).await,
+            (true, true) => {
+                let (beneath, path) = (beneath.child(index), path.child(index));
+                Box::pin(self.sibling_or_original(file, files, &beneath, &path, user)).await
+            }
+        };
+        match file {
+            Ok(file) => Answer { response: of_file(self.request, file, self.site.options.max_ranges, self.now), name },
+            Err(gone) => Response::plain(gone.status).because(gone.cause).into(),
+        }
     }
 
     /// Answers a request for a path without a file: a listing, the fallback, or the status.
@@ -378,10 +418,12 @@ impl<'a> Answering<'a> {
         let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) else { return response.into() };
         let mut name = None;
         if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
-            if let Some(refusal) = self.guard(page.as_bytes(), user).await {
+            if let Some(refusal) = self.guard(&page, user).await {
                 return refusal.into();
             }
-            if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await {
+            if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await
+                && let Ok(file) = self.sibling_or_original(file, &self.site.files, &page, &page, user).await
+            {
                 response = of_file(self.request, file, self.site.options.max_ranges, self.now);
                 name = Some(page.as_bytes().to_vec());
             }
@@ -418,14 +460,33 @@ impl<'a> Answering<'a> {
 }
 
 impl Site {
+    /// Whether `file` has a name of its own that networks or passwords may refuse: it is a precompressed sibling.
+    fn may_withhold(&self, file: &SiteFile) -> bool {
+        file.is_sibling && (self.features.access.is_some() || self.features.basic_auth.is_some())
+    }
+
     /// The path of the site's page for this status.
     fn error_page(&self, status: Status) -> Option<SitePath<'_>> {
         self.features.error_pages.as_ref()?.get(status)?.path()
     }
 
-    /// Replaces the content with `page`. If it cannot be opened, the plain content stays.
-    async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>, accept: &FieldLines<'_>) {
-        let Ok(Found::File(file)) = self.files.find(page, accept).await else { return };
+    /// Replaces the content with `page`. If it cannot be opened, the plain content stays. `may_send`: whether a precompressed sibling may be
+    /// sent, by its path.
+    async fn add_error_page(
+        &self,
+        response: &mut Response,
+        page: &SitePath<'_>,
+        accept: &FieldLines<'_>,
+        may_send: impl Fn(&SitePath<'_>) -> bool,
+    ) {
+        let Ok(Found::File(mut file)) = self.files.find(page, accept).await else { return };
+        let sibling = file.coding.filter(|_| self.may_withhold(&file)).map(|coding| page.sibling(coding));
+        if sibling.is_some_and(|sibling| !may_send(&sibling)) {
+            match self.files.find(page, &FieldLines::default()).await {
+                Ok(Found::File(original)) => file = original,
+                _ => return,
+            }
+        }
         response.fields.content_type = Some(file.content_type.clone());
         response.fields.content_encoding = file.coding;
         response.fields.varies = file.varies;

@@ -19,20 +19,25 @@ use lru::LruCache;
 use schemars::JsonSchema;
 use sealion_http::Status;
 use sealion_http::extra_fields::is_value;
+use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
 use super::htpasswd::Htpasswd;
-use super::pattern::Prefix;
+use super::pattern::{Guarded, PathRegex, Prefix};
 use super::verifications::VERIFICATIONS;
 use crate::response::Response;
 use crate::values::{At, Problems};
 
-/// Password protection (HTTP Basic) of a part of the site.
+/// Password protection (HTTP Basic) of a part of the site. Of the rules with a path the innermost applies; rules with a regex apply in
+/// addition, and the password must then be right for each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BasicAuthConfig {
-    /// Path to protect, with everything beneath it.
-    pub path: At<String>,
+    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
+    pub path: Option<At<String>>,
+    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
+    /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
+    pub regex: Option<At<String>>,
     /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
     /// File of users and password hashes (bcrypt or argon2id), one per line, as written by `htpasswd -B -c FILE USER`. Read at
@@ -42,21 +47,20 @@ pub(crate) struct BasicAuthConfig {
 
 impl Default for BasicAuthConfig {
     fn default() -> Self {
-        BasicAuthConfig {
-            path: "/".to_owned().into(),
-            realm: "this site".to_owned().into(),
-            users: PathBuf::new().into(),
-        }
+        BasicAuthConfig { path: None, regex: None, realm: "this site".to_owned().into(), users: PathBuf::new().into() }
     }
 }
 
 /// The password-protected parts of a site.
 #[derive(Debug)]
-pub(crate) struct BasicAuth(Vec<Part>);
+pub(crate) struct BasicAuth {
+    /// The innermost first.
+    by_prefix: Vec<(Prefix, Arc<Part>)>,
+    by_regex: Vec<(PathRegex, Arc<Part>)>,
+}
 
 #[derive(Debug)]
 struct Part {
-    path: Prefix,
     challenge: String,
     users: Arc<Users>,
 }
@@ -72,27 +76,27 @@ pub(super) struct Users {
     digest: [u8; 32],
 }
 
-/// The decision about a request.
+/// The decision about a request: the user, if a password is needed, or the refusal.
+pub(crate) type Decision = Result<Option<Box<str>>, Box<Response>>;
+
+/// What is known of a request at once.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// No password is needed, or the password is right: the user, if any.
-    Pass(Option<String>),
-    /// Send this response.
-    Refuse(Box<Response>),
-    /// Verify the password first, then check again.
+    Decided(Decision),
+    /// The password has to be verified first.
     Verify(Verification),
 }
 
 /// A password to verify on the blocking pool.
 #[derive(Debug)]
 pub(crate) struct Verification {
-    users: Arc<Users>,
+    parts: Vec<Arc<Part>>,
     credentials: Credentials,
 }
 
 /// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verified {
+enum Verified {
     /// User and password match.
     Right,
     /// The password is wrong, or the user does not exist.
@@ -110,72 +114,99 @@ struct Credentials {
 impl BasicAuth {
     /// Reads the user files. `None`: no part is protected.
     pub(crate) fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut parts = Vec::new();
+        let mut auth = BasicAuth { by_prefix: Vec::new(), by_regex: Vec::new() };
         for config in configs {
-            let path = Prefix::build(&config.path, &config.path.span, &format!("{key}.path"), problems);
+            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), key, problems);
             if !is_value(&config.realm) || config.realm.is_empty() || config.realm.contains(['"', '\\']) {
                 let remedy = "write visible ASCII without quotes and backslashes";
                 problems.add(&config.realm.span, &format!("{key}.realm"), remedy);
             }
             if config.users.as_os_str().is_empty() {
-                problems.add(
-                    &config.path.span,
-                    &format!("{key}.users"),
-                    "is missing: name the file of users and password hashes",
-                );
+                let span = config.path.as_ref().or(config.regex.as_ref()).map_or(0..0, |text| text.span.clone());
+                let remedy = "is missing: name the file of users and password hashes";
+                problems.add(&span, &format!("{key}.users"), remedy);
                 continue;
             }
-            match Users::of_file(&problems.resolve(&config.users)) {
-                Ok(users) => parts.extend(path.map(|path| Part {
-                    path,
-                    challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value),
-                    users,
-                })),
-                Err(what) => problems.add(&config.users.span, &format!("{key}.users"), what),
+            let users = match Users::of_file(&problems.resolve(&config.users)) {
+                Ok(users) => users,
+                Err(what) => {
+                    problems.add(&config.users.span, &format!("{key}.users"), what);
+                    continue;
+                }
+            };
+            let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value);
+            let part = Arc::new(Part { challenge, users });
+            match paths {
+                Some(Guarded::Beneath(prefix)) => auth.by_prefix.push((prefix, part)),
+                Some(Guarded::Matching(regex)) => auth.by_regex.push((regex, part)),
+                None => {}
             }
         }
-        // The innermost part applies. Only one can, since a request carries one password.
-        parts.sort_by_key(|part| std::cmp::Reverse(part.path.as_bytes().len()));
-        (!parts.is_empty()).then_some(BasicAuth(parts))
+        auth.by_prefix.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.as_bytes().len()));
+        (!configs.is_empty()).then_some(auth)
     }
 
-    /// Decides about a request for a decoded path without leading and trailing slashes. `authorization`: the value of
-    /// Authorization. `verified`: the result of the verification that an earlier call asked for.
-    pub(crate) fn check(&self, name: &[u8], authorization: Option<&[u8]>, verified: Option<Verified>) -> Verdict {
-        let Some(part) = self.0.iter().find(|part| part.path.guards(name)) else { return Verdict::Pass(None) };
-        let Some(credentials) = authorization.and_then(Credentials::parse) else { return part.challenge() };
-        match verified {
-            Some(Verified::Right) => Verdict::Pass(Some(credentials.user)),
-            Some(Verified::Wrong) => part.challenge(),
-            Some(Verified::Busy) => Verdict::Refuse(Box::new(Response::plain(Status::SERVICE_UNAVAILABLE))),
-            None if part.users.knows(&credentials) => Verdict::Pass(Some(credentials.user)),
-            None => Verdict::Verify(Verification { users: Arc::clone(&part.users), credentials }),
+    /// Decides about a request for a path. `authorization`: the value of Authorization.
+    pub(crate) fn check(&self, path: &SitePath<'_>, authorization: Option<&[u8]>) -> Verdict {
+        let parts = self.parts(path);
+        let Some(first) = parts.first() else { return Verdict::Decided(Ok(None)) };
+        let Some(credentials) = authorization.and_then(Credentials::parse) else {
+            return Verdict::Decided(Err(first.challenge()));
+        };
+        match parts.iter().all(|part| part.users.knows(&credentials)) {
+            true => Verdict::Decided(Ok(Some(credentials.user.into()))),
+            false => Verdict::Verify(Verification { parts, credentials }),
         }
+    }
+
+    /// Whether a path needs a password.
+    pub(crate) fn protects(&self, path: &SitePath<'_>) -> bool {
+        !self.parts(path).is_empty()
+    }
+
+    /// The parts whose passwords a path needs, each file of users once: the innermost part that covers the path, the file of which it
+    /// would be a compressed sibling, and the parts whose expression matches either. A request carries one password, which must be right
+    /// for all of them.
+    fn parts(&self, path: &SitePath<'_>) -> Vec<Arc<Part>> {
+        let name = path.as_bytes();
+        let covering = self.by_prefix.iter().find(|(prefix, _)| prefix.covers(name));
+        let original = self.by_prefix.iter().find(|(prefix, _)| prefix.has_sibling(name));
+        let mut parts: Vec<Arc<Part>> = Vec::new();
+        let mut add = |part: &Arc<Part>| {
+            if !parts.iter().any(|other| Arc::ptr_eq(&other.users, &part.users)) {
+                parts.push(Arc::clone(part));
+            }
+        };
+        covering.into_iter().chain(original).for_each(|(_, part)| add(part));
+        if !self.by_regex.is_empty() {
+            let full = path.full();
+            let matching = self.by_regex.iter().filter(|(regex, _)| regex.guards(&full));
+            matching.for_each(|(_, part)| add(part));
+        }
+        parts
     }
 }
 
 impl Part {
-    fn challenge(&self) -> Verdict {
+    fn challenge(&self) -> Box<Response> {
         let mut response = Response::plain(Status::UNAUTHORIZED);
         response.fields.extra.add("WWW-Authenticate", &self.challenge);
-        Verdict::Refuse(Box::new(response))
+        Box::new(response)
     }
 }
 
 impl Verification {
-    /// Waits for a turn, then verifies. May take long. `client`: `None` over a Unix socket.
-    pub(crate) fn run(self, client: Option<IpAddr>) -> Verified {
-        let Verification { users, credentials } = self;
-        let Some(_turn) = VERIFICATIONS.wait(client) else { return Verified::Busy };
-        // A browser that requests many files at once sends the same password with each; one verification is enough.
-        if users.knows(&credentials) {
-            return Verified::Right;
+    /// Waits for a turn, then verifies, for each part. May take long. `client`: `None` over a Unix socket.
+    pub(crate) fn run(self, client: Option<IpAddr>) -> Decision {
+        let Verification { parts, credentials } = self;
+        for part in parts {
+            match part.users.verify(&credentials, client) {
+                Verified::Right => {}
+                Verified::Wrong => return Err(part.challenge()),
+                Verified::Busy => return Err(Box::new(Response::plain(Status::SERVICE_UNAVAILABLE))),
+            }
         }
-        if !users.htpasswd.verify(&credentials.user, &credentials.password) {
-            return Verified::Wrong;
-        }
-        lock(&users.known).put(users.mac(&credentials), ());
-        Verified::Right
+        Ok(Some(credentials.user.into()))
     }
 }
 
@@ -207,6 +238,20 @@ impl Users {
             known: Mutex::new(LruCache::new(KNOWN)),
             digest,
         }
+    }
+
+    /// Waits for a turn, then verifies. May take long.
+    fn verify(&self, credentials: &Credentials, client: Option<IpAddr>) -> Verified {
+        let Some(_turn) = VERIFICATIONS.wait(client) else { return Verified::Busy };
+        // A browser that requests many files at once sends the same password with each; one verification is enough.
+        if self.knows(credentials) {
+            return Verified::Right;
+        }
+        if !self.htpasswd.verify(&credentials.user, &credentials.password) {
+            return Verified::Wrong;
+        }
+        lock(&self.known).put(self.mac(credentials), ());
+        Verified::Right
     }
 
     fn mac(&self, credentials: &Credentials) -> [u8; 32] {

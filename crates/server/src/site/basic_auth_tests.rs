@@ -10,27 +10,30 @@ fn users(directory: &tempfile::TempDir, name: &str, lines: &[(&str, &str)]) -> P
 }
 
 fn config(path: &str, users: PathBuf) -> BasicAuthConfig {
-    BasicAuthConfig { path: path.to_owned().into(), users: users.into(), ..BasicAuthConfig::default() }
+    BasicAuthConfig { path: Some(path.to_owned().into()), users: users.into(), ..BasicAuthConfig::default() }
 }
 
 fn basic(text: &str) -> Vec<u8> {
     format!("Basic {}", STANDARD.encode(text)).into_bytes()
 }
 
+fn site_path(name: &str) -> SitePath<'static> {
+    SitePath::parse("/", false).unwrap().child(name)
+}
+
 /// The authenticated user, or the status of the refusal.
 fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Option<String>, u16> {
-    let verdict = match auth.check(name.as_bytes(), authorization, None) {
-        Verdict::Verify(verification) => auth.check(name.as_bytes(), authorization, Some(verification.run(None))),
-        verdict => verdict,
+    let decision = match auth.check(&site_path(name), authorization) {
+        Verdict::Verify(verification) => verification.run(None),
+        Verdict::Decided(decision) => decision,
     };
-    match verdict {
-        Verdict::Pass(user) => Ok(user),
-        Verdict::Refuse(response) => {
+    match decision {
+        Ok(user) => Ok(user.map(String::from)),
+        Err(response) => {
             let challenge = response.fields.extra.iter().next().map(|(name, value)| format!("{name}: {value}"));
             assert_eq!(challenge.as_deref(), Some("WWW-Authenticate: Basic realm=\"this site\", charset=\"UTF-8\""));
             Err(response.status.code())
         }
-        Verdict::Verify(_) => panic!("verified twice"),
     }
 }
 
@@ -71,12 +74,12 @@ fn only_right_credentials_are_remembered() {
     let directory = tempfile::tempdir().unwrap();
     let config = config("/", users(&directory, "users", &[("ada", "right")]));
     let auth = BasicAuth::build(&[config], "site.basic_auth", &mut Problems::of_arguments()).unwrap();
-    let check = |text: &str| auth.check(b"", Some(&basic(text)), None);
+    let check = |text: &str| auth.check(&site_path(""), Some(&basic(text)));
     let Verdict::Verify(verification) = check("ada:right") else { panic!("known before") };
-    assert_eq!(verification.run(None), Verified::Right);
-    assert!(matches!(check("ada:right"), Verdict::Pass(Some(_))));
+    assert_eq!(verification.run(None).unwrap().as_deref(), Some("ada"));
+    assert!(matches!(check("ada:right"), Verdict::Decided(Ok(Some(_)))));
     let Verdict::Verify(verification) = check("ada:wrong") else { panic!("known before") };
-    assert_eq!(verification.run(None), Verified::Wrong);
+    assert_eq!(verification.run(None).unwrap_err().status, Status::UNAUTHORIZED);
     assert!(matches!(check("ada:wrong"), Verdict::Verify(_)));
 }
 
@@ -88,7 +91,9 @@ fn a_file_read_again_keeps_what_is_known_unless_it_changed() {
         let configs = std::slice::from_ref(&config);
         BasicAuth::build(configs, "site.basic_auth", &mut Problems::of_arguments()).unwrap()
     };
-    let knows = |auth: &BasicAuth| matches!(auth.check(b"", Some(&basic("ada:right")), None), Verdict::Pass(Some(_)));
+    let knows = |auth: &BasicAuth| {
+        matches!(auth.check(&site_path(""), Some(&basic("ada:right"))), Verdict::Decided(Ok(Some(_))))
+    };
     let before = built();
     assert_eq!(ask(&before, "", Some(&basic("ada:right"))), Ok(Some("ada".to_owned())));
     let after = built();

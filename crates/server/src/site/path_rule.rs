@@ -6,7 +6,7 @@ use percent_encoding::percent_encode;
 use regex::bytes::{Captures, Regex, RegexBuilder};
 use sealion_http::path::OUTSIDE_PCHAR;
 
-use super::pattern::Prefix;
+use super::pattern::{Prefix, REGEX_SIZE, not_a_regex};
 use crate::values::{At, Problems};
 
 #[derive(Debug)]
@@ -55,8 +55,7 @@ impl Rule {
             _ => match RegexBuilder::new(value).dot_matches_new_line(true).size_limit(REGEX_SIZE).build() {
                 Ok(regex) => From::Regex(regex),
                 Err(error) => {
-                    let error = error.to_string().lines().last().unwrap_or_default().to_owned();
-                    problems.add(&value.span, &from_key, format!("is not a regular expression: {error}"));
+                    problems.add(&value.span, &from_key, not_a_regex(&error));
                     return None;
                 }
             },
@@ -132,9 +131,6 @@ fn check_target(to: &str, span: &Range<usize>, target: Target, is_template: bool
     };
     problems.add(span, key, remedy);
 }
-
-/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
-const REGEX_SIZE: usize = 1 << 20;
 
 #[cfg(test)]
 #[path = "path_rule_tests.rs"]

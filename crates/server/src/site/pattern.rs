@@ -1,11 +1,12 @@
-//! Path patterns and path prefixes in the configuration.
+//! Path patterns, path prefixes and path expressions in the configuration.
 
 use std::ops::Range;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
+use regex::bytes::{Regex, RegexBuilder};
 use sealion_http::Coding;
 
-use crate::values::Problems;
+use crate::values::{At, Problems};
 
 /// A pattern for file paths: `*.css` matches by name in any directory; `/assets/**`, with a slash, matches from the root.
 ///
@@ -64,6 +65,8 @@ impl PathPattern {
 pub(super) struct Prefix {
     /// Without leading and trailing slashes; empty: covers every path.
     name: Box<[u8]>,
+    /// Whether it was written with a slash at its end, so that it is no file.
+    is_directory: bool,
 }
 
 impl Prefix {
@@ -77,7 +80,7 @@ impl Prefix {
         } else if text != "/" && segments().any(|segment| matches!(segment, "" | "." | "..")) {
             "write it without empty segments, . and .."
         } else {
-            return Some(Prefix { name: text.trim_matches('/').as_bytes().into() });
+            return Some(Prefix { name: text.trim_matches('/').as_bytes().into(), is_directory: text.ends_with('/') });
         };
         problems.add(span, key, remedy);
         None
@@ -88,11 +91,16 @@ impl Prefix {
         self.rest(name).is_some()
     }
 
-    /// Whether access rules for the prefix apply to the path `name`: the prefix covers it, or covers the original of which it would
-    /// be a precompressed sibling. `/a.html.br` discloses as much as `/a.html`.
+    /// Whether access rules for the prefix apply to the path `name`: the prefix covers it, or is the file of which it would be a
+    /// compressed sibling. `/a.html.br` discloses as much as `/a.html`.
     pub(super) fn guards(&self, name: &[u8]) -> bool {
-        let compressed_of = |coding: Coding| name.strip_suffix(coding.suffix().as_bytes());
-        self.covers(name) || Coding::ALL.into_iter().filter_map(compressed_of).any(|original| self.covers(original))
+        self.covers(name) || self.has_sibling(name)
+    }
+
+    /// Whether `name` would be a compressed sibling of the file with this path. A directory has none: `/docs.gz` is no part of
+    /// `/docs/`.
+    pub(super) fn has_sibling(&self, name: &[u8]) -> bool {
+        !self.is_directory && original_of(name) == Some(&*self.name)
     }
 
     /// The part of the path after the prefix and its slash. `None`: the prefix does not cover the path.
@@ -112,6 +120,76 @@ impl Prefix {
         &self.name
     }
 }
+
+/// A regular expression for decoded paths with their leading slash.
+#[derive(Debug)]
+pub(super) struct PathRegex(Regex);
+
+impl PathRegex {
+    /// Parses an expression, and adds errors to `problems`.
+    ///
+    /// It matches octets, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
+    pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
+        let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
+        match built {
+            Ok(regex) => Some(PathRegex(regex)),
+            Err(error) => {
+                problems.add(span, key, not_a_regex(&error));
+                None
+            }
+        }
+    }
+
+    /// Whether access rules for the expression apply to the path `full`, which has its slashes: it matches the path, or the file of
+    /// which that would be a compressed sibling.
+    pub(super) fn guards(&self, full: &[u8]) -> bool {
+        self.0.is_match(full) || original_of(full).is_some_and(|original| self.0.is_match(original))
+    }
+}
+
+/// The paths that a guard protects.
+#[derive(Debug)]
+pub(super) enum Guarded {
+    /// A path with everything beneath it.
+    Beneath(Prefix),
+    Matching(PathRegex),
+}
+
+impl Guarded {
+    /// Parses the keys `path` and `regex` of a guard, of which one is given at most. Without either it protects every path.
+    pub(super) fn build(
+        path: Option<&At<String>>,
+        regex: Option<&At<String>>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let regex_key = format!("{key}.regex");
+        match (path, regex) {
+            (Some(_), Some(regex)) => {
+                problems.add(&regex.span, &regex_key, "write path or regex, or a rule for each");
+                None
+            }
+            (None, Some(regex)) => PathRegex::build(regex, &regex.span, &regex_key, problems).map(Guarded::Matching),
+            (Some(path), None) => {
+                Prefix::build(path, &path.span, &format!("{key}.path"), problems).map(Guarded::Beneath)
+            }
+            (None, None) => Some(Guarded::Beneath(Prefix { name: Box::default(), is_directory: true })),
+        }
+    }
+}
+
+/// The name of the file of which `name` would be a compressed sibling.
+fn original_of(name: &[u8]) -> Option<&[u8]> {
+    Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()))
+}
+
+/// The message for an expression that cannot be parsed.
+pub(super) fn not_a_regex(error: &regex::Error) -> String {
+    format!("is not a regular expression: {}", error.to_string().lines().last().unwrap_or_default())
+}
+
+/// Bound on a compiled expression, in bytes; usual ones have a few thousand.
+pub(super) const REGEX_SIZE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -168,10 +246,41 @@ mod tests {
         ] {
             assert_eq!(secret.guards(name.as_bytes()), guarded, "{name}");
         }
+        let directory = Prefix::build("/docs/", &(0..0), "path", &mut Problems::of_arguments()).unwrap();
+        for (name, guarded) in [("docs", true), ("docs/a.gz", true), ("docs.gz", false), ("docs.br", false)] {
+            assert_eq!(directory.guards(name.as_bytes()), guarded, "{name}");
+        }
         for prefix in ["", "admin", "/a//b", "/a/../b", "/./", "/a%20b", "/a*", "//"] {
             let mut problems = Problems::of_arguments();
             assert!(Prefix::build(prefix, &(0..0), "path", &mut problems).is_none(), "{prefix}");
             assert_eq!(problems.len(), 1);
         }
+    }
+
+    #[test]
+    fn expressions_match_octets_and_the_originals_of_siblings() {
+        for (regex, full, guarded) in [
+            (r"\.html$", &b"/a.html"[..], true),
+            (r"\.html$", b"/a.html.br", true),
+            (r"\.html$", b"/a.html.zst", true),
+            (r"\.html$", b"/a.html.gz/", false),
+            (r"\.html$", b"/a.html.bak", false),
+            (r"^/p/.*\.bak$", b"/p/caf\xe9.bak", true),
+            (r"^/p/[^/]+$", b"/p/\xff", true),
+            ("^/caf\u{e9}", "/caf\u{e9}/x".as_bytes(), true),
+            ("(?iu)^/CAF\u{c9}", "/caf\u{e9}/x".as_bytes(), true),
+            ("^/$", b"/", true),
+            ("^/$", b"/x", false),
+            ("^/private/$", b"/private/", true),
+            ("^/a.b$", b"/a\nb", true),
+            (r"^/\d$", "/\u{664}".as_bytes(), false),
+        ] {
+            let mut problems = Problems::of_arguments();
+            let built = PathRegex::build(regex, &(0..0), "regex", &mut problems).unwrap();
+            assert_eq!(built.guards(full), guarded, "{regex} {}", full.escape_ascii());
+        }
+        let mut problems = Problems::of_arguments();
+        assert!(PathRegex::build("^/(?!a)", &(0..0), "regex", &mut problems).is_none());
+        assert!(problems.to_string().contains("is not a regular expression: error: look-around"), "{problems}");
     }
 }

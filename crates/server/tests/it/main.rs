@@ -17,6 +17,7 @@ mod doctor;
 mod encoding;
 mod faults;
 mod files;
+mod guards;
 mod health;
 mod http;
 #[cfg(feature = "import-nginx")]

@@ -124,6 +124,7 @@ impl Coder {
                 let sibling = Arc::get_mut(&mut file).expect("the file was just opened and is not shared");
                 sibling.content_type = original.content_type.clone();
                 sibling.coding = Some(coding);
+                sibling.is_sibling = true;
                 sibling.varies = true;
                 Ok(Sibling { state: Some(*file.state()), file: Some(file) })
             }
