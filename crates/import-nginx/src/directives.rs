@@ -252,7 +252,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "allow deny",
         Converted(&["site.access"]),
-        "`deny` takes precedence over `allow` here, so exceptions are subtracted from networks; rules of a server apply in its locations too",
+        "`deny` takes precedence over `allow` here, so exceptions are subtracted from networks; rules of a server apply in its locations too, and those of an expression in addition to those of a path",
     ),
     (
         "auth_basic auth_basic_user_file",

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
-//!                                           │        │    guards, limits, path_rules, targets, indirect
+//!                                           │        │    guards, limits, path_rules, targets
 //!                                           └────────┴─────────┴──► Unconverted: directive, place, remedy
 //! ```
 

@@ -69,12 +69,6 @@ impl Table {
             .map(|(.., table)| table)
     }
 
-    /// Prepends a `[[name]]`.
-    pub(super) fn push_first(&mut self, name: &str, table: Table) {
-        let at = self.tables.iter().position(|(existing, many, _)| existing == name && *many == Many::List);
-        self.tables.insert(at.unwrap_or(self.tables.len()), (name.to_owned(), Many::List, table));
-    }
-
     fn write(&self, path: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (key, value) in &self.values {
             writeln!(f, "{} = {value}", bare_or_quoted(key))?;
@@ -128,11 +122,6 @@ mod tests {
         let mut rule = Table::default();
         rule.table("set").set("X-Frame-Options", "DENY");
         site.push("headers", rule);
-        for path in ["/second", "/first"] {
-            let mut rule = Table::default();
-            rule.set("path", path);
-            site.push_first("rewrites", rule);
-        }
         root.push("site", site);
         let text = root.to_string();
         assert!(
@@ -143,6 +132,5 @@ mod tests {
         assert_eq!(read["site"][0]["names"][1].as_str(), Some("b \"quoted\" \\"));
         assert_eq!(read["site"][0]["error_pages"]["404"].as_str(), Some("/404.html"));
         assert_eq!(read["site"][0]["headers"][0]["set"]["X-Frame-Options"].as_str(), Some("DENY"));
-        assert_eq!(read["site"][0]["rewrites"][0]["path"].as_str(), Some("/first"));
     }
 }

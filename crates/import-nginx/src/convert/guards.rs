@@ -18,9 +18,8 @@ const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// A rewrite target that is always refused, since names that begin with a dot are hidden.
 const REFUSED: &str = "/.refused";
 
-/// Remedy for a part of the site that no rule can express.
-const NO_PART: &str =
-    "access rules and passwords apply to paths, so the part is closed: move such files to a directory of their own";
+/// Remedy for a location that no rule can express.
+const NO_RULE: &str = "the expression of its location is not supported: keep such files out of the root";
 
 /// Whether a directive, or one inside it, restricts access.
 pub(super) fn guards(directive: &Directive) -> bool {
@@ -105,6 +104,14 @@ pub(super) fn is_closed_part(site: &Table, covers: impl Fn(&str) -> bool) -> boo
     closed.any(|rule| rule.get("path").and_then(Value::as_str).is_some_and(&covers))
 }
 
+/// Whether the paths of a location are closed to everybody by a rule of their own.
+pub(super) fn is_closed_scope(site: &Table, scope: &Scope) -> bool {
+    let Some((key, paths)) = scope.guarded() else { return false };
+    let everybody = Value::from(EVERYBODY.to_vec());
+    let paths = Value::from(paths);
+    site.list("access").any(|rule| rule.get("deny") == Some(&everybody) && rule.get(key) == Some(&paths))
+}
+
 /// Visits directives recursively.
 pub(super) fn walk<'a>(directives: &'a [Directive], visit: &mut impl FnMut(&'a Directive)) {
     for directive in directives {
@@ -158,35 +165,12 @@ pub(super) fn report_rewrites_to_refused(context: &mut Context, site: &Table, se
 
 /// Closes a part of a site.
 pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+    let Some((key, paths)) = scope.guarded() else { return context.report_unguarded(directive, NO_RULE) };
     let mut rule = Table::default();
     rule.comment(&directive.place);
-    match (scope.part(), scope.regex()) {
-        (Some(part), _) if scope.is_all_of_part() => {
-            rule.set("path", part);
-            rule.set("deny", EVERYBODY.to_vec());
-            site.push("access", rule);
-        }
-        (_, Some(regex)) => {
-            let regex = of_octets(regex);
-            rule.set("regex", regex.as_str());
-            rule.set("to", REFUSED);
-            context.refusals.push((directive.clone(), regex));
-            // The first matching rewrite applies.
-            site.push_first("rewrites", rule);
-        }
-        (_, None) => context.report_unguarded(
-            directive,
-            "the expression of its location is not supported: keep such files out of the root",
-        ),
-    }
-}
-
-/// Makes an expression match octets where it matters, as nginx does: else `.` would not match names outside UTF-8.
-fn of_octets(regex: String) -> String {
-    let negates = ["[^", r"\D", r"\S", r"\W"].iter().any(|part| regex.contains(part));
-    let has_dot = regex.replace(r"\.", "").contains('.');
-    let octets = format!("(?-u){regex}");
-    if (negates || has_dot) && regex::bytes::Regex::new(&octets).is_ok() { octets } else { regex }
+    rule.set(key, paths);
+    rule.set("deny", EVERYBODY.to_vec());
+    site.push("access", rule);
 }
 
 /// Refuses the paths of a rewrite whose target may be a program.
@@ -252,7 +236,18 @@ pub(super) fn of_block(
                 );
             }
             Some(realm) => {
-                basic_auth(context, site, scope, realm, users.or(settings.last("auth_basic_user_file")));
+                let of_site = settings.last("auth_basic_user_file");
+                if let (Some(of_server), Some(own), Some(other)) = (of_server, users, of_site)
+                    && own.first() != other.first()
+                    && scope.guarded().is_some_and(|(key, _)| key == "regex")
+                {
+                    let remedy = format!(
+                        "passwords add up: the one at {} is needed here too, by the same user",
+                        of_server.place
+                    );
+                    context.report_with(realm, remedy);
+                }
+                basic_auth(context, site, scope, realm, users.or(of_site));
             }
             // A password file without a realm has no effect.
             None => {}
@@ -301,23 +296,22 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
             }
         }
     }
-    match (ends_with_deny, scope.part()) {
+    match (ends_with_deny, scope.guarded()) {
         (true, _) if allow.is_empty() => {
             close(context, site, scope, first);
             return false;
         }
         (false, _) if deny.is_empty() => return true,
         (_, None) => {
-            context.report_with(first, NO_PART);
-            close(context, site, scope, first);
+            context.report_unguarded(first, NO_RULE);
             return false;
         }
-        (_, Some(part)) => {
+        (_, Some((key, paths))) => {
             let written =
                 |networks: Vec<IpNet>| networks.into_iter().map(|n| Value::from(short(n))).collect::<Vec<_>>();
             let mut table = Table::default();
             table.comment(&first.place);
-            table.set("path", part);
+            table.set(key, paths);
             // Without `deny all`, everybody else is allowed too.
             if ends_with_deny {
                 table.set("allow", written(allow));
@@ -328,17 +322,7 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
             site.push("access", table);
         }
     }
-    report_narrowed_prefix(context, scope, first);
     true
-}
-
-/// Reports that a prefix location of nginx covers more than a path and its subtree.
-fn report_narrowed_prefix(context: &mut Context, scope: &Scope, directive: &Directive) {
-    if let (false, Some(part)) = (scope.is_all_of_part(), scope.part()) {
-        let remedy =
-            format!("it applies to {part} and {part}/ here, but not to other paths with this prefix: list those");
-        context.report_unguarded(directive, remedy);
-    }
 }
 
 /// An address or a network; host bits are ignored, as in nginx.
@@ -373,10 +357,7 @@ pub(super) fn basic_auth(
     let Some(users) = users else {
         return context.report_unguarded(realm, "without auth_basic_user_file, nginx accepts everybody");
     };
-    let Some(part) = scope.part() else {
-        context.report_with(realm, NO_PART);
-        return close(context, site, scope, realm);
-    };
+    let Some((key, paths)) = scope.guarded() else { return context.report_unguarded(realm, NO_RULE) };
     if users.first().contains('$') {
         context.report_with(users, "variables are not supported, so the part is closed: write the full path");
         return close(context, site, scope, users);
@@ -393,11 +374,10 @@ pub(super) fn basic_auth(
     }
     let mut table = Table::default();
     table.comment(&realm.place);
-    table.set("path", part);
+    table.set(key, paths);
     table.set("realm", realm.first());
     table.set("users", file);
     site.push("basic_auth", table);
-    report_narrowed_prefix(context, scope, realm);
 }
 
 fn is_known_hash(hash: &str) -> bool {

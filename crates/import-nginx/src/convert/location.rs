@@ -44,8 +44,7 @@ impl Scope {
             // Equivalent to a prefix.
             "~" if prefix_of(path).is_some() => prefix_of(path).map(Scope::Prefix),
             "~" | "~*" => {
-                let regex = if modifier == "~*" { format!("(?i){path}") } else { path.to_owned() };
-                let regex = Some(regex).filter(|regex| regex::bytes::Regex::new(regex).is_ok());
+                let regex = values::regex_of_pcre(path, modifier == "~*");
                 Some(Scope::Regex { regex, pattern: values::pattern_of_regex(path) })
             }
             _ if path == "/" => Some(Scope::Everything),
@@ -63,7 +62,7 @@ impl Scope {
         }
     }
 
-    /// As a path for `access` and `basic_auth`. `None`: not expressible.
+    /// As a path for `listing`. `None`: not expressible.
     pub(super) fn part(&self) -> Option<&str> {
         match self {
             Scope::Everything => Some("/"),
@@ -74,9 +73,17 @@ impl Scope {
         }
     }
 
-    /// Whether [`Self::part`] covers all its paths: prefix `/admin` also matches `/administrator`.
-    pub(super) fn is_all_of_part(&self) -> bool {
-        !matches!(self, Scope::Prefix(path) if !path.ends_with('/'))
+    /// As a key of `access` and `basic_auth` with its value. It covers all paths of the location, and little more. `None`: its own
+    /// expression is not supported.
+    pub(super) fn guarded(&self) -> Option<(&'static str, String)> {
+        let is_plain = |path: &str| !path.contains(['%', '?', '#', '*']);
+        Some(match self {
+            Scope::Everything => ("path", "/".to_owned()),
+            Scope::Exact(path) if path != "/" && is_plain(path) => ("path", path.clone()),
+            // Prefix `/admin` also matches `/administrator`, which a path does not cover.
+            Scope::Prefix(path) if path.ends_with('/') && is_plain(path) => ("path", path.clone()),
+            _ => ("regex", values::with_end_of_pcre(&self.regex()?)),
+        })
     }
 
     /// An expression that matches its paths. `None`: its own expression is not supported.
@@ -126,8 +133,12 @@ pub(super) fn convert(
     }
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
     let Some(pattern) = scope.pattern() else {
-        let remedy = "write patterns for its files: *.css by name, /assets/** from the root";
-        context.report_with(location, remedy);
+        let is_guard =
+            |inner: &Directive| matches!(inner.name.as_str(), "allow" | "deny" | "auth_basic" | "auth_basic_user_file");
+        if !location.children().iter().all(is_guard) {
+            let remedy = "write patterns for its files: *.css by name, /assets/** from the root";
+            context.report_with(location, remedy);
+        }
         for inner in location.children() {
             match inner.name.as_str() {
                 "return" => path_rules::answer(context, site, &scope, host, inner),
@@ -196,7 +207,9 @@ pub(super) fn report_listed(context: &mut Context, site: &mut Table, settings: &
                         .strip_prefix(outer)
                         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
                 };
-                (listed.iter().filter_map(Value::as_str).any(is_beneath), guards::is_closed_part(site, is_beneath))
+                let closed = guards::is_closed_part(site, is_beneath)
+                    || guards::is_closed_scope(site, &Scope::Prefix(path.clone()));
+                (listed.iter().filter_map(Value::as_str).any(is_beneath), closed)
             }
             // The expression may match directories.
             Some(Scope::Regex { .. }) => (own.is_some() && !listed.is_empty(), false),

@@ -1,7 +1,6 @@
 //! The whole configuration: process-wide directives, then each server of `http`.
 
 mod guards;
-mod indirect;
 mod limits;
 mod listeners;
 mod location;
@@ -40,7 +39,6 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         plain: Vec::new(),
         zones: Zones::default(),
         targets: Targets::default(),
-        refusals: Vec::new(),
     };
     for missing in &configuration.missing {
         context.unconverted.push(Unconverted {
@@ -113,8 +111,6 @@ pub(super) struct Context {
     zones: Zones,
     /// The locations of the current server, to check targets against.
     targets: Targets,
-    /// Refusals by expression in the current server.
-    pub(super) refusals: Vec<(Directive, String)>,
 }
 
 impl Context {

@@ -6,7 +6,7 @@ use super::Context;
 use super::listeners::Listeners;
 use super::location::Scope;
 use super::targets::Targets;
-use super::{guards, indirect, limits, location, path_rules, tls, values};
+use super::{guards, limits, location, path_rules, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -110,7 +110,6 @@ pub(super) fn convert(
     }
     let settings = Settings::of(server, shared);
     context.targets = Targets::of(server);
-    context.refusals.clear();
     let mut site = Table::default();
     site.comment(&server.place);
     let names = names(context, server);
@@ -165,7 +164,6 @@ pub(super) fn convert(
         }
     }
     guards::report_rewrites_to_refused(context, &site, server);
-    indirect::mark(context, &site);
     location::report_listed(context, &mut site, &settings);
     Some(site)
 }

@@ -135,6 +135,62 @@ pub(super) fn replacement(text: &str) -> Option<String> {
     Some(out)
 }
 
+/// A regular expression of PCRE in the syntax of Rust's, if it means the same there. nginx matches octets, ignores the case of ASCII
+/// only, and knows no Unicode classes; so do the access rules and passwords of Sealion.
+pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
+    const DIFFERENT: [&str; 8] = [r"\<", r"\>", r"\v", r"\b{", r"\B{", "(?R", "(?u", "(?x"];
+    let mut rest = pcre;
+    let mut is_class = false;
+    while let Some(c) = rest.chars().next() {
+        if DIFFERENT.iter().any(|start| rest.starts_with(start)) {
+            return None;
+        }
+        let mut len = c.len_utf8();
+        match c {
+            '\\' => len += rest[len..].chars().next().map_or(0, char::len_utf8),
+            // Set operations and nested classes.
+            '&' | '-' | '~' if is_class && rest[len..].starts_with(c) => return None,
+            '[' if is_class => len = rest.strip_prefix("[:")?.find(":]")? + 4,
+            '[' => {
+                is_class = true;
+                len += usize::from(rest[len..].starts_with('^'));
+                len += usize::from(rest[len..].starts_with(']'));
+            }
+            ']' => is_class = false,
+            _ => {}
+        }
+        rest = &rest[len..];
+    }
+    let regex = if ignore_case { format!("(?i){pcre}") } else { pcre.to_owned() };
+    is_regex(&regex).then_some(regex)
+}
+
+/// Whether access rules and passwords accept an expression.
+fn is_regex(regex: &str) -> bool {
+    regex::bytes::RegexBuilder::new(regex).unicode(false).build().is_ok()
+}
+
+/// The expression with the `$` of PCRE, which matches before a newline at the end too.
+pub(super) fn with_end_of_pcre(regex: &str) -> String {
+    let mut out = String::new();
+    let (mut is_escaped, mut is_class) = (false, false);
+    for c in regex.chars() {
+        match c {
+            '$' if !is_escaped && !is_class => out.push_str("(?:\\n?$)"),
+            _ => out.push(c),
+        }
+        match c {
+            _ if is_escaped => {}
+            '[' => is_class = true,
+            ']' => is_class = false,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    // A class that begins with a bracket, for instance.
+    if is_regex(&out) { out } else { regex.to_owned() }
+}
+
 /// A regular expression that matches exactly this text.
 pub(super) fn literally(text: &str) -> String {
     regex::escape(text)
@@ -180,6 +236,46 @@ mod tests {
             (r"\.(css|)$", None),
         ] {
             assert_eq!(pattern_of_regex(regex).as_deref(), pattern, "{regex}");
+        }
+    }
+
+    #[test]
+    fn expressions_that_mean_something_else_are_not_converted() {
+        for (pcre, ignore_case, ours) in [
+            (r"\.(bak|sql)$", false, Some(r"\.(bak|sql)$")),
+            (r"\.bak$", true, Some(r"(?i)\.bak$")),
+            (r"^/[^/]+/[[:alpha:]]+\.key", false, Some(r"^/[^/]+/[[:alpha:]]+\.key")),
+            (r"^/[]a-]x", false, Some(r"^/[]a-]x")),
+            (r"\\v", false, Some(r"\\v")),
+            (r"\v", false, None),
+            (r"\<b\>", false, None),
+            (r"[a&&b]", false, None),
+            (r"[a[b]", false, None),
+            (r"[a--b]", false, None),
+            (r"a&&b--c", false, Some(r"a&&b--c")),
+            (r"^/(?!public)", false, None),
+            (r"(?R)", false, None),
+            (r"(a)\1", false, None),
+            (r"x{", false, None),
+            ("^/caf\u{e9}", false, Some("^/caf\u{e9}")),
+            ("^/caf\u{e9}", true, Some("(?i)^/caf\u{e9}")),
+            ("[\u{e9}]", false, None),
+        ] {
+            assert_eq!(regex_of_pcre(pcre, ignore_case).as_deref(), ours, "{pcre}");
+        }
+    }
+
+    #[test]
+    fn an_end_may_have_a_newline_before_it() {
+        for (regex, matches, does_not) in [
+            (r"\.bak$", &[&b"/x.bak"[..], b"/x.bak\n"][..], &b"/x.bak\n\n"[..]),
+            (r"x(/|$)", &[b"/x", b"/x/", b"/x\n"], b"/xy"),
+            (r"\$$", &[b"/$", b"/$\n"], b"/$a"),
+            (r"[$]a$", &[b"/$a", b"/$a\n"], b"/a"),
+        ] {
+            let built = regex::bytes::Regex::new(&with_end_of_pcre(regex)).unwrap();
+            matches.iter().for_each(|path| assert!(built.is_match(path), "{regex} {}", path.escape_ascii()));
+            assert!(!built.is_match(does_not), "{regex}");
         }
     }
 

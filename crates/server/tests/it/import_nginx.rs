@@ -194,7 +194,7 @@ fn nobody_gets_in_who_was_kept_out() {
     }
     let config = nginx.converts();
     let sites = config["site"].as_array().expect("sites");
-    assert_eq!(sites[0]["access"].as_array().map(Vec::len), Some(6), "{}", sites[0]["access"]);
+    assert_eq!(sites[0]["access"].as_array().map(Vec::len), Some(12), "{}", sites[0]["access"]);
     assert_eq!(sites[1]["access_log"].as_bool(), Some(false));
     assert_eq!(sites[1]["limits"].to_string(), "{ requests_per_second = 1, burst = 1 }");
     let file = nginx.path().join("sealion.toml");
@@ -210,19 +210,20 @@ fn nobody_gets_in_who_was_kept_out() {
         // The page is sent all the same.
         ("/none", "404.html\n404"),
         ("/internal/x", "403 Forbidden\n\n403"),
-        ("/closed/x", "404.html\n404"),
-        ("/closedness", "404.html\n404"),
+        ("/closed/x", "403 Forbidden\n\n403"),
+        ("/closedness", "403 Forbidden\n\n403"),
         ("/gone/x", "403 Forbidden\n\n403"),
-        ("/dump.SQL", "404.html\n404"),
-        ("/a/private/x", "404.html\n404"),
-        ("/config/x", "404.html\n404"),
-        ("/only/x.txt", "404.html\n404"),
+        ("/dump.SQL", "403 Forbidden\n\n403"),
+        ("/a/private/x", "403 Forbidden\n\n403"),
+        ("/config/x", "403 Forbidden\n\n403"),
+        ("/only/x.txt", "403 Forbidden\n\n403"),
         ("/secret/x", "401 Unauthorized\n\n401"),
         ("/office/x", "secret\n200"),
         ("/hosts/x", "403 Forbidden\n\n403"),
         ("/staff/x", "401 Unauthorized\n\n401"),
         ("/admin/x", "401 Unauthorized\n\n401"),
-        ("/app.php5", "404.html\n404"),
+        ("/administrator/x", "401 Unauthorized\n\n401"),
+        ("/app.php5", "403 Forbidden\n\n403"),
         ("/api/x", "403 Forbidden\n\n403"),
     ] {
         assert_eq!(get("guarded.example", path), answer, "{path}");
@@ -373,13 +374,11 @@ fn what_a_program_answered_is_not_sent_as_files() {
     ] {
         let (site, named) = import_server(body);
         let list = |key: &str| site.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
-        let by_path = list("access").iter().any(|rule| rule["path"].as_str() == Some(path));
-        let by_regex = list("rewrites").iter().any(|rule| {
-            let regex = rule["regex"].as_str().expect("an expression");
-            rule["to"].as_str() == Some("/.refused")
-                && regex::bytes::Regex::new(regex).unwrap().is_match(path.as_bytes())
+        let is_closed = list("access").iter().any(|rule| match rule.get("regex").and_then(toml::Value::as_str) {
+            Some(regex) => regex::bytes::Regex::new(regex).unwrap().is_match(path.as_bytes()),
+            None => rule["path"].as_str() == Some(path),
         });
-        assert!(by_path || by_regex, "{body}: {site}");
+        assert!(is_closed, "{body}: {site}");
         assert!(!named.is_empty() && marked(&named).is_empty(), "{body}: {named:?}");
     }
 }
@@ -422,7 +421,8 @@ fn what_is_open_now_is_marked() {
         ("merge_slashes off; location /x/ { deny all; }", &[]),
         ("location = /x { deny all; }", &[]),
         ("location /x { deny all; }", &[]),
-        ("location /x { allow 10.0.0.0/8; deny all; }", &["allow"]),
+        ("location /x { allow 10.0.0.0/8; deny all; }", &[]),
+        ("location /x { auth_basic x; auth_basic_user_file htpasswd; }", &[]),
         ("location ~* ^/X/ { deny all; }", &[]),
         ("location /x/ { internal; }", &[]),
         // Clients' certificates.
@@ -443,27 +443,31 @@ fn what_is_open_now_is_marked() {
         ("location /x/ { include snippets/office.conf; }", &["include"]),
         ("include mime.types.gone;", &["include"]),
         ("include snippets/options-ssl-nginx.conf; location /x/ { include fastcgi_params; }", &[]),
-        // An expression looks at what is asked for, and `/private/` is answered with index.html.
-        ("location ~ ^/private/.*\\.html$ { deny all; }", &["deny"]),
-        ("location ~* \\.HTML$ { deny all; }", &["deny"]),
-        ("location ~ ^/private/.+ { deny all; }", &["deny"]),
+        // An expression is compared with the index that is sent, too.
+        ("location ~ ^/private/.*\\.html$ { deny all; }", &[]),
+        ("location ~* \\.HTML$ { deny all; }", &[]),
+        ("location ~ ^/private/.+ { deny all; }", &[]),
         ("location ~ ^/private/.*$ { deny all; }", &[]),
         ("location ~ ^/[a-z]+/private/ { return 403; }", &[]),
-        ("location ~ /index { deny all; }", &["deny"]),
-        ("location /index { deny all; }", &["deny"]),
+        ("location ~ /index { deny all; }", &[]),
+        ("location /index { deny all; }", &[]),
         ("location /home { deny all; }", &[]),
-        ("location ~ ^/a/(b|in) { deny all; }", &["deny"]),
+        ("location ~ ^/a/(b|in) { deny all; }", &[]),
         ("location ~ \\.(env|git|sql)$ { deny all; }", &[]),
-        ("location ~ \\.(env|git|html?)$ { deny all; }", &["deny"]),
-        ("location ~ [^.]+$ { deny all; }", &["deny"]),
+        ("location ~ \\.(env|git|html?)$ { deny all; }", &[]),
+        ("location ~ [^.]+$ { deny all; }", &[]),
         ("location ~ /\\.ht { deny all; }", &[]),
         ("location ~ /\\. { deny all; }", &[]),
         ("location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; }", &[]),
         ("location ~ [^/]\\.php(/|$) { fastcgi_pass 127.0.0.1:9000; }", &[]),
         ("location ~ ^(.+\\.php)(.*)$ { fastcgi_pass 127.0.0.1:9000; }", &[]),
         ("index start.htm; location ~ \\.html$ { deny all; }", &[]),
-        ("index start.htm; location ~ \\.htm$ { deny all; }", &["deny"]),
-        ("location ~ ^/x/.*\\.html$ { allow 10.0.0.0/8; deny all; }", &["allow"]),
+        ("index start.htm; location ~ \\.htm$ { deny all; }", &[]),
+        ("location ~ ^/x/.*\\.html$ { allow 10.0.0.0/8; deny all; }", &[]),
+        ("location ~ ^/x/.*\\.html$ { auth_basic x; auth_basic_user_file htpasswd; }", &[]),
+        ("location ~ \"^/(?!x)\" { allow 10.0.0.0/8; deny all; }", &["allow"]),
+        ("location ~ \"^/(?!x)\" { auth_basic x; auth_basic_user_file htpasswd; }", &["auth_basic"]),
+        ("location ~ [a&&b] { deny all; }", &["deny"]),
         // The address that rules compare with is the proxy's.
         ("real_ip_header X-Forwarded-For; set_real_ip_from 10.0.0.0/8;", &[]),
         ("real_ip_header X-Forwarded-For; location /x/ { allow 10.0.0.0/8; deny all; }", &["real_ip_header"]),
@@ -489,23 +493,25 @@ fn names_in_well_known_are_not_hidden_and_so_refused_by_rule() {
         [("/\\.", true), ("/\\.w", true), ("/\\.(git|well)", true), ("/\\.ht", false), ("/\\.(?!well-known)", false)]
     {
         let (site, named) = import_server(&format!("location ~ {regex} {{ deny all; }}"));
-        assert_eq!(site.get("rewrites").is_some(), refused, "{regex}: {site} {named:?}");
+        assert_eq!(site.get("access").is_some(), refused, "{regex}: {site} {named:?}");
     }
 }
 
 #[test]
 fn a_prefix_is_only_made_of_an_expression_that_says_no_more() {
     let (site, _) = import_server("location ~ ^/v1.0/ { deny all; } location ~ ^/v2\\.0/ { deny all; }");
-    assert_eq!(site["rewrites"][0]["to"].as_str(), Some("/.refused"));
-    assert_eq!(site["access"][0]["path"].as_str(), Some("/v2.0/"));
+    assert_eq!(site["access"][0]["regex"].as_str(), Some("^/v1.0/"));
+    assert_eq!(site["access"][1]["path"].as_str(), Some("/v2.0/"));
 }
 
-/// `.` of PCRE is an octet: a name that is not UTF-8 is refused too.
 #[test]
-fn expressions_match_octets() {
-    let (site, _) = import_server("location ~ ^/p/.*\\.bak$ { deny all; }");
-    let regex = regex::bytes::Regex::new(site["rewrites"][0]["regex"].as_str().expect("an expression")).unwrap();
-    assert!(regex.is_match(b"/p/caf\xe9.bak"));
+fn a_prefix_covers_what_begins_with_it() {
+    let (site, _) = import_server(
+        "location /admin { auth_basic x; auth_basic_user_file htpasswd; } location /in { allow 10.0.0.0/8; deny all; } location = / { deny all; }",
+    );
+    assert_eq!(site["basic_auth"][0]["regex"].as_str(), Some("^/admin"));
+    assert_eq!(site["access"][0]["regex"].as_str(), Some("^/in"));
+    assert_eq!(site["access"][1]["regex"].as_str(), Some("^/(?:\\n?$)"));
 }
 
 #[test]
