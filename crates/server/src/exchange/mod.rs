@@ -8,6 +8,7 @@
 
 mod clock;
 mod error;
+mod forwarded;
 mod generation;
 mod path_choice;
 mod shared;
@@ -28,6 +29,7 @@ use crate::site::{self, Site};
 
 pub(crate) use clock::now;
 pub(crate) use error::Error;
+pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
@@ -43,7 +45,23 @@ pub(crate) struct Exchange<'a> {
     started: Option<Instant>,
 }
 
-/// The remote end of a connection.
+/// A listener, as the requests of its connections see it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// Its address, as configured.
+    pub(crate) name: Box<str>,
+    /// `None`: the client is the remote end of the connection.
+    pub(crate) forwarding: Option<Forwarding>,
+}
+
+impl Listener {
+    /// The client of a request on a connection from `peer`.
+    pub(crate) fn client(&self, peer: SocketAddr, request: &Request<'_>) -> SocketAddr {
+        self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, request.fields))
+    }
+}
+
+/// The client of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     /// The client's address; unspecified over a Unix socket.
@@ -77,14 +95,19 @@ pub(crate) struct Outcome<'a> {
 
 impl<'a> Exchange<'a> {
     /// Begins an exchange when the head of a request is complete. `None`: the request could not be parsed; the default site
-    /// answers.
-    pub(crate) fn begin(shared: &'a Shared, generation: &'a Generation, request: Option<&Request<'_>>) -> Self {
+    /// answers. `listener`: that of the connection.
+    pub(crate) fn begin(
+        shared: &'a Shared,
+        generation: &'a Generation,
+        listener: &Listener,
+        request: Option<&Request<'_>>,
+    ) -> Self {
         let worker_metrics = metrics::worker();
         let is_timed = shared.access_log.is_on() || worker_metrics.is_some();
         Exchange {
             shared,
             generation,
-            site: generation.sites.find(request.and_then(|request| request.authority)),
+            site: generation.sites.find(request.and_then(|request| request.authority), &listener.name),
             worker_metrics,
             started: is_timed.then(Instant::now),
         }
@@ -97,8 +120,8 @@ impl<'a> Exchange<'a> {
         permit.admit(limits, address(peer), socket).err()
     }
 
-    /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name, or the connection was opened for
-    /// another site with other client authentication; the response is [`Self::misdirected`].
+    /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name on this listener, or the
+    /// connection was opened for another site with other client authentication; the response is [`Self::misdirected`].
     pub(crate) fn route(&self, peer: Peer) -> Option<&'a Site> {
         self.site.filter(|site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id())))
     }

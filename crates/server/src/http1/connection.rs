@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 use super::buffer::Buffer;
 use super::guess_method;
 use super::respond::{Sent, respond};
-use crate::exchange::{Current, Error, Exchange, Outcome, PathChoice, Peer, Shared, address, now};
+use crate::exchange::{Current, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Evictable, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
@@ -46,8 +46,13 @@ pub(crate) enum End {
 ///
 /// # Errors
 /// The connection failed.
-pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<End, Error> {
-    let mut connection = Http1 { path: PathChoice::default(), permit: Permit::default(), requests: 0 };
+pub(crate) async fn serve(
+    stream: &mut TlsStream,
+    peer: &SocketAddr,
+    listener: &Listener,
+    shared: &Shared,
+) -> Result<End, Error> {
+    let mut connection = Http1 { listener, path: PathChoice::default(), permit: Permit::default(), requests: 0 };
     let mut phase = shared.phase.clone();
     let mut end = pin!(closing_idle(&mut phase, shared));
     let mut idle = pin!(sleep(shared.generations.current().limits.idle_timeout.duration()));
@@ -77,7 +82,8 @@ pub(crate) async fn serve(stream: &mut TlsStream, peer: &SocketAddr, shared: &Sh
 const MOST_IN_A_ROW: u32 = 4;
 
 /// Connection state that persists across requests.
-struct Http1 {
+struct Http1<'a> {
+    listener: &'a Listener,
     path: PathChoice,
     permit: Permit,
     requests: u64,
@@ -185,7 +191,7 @@ impl From<Reject> for Unread {
     }
 }
 
-impl Http1 {
+impl Http1<'_> {
     /// Reads a request and sends the response. `false`: close the connection.
     async fn exchange(&mut self, stream: &mut TlsStream, peer: &SocketAddr, shared: &Shared) -> Result<bool, Error> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
@@ -212,7 +218,8 @@ impl Http1 {
                 return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };
-        let exchange = Exchange::begin(shared, &current, Some(&head.request));
+        let exchange = Exchange::begin(shared, &current, self.listener, Some(&head.request));
+        let peer = &self.listener.client(*peer, &head.request);
         let date = now();
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
@@ -272,7 +279,7 @@ impl Http1 {
         status: Status,
         method: Method<'_>,
     ) -> Result<bool, Error> {
-        let exchange = Exchange::begin(shared, current, None);
+        let exchange = Exchange::begin(shared, current, self.listener, None);
         let client = Peer { address: *peer, auth: stream.info().client_auth };
         let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());

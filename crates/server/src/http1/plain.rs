@@ -14,13 +14,14 @@ use super::guess_method;
 use crate::exchange::{Generation, now};
 use crate::site::plain_http::{self, PlainResponse};
 
-/// Serves one request and closes the connection. `https_port`: the port of HTTPS. `challenge`: see [`plain_http::answer`].
+/// Serves one request and closes the connection. `listener`: its name. `https_port`: the port of HTTPS. `challenge`: see [`plain_http::answer`].
 ///
 /// # Errors
 /// A message for the log: the request could not be answered.
 pub(crate) async fn serve(
     mut io: Socket,
     current: &Generation,
+    listener: &str,
     https_port: u16,
     challenge: impl Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
@@ -31,7 +32,7 @@ pub(crate) async fn serve(
         match head::find(&buf, &current.head_limits) {
             Ok(Some(span)) => match RequestHead::parse(&buf, span) {
                 Ok(head) => {
-                    let is_ours = current.sites.find(head.request.authority).is_some();
+                    let is_ours = current.sites.redirects(head.request.authority, listener);
                     break plain_http::answer(&head.request, https_port, is_ours, challenge);
                 }
                 Err(reject) => break PlainResponse::of(reject.status),

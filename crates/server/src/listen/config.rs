@@ -6,10 +6,12 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Address;
-use crate::values::{At, Problems};
+use crate::exchange::{Forwarding, Listener};
+use crate::values::{At, Bounded, Problems};
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,8 +40,19 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub proxy_protocol: At<bool>,
 
-    /// Networks of the trusted proxies, for instance `10.0.0.0/8` or `192.0.2.7`; connections from other addresses are closed. All
-    /// clients of a Unix socket are trusted.
+    /// Request field in which trusted proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or another with addresses, such as
+    /// `x-real-ip`. It is read from the right up to the first address that is no trusted proxy's: that is the client, for access rules,
+    /// limits of requests and the access log. An entry that is no address ends the reading at the address before it [default: none, the
+    /// client is the remote end of the connection]
+    #[serde(default)]
+    pub client_address: Option<At<String>>,
+
+    /// Most addresses of `client_address` to read, one for each proxy in a row [default: as long as they are trusted]
+    #[serde(default)]
+    pub max_proxies: Option<At<Bounded<1, 100>>>,
+
+    /// Networks of the trusted proxies, for instance `10.0.0.0/8` or `192.0.2.7`. With `proxy_protocol`, connections from other addresses
+    /// are closed; with `client_address`, their field is ignored. All clients of a Unix socket are trusted.
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub trusted_proxies: Vec<IpNet>,
@@ -61,13 +74,47 @@ impl ListenConfig {
             let what = format_args!("{network} has bits beyond its prefix length: write {whole} or {one}");
             problems.add(span, "listen.trusted_proxies", what);
         }
-        if !*self.proxy_protocol && !self.trusted_proxies.is_empty() {
+        self.check_client_address(tcp, problems);
+        if !*self.proxy_protocol && self.client_address.is_none() && !self.trusted_proxies.is_empty() {
             problems.add(
                 span,
                 "listen.trusted_proxies",
-                "trusted_proxies has no effect without proxy_protocol = true: add it, or remove trusted_proxies",
+                "trusted_proxies has no effect without proxy_protocol = true or client_address: add one of them, or remove trusted_proxies",
             );
         }
+    }
+
+    /// `tcp`: whether it has a TCP address.
+    fn check_client_address(&self, tcp: bool, problems: &mut Problems) {
+        let Some(field) = &self.client_address else {
+            if let Some(most) = &self.max_proxies {
+                let what = "has no effect without client_address: add it, or remove max_proxies";
+                problems.add(&most.span, "listen.max_proxies", what);
+            }
+            return;
+        };
+        let what = if !is_name(field) {
+            "is not the name of a field: write for instance x-forwarded-for or forwarded"
+        } else if *self.proxy_protocol {
+            "and proxy_protocol both name the client: choose one"
+        } else if !*self.tls {
+            "has no effect without TLS, where every request is redirected: remove it"
+        } else if tcp && self.trusted_proxies.is_empty() {
+            "without trusted_proxies any client could claim any address: name the networks of the proxies there, for instance [\"10.0.0.0/8\"]"
+        } else {
+            return;
+        };
+        problems.add(&field.span, "listen.client_address", what);
+    }
+
+    /// The listener as its requests see it.
+    pub(crate) fn listener(&self) -> Listener {
+        let forwarding = self.client_address.as_ref().map(|field| Forwarding {
+            trusted: self.trusted_proxies.clone(),
+            field: field.value.as_str().into(),
+            most: self.max_proxies.as_ref().map(|most| most.usize()),
+        });
+        Listener { name: self.address.name.as_str().into(), forwarding }
     }
 
     /// Its first TCP port.
@@ -101,6 +148,35 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
     }
 }
 
+/// Checks that each name is the address of a listener, and that one of the listeners has TLS. `key`: the key that has them.
+pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str, problems: &mut Problems) {
+    // Without a [[listen]] there is the default one.
+    let development = [ListenConfig::from(Listen::development())];
+    let all = if all.is_empty() { &development } else { all };
+    let find = |name: &At<String>| all.iter().filter(|listen| listen.address.name == name.value).collect::<Vec<_>>();
+    let Some(first) = names.first() else {
+        problems.add(&(0..0), key, "is empty, so no request can reach the site: name a listener, or remove the key");
+        return;
+    };
+    let mut has_tls = false;
+    for name in names {
+        let found = find(name);
+        if found.is_empty() {
+            let known: Vec<_> = all.iter().map(|listen| listen.address.name.as_str()).collect();
+            let what = format_args!(
+                "{:?} is the address of no [[listen]]: write it as there, one of {}",
+                name.value,
+                known.join(", ")
+            );
+            problems.add(&name.span, key, what);
+        }
+        has_tls |= found.is_empty() || found.iter().any(|listen| *listen.tls);
+    }
+    if !has_tls {
+        problems.add(&first.span, key, "names only listeners without TLS, which redirect to HTTPS: add one with TLS");
+    }
+}
+
 /// The default port of redirects to HTTPS: that of the first listener with TLS.
 pub(crate) fn https_port(listen: &[ListenConfig]) -> u16 {
     listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
@@ -114,6 +190,8 @@ impl From<Listen> for ListenConfig {
             https_port: None,
             mode: Mode::default(),
             proxy_protocol: At::default(),
+            client_address: None,
+            max_proxies: None,
             trusted_proxies: Vec::new(),
         }
     }
@@ -270,6 +348,60 @@ mod tests {
         let mut problems = Problems::of_arguments();
         check(&[listen("'10.0.0.5/8'").unwrap()], None, &mut problems);
         assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.5");
+    }
+
+    #[test]
+    fn names_of_listeners_are_checked() {
+        let listen = |text: &str| toml::from_str::<ListenConfig>(text).unwrap();
+        let all = [
+            listen("address = '127.0.0.1:443'"),
+            listen("address = '[::1]:443'"),
+            listen("address = '127.0.0.1:80'\ntls = false"),
+        ];
+        for (names, words) in [
+            (&["127.0.0.1:443"][..], ""),
+            (&["127.0.0.1:80", "[::1]:443"], ""),
+            (
+                &["127.0.0.1:8443"],
+                "\"127.0.0.1:8443\" is the address of no [[listen]]: write it as there, one of 127.0.0.1:443, [::1]:443",
+            ),
+            (&["127.0.0.1:443", "x"], "\"x\" is the address of no [[listen]]"),
+            (&["127.0.0.1:80"], "names only listeners without TLS"),
+            (&[], "is empty, so no request can reach the site"),
+        ] {
+            let names: Vec<At<String>> = names.iter().map(|name| (*name).to_owned().into()).collect();
+            let mut problems = Problems::of_arguments();
+            check_names(&all, &names, "site.listen", &mut problems);
+            assert!(problems.to_string().starts_with(words), "{problems}");
+            assert_eq!(problems.is_empty(), words.is_empty(), "{problems}");
+        }
+        let mut problems = Problems::of_arguments();
+        check_names(&[], &["localhost:8443".to_owned().into()], "site.listen", &mut problems);
+        assert!(problems.is_empty(), "{problems}");
+    }
+
+    #[test]
+    fn the_clients_address_has_one_source_that_is_trusted() {
+        for (keys, words) in [
+            ("client_address = 'x-forwarded-for'\ntrusted_proxies = ['10.0.0.0/8']\nmax_proxies = 1", ""),
+            ("client_address = 'x-forwarded-for'", "without trusted_proxies any client could claim any address"),
+            ("client_address = 'a b'\ntrusted_proxies = ['10.0.0.0/8']", "is not the name of a field"),
+            (
+                "client_address = 'x-a'\nproxy_protocol = true\ntrusted_proxies = ['10.0.0.0/8']",
+                "and proxy_protocol both",
+            ),
+            ("client_address = 'x-a'\ntls = false\ntrusted_proxies = ['10.0.0.0/8']", "has no effect without TLS"),
+            ("max_proxies = 1", "has no effect without client_address"),
+            (
+                "trusted_proxies = ['10.0.0.0/8']",
+                "trusted_proxies has no effect without proxy_protocol = true or client_address",
+            ),
+        ] {
+            let mut problems = Problems::of_arguments();
+            check(&[toml::from_str(&format!("address = '127.0.0.1:0'\n{keys}")).unwrap()], None, &mut problems);
+            assert!(problems.to_string().starts_with(words), "{keys}: {problems}");
+            assert_eq!(problems.is_empty(), words.is_empty(), "{keys}: {problems}");
+        }
     }
 
     #[test]

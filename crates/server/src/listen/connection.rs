@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
-use crate::exchange::{Current, Error, Shared};
+use crate::exchange::{Current, Error, Listener, Shared};
 use crate::http1::{self, connection::End};
 use crate::limits::Admitted;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
@@ -25,6 +25,8 @@ const EVICTION: Duration = Duration::from_secs(1);
 pub(super) struct Entrance {
     /// Its `[[listen]]`.
     pub(super) config: ListenConfig,
+    /// What its requests see of it.
+    pub(super) listener: Listener,
     /// The port of redirects to HTTPS.
     pub(super) https_port: u16,
 }
@@ -50,7 +52,7 @@ pub(crate) fn serve(
         let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
             return;
         };
-        let served = http1::connection::serve(&mut stream, &peer, &shared).await;
+        let served = http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await;
         Box::pin(close(&mut stream, served, peer, &shared)).await;
         if let Some(worker) = counted {
             worker.ended(&stream.counts());
@@ -83,10 +85,12 @@ async fn establish(
             }
         }
     }
-    let admitted = admit(*peer, &current, shared)?;
+    let admitted = admit(*peer, entrance, &current, shared)?;
     if !*listen.tls {
         let challenge = |token: &str| shared.tls.http.answer(token);
-        if let Err(error) = Box::pin(http1::plain::serve(io, &current, entrance.https_port, challenge)).await {
+        if let Err(error) =
+            Box::pin(http1::plain::serve(io, &current, &entrance.listener.name, entrance.https_port, challenge)).await
+        {
             tracing::debug!("{peer}: without TLS: {error}");
         }
         return None;
@@ -106,9 +110,12 @@ async fn establish(
 }
 
 /// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
-fn admit(peer: SocketAddr, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
-    // Clients of a Unix socket have no address, and are not one client.
-    let address = Some(peer.ip()).filter(|address| !address.is_unspecified());
+fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
+    // Clients of a Unix socket have no address, and are not one client; nor are those behind a proxy.
+    let forwarding = entrance.listener.forwarding.as_ref();
+    let is_one_client =
+        !peer.ip().is_unspecified() && !forwarding.is_some_and(|forwarding| forwarding.trusts(peer.ip()));
+    let address = Some(peer.ip()).filter(|_| is_one_client);
     let limit = address.and_then(|address| current.limits.connections_per_address(address, shared.most_connections));
     let Some(most) = limit else { return Some(None) };
     let admitted = shared.addresses.admit(peer.ip(), most);

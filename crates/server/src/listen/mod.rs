@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 pub(crate) use address::{Address, Held, Purpose};
-pub(crate) use config::{Listen, ListenConfig, Mode, check, https_port};
+pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port};
 pub(crate) use inherited::Inherited;
 
 /// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.
@@ -138,9 +138,14 @@ impl Listeners {
     }
 
     fn bind_tcp(&mut self, place: usize, wanted: &Address, mut address: SocketAddr) -> io::Result<u16> {
+        // Beside 0.0.0.0:443, 127.0.0.1:443 gets the connections to that address.
+        let overlaps = self.addresses.iter().any(|(other, _)| match other {
+            Address::Tcp(other) => do_overlap(*other, address),
+            Address::Unix(_) => false,
+        });
         let mut sockets = Vec::with_capacity(self.sets.len());
         for worker in 0..self.sets.len() {
-            let socket = bind_one(address, worker > 0)?;
+            let socket = bind_one(address, worker > 0 || overlaps)?;
             if worker == 0 {
                 // After bind, so that bind has failed for a port that another process uses, even one with SO_REUSEPORT.
                 socket.set_reuse_port(true)?;
@@ -191,6 +196,14 @@ fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
     }
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Whether one is an address of the other, which stands for all addresses of its family.
+fn do_overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && one.ip() != other.ip()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 fn is_absent(error: &io::Error) -> bool {

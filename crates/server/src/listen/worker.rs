@@ -45,7 +45,7 @@ pub(crate) fn start(
 ) -> Result<Vec<JoinHandle<()>>, String> {
     let entrance = |config: &ListenConfig| {
         let https_port = config.https_port.unwrap_or_else(|| https_port(listen));
-        Arc::new(Entrance { config: config.clone(), https_port })
+        Arc::new(Entrance { config: config.clone(), listener: config.listener(), https_port })
     };
     let entrances: Vec<_> = listen.iter().map(entrance).collect();
     let (entered, all_entered) = mpsc::channel();

@@ -27,6 +27,9 @@ pub(crate) fn build(
         problems.add(&(0..0), "site", "no site is configured: add a [[site]] with a root");
     }
     listen::check(&config.listen, config.metrics.listen, &mut problems);
+    for names in config.site.iter().filter_map(|site| site.listen.as_ref()) {
+        listen::check_names(&config.listen, names, "site.listen", &mut problems);
+    }
     config.access_log.check(&mut problems);
     // No [[listen]] means the default listener, which has TLS.
     let plain_only = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);

@@ -38,6 +38,7 @@ impl Place {
             site: Site {
                 pages: Default::default(),
                 access_log: true,
+                listen: None,
                 name: "test".into(),
                 files,
                 options: FileOptions { max_ranges: 16, show_dotfiles: false },

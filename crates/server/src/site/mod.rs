@@ -65,6 +65,9 @@ pub(crate) struct SiteConfig {
     pub names: Vec<At<String>>,
     /// Whether this site answers requests with an unknown host name, or with none. A single site is always the default.
     pub default: bool,
+    /// Listeners that this site answers on, by their `address` in `[[listen]]`. On other listeners, requests for its names are answered
+    /// 421, and those without TLS do not redirect them [default: all]
+    pub listen: Option<Vec<At<String>>>,
     /// Directory to serve. Nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
     /// Whether responses of this site are written to the access log.
@@ -124,6 +127,7 @@ impl Default for SiteConfig {
         SiteConfig {
             names: Vec::new(),
             default: false,
+            listen: None,
             root: None,
             access_log: true,
             limits: SiteLimitsConfig::default(),
@@ -158,6 +162,8 @@ impl Default for SiteConfig {
 pub(crate) struct Site {
     /// The first name, or `default`; for logs and metrics.
     pub name: String,
+    /// Names of the listeners that it answers on. `None`: all.
+    pub listen: Option<Box<[Box<str>]>>,
     /// Whether responses are written to the access log.
     pub access_log: bool,
     /// The files beneath the root.
@@ -171,6 +177,13 @@ pub(crate) struct Site {
     pub(crate) features: Features,
     /// Client authentication that a connection must satisfy.
     pub client_auth: Option<ClientAuth>,
+}
+
+impl Site {
+    /// Whether it answers requests on a listener.
+    pub(crate) fn answers_on(&self, listener: &str) -> bool {
+        self.listen.as_ref().is_none_or(|names| names.iter().any(|name| **name == *listener))
+    }
 }
 
 /// Options for serving the files of a site.
@@ -239,6 +252,7 @@ impl SiteConfig {
         Some(Site {
             client_auth,
             name: self.label(),
+            listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             access_log: self.access_log,
             files: files(root),
             pages: listing_pages::Pages::default(),

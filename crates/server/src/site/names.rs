@@ -12,6 +12,8 @@ use crate::values::{At, Problems};
 #[derive(Debug)]
 pub(crate) struct Sites {
     sites: Vec<Site>,
+    /// Whether each site has names.
+    named: Vec<bool>,
     exact: HashMap<Box<str>, usize>,
     /// `example.org` for `*.example.org`.
     wildcard: HashMap<Box<str>, usize>,
@@ -21,7 +23,13 @@ pub(crate) struct Sites {
 impl Sites {
     /// Builds the table from sites and their configurations.
     pub(crate) fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
-        let mut all = Sites { sites: Vec::new(), exact: HashMap::new(), wildcard: HashMap::new(), default: None };
+        let mut all = Sites {
+            sites: Vec::new(),
+            named: Vec::new(),
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+            default: None,
+        };
         let only = sites.len() == 1;
         for (config, site) in sites {
             let number = all.sites.len();
@@ -46,6 +54,7 @@ impl Sites {
                 );
             }
             all.sites.push(site);
+            all.named.push(!config.names.is_empty());
         }
         all
     }
@@ -70,17 +79,26 @@ impl Sites {
         }
     }
 
-    /// The site for an authority (`host[:port]`, RFC 9110 §7.2); `None` if no site has that name and there is no default.
+    /// The site for an authority (`host[:port]`, RFC 9110 §7.2) on a listener; `None` if no site has that name and there is no default,
+    /// or if that site does not answer there.
     ///
     /// An exact name takes precedence over a wildcard, a longer wildcard over a shorter one, and any of them over the default.
-    pub(crate) fn find(&self, authority: Option<&str>) -> Option<&Site> {
+    pub(crate) fn find(&self, authority: Option<&str>, listener: &str) -> Option<&Site> {
         let number = match authority {
             Some(authority) if !self.exact.is_empty() || !self.wildcard.is_empty() => {
                 self.by_name(host(authority)).or(self.default)
             }
             _ => self.default,
         };
-        number.map(|number| &self.sites[number])
+        number.map(|number| &self.sites[number]).filter(|site| site.answers_on(listener))
+    }
+
+    /// Whether a listener without TLS redirects requests for an authority: a site has that name there, or the default site there has no
+    /// names, and hence every name.
+    pub(crate) fn redirects(&self, authority: Option<&str>, listener: &str) -> bool {
+        let named = authority.and_then(|authority| self.by_name(host(authority)));
+        let site = named.or(self.default.filter(|number| !self.named[*number])).map(|number| &self.sites[number]);
+        site.is_some_and(|site| site.answers_on(listener))
     }
 
     /// Whether to omit Server where no site is known: the setting of the default site, or else of the first.
@@ -191,9 +209,9 @@ mod tests {
             (Some(""), "*.deep.example.org"),
             (None, "*.deep.example.org"),
         ] {
-            assert_eq!(sites.find(authority).unwrap().name, name, "{authority:?}");
+            assert_eq!(sites.find(authority, "l").unwrap().name, name, "{authority:?}");
         }
-        assert!(sites.find(Some(&"a".repeat(9000))).is_some());
+        assert!(sites.find(Some(&"a".repeat(9000)), "l").is_some());
     }
 
     #[test]
@@ -201,8 +219,56 @@ mod tests {
         let text = "[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\nnames = ['b']\nroot = '/'\n";
         let (sites, problems) = sites(text);
         assert!(problems.is_empty(), "{problems}");
-        assert!(sites.find(Some("c")).is_none());
-        assert!(sites.find(None).is_none());
+        assert!(sites.find(Some("c"), "l").is_none());
+        assert!(sites.find(None, "l").is_none());
+    }
+
+    #[test]
+    fn a_site_answers_on_its_listeners_only() {
+        let text = "
+            [[site]]
+            names = ['inner']
+            root = '/'
+            listen = ['127.0.0.1:443', '127.0.0.1:80']
+            [[site]]
+            names = ['outer']
+            root = '/'
+            [[site]]
+            default = true
+            root = '/'
+            listen = ['[::]:443']
+        ";
+        let (sites, problems) = sites(text);
+        assert!(problems.is_empty(), "{problems}");
+        let name = |authority, listener| sites.find(authority, listener).map(|site| site.name.as_str());
+        for (authority, listener, expected) in [
+            (Some("inner"), "127.0.0.1:443", Some("inner")),
+            (Some("inner"), "127.0.0.1:80", Some("inner")),
+            (Some("inner"), "0.0.0.0:443", None),
+            // Not the default either: it would say whether the name exists.
+            (Some("inner"), "[::]:443", None),
+            (Some("outer"), "127.0.0.1:443", Some("outer")),
+            (Some("outer"), "0.0.0.0:443", Some("outer")),
+            (Some("other"), "[::]:443", Some("default")),
+            (Some("other"), "0.0.0.0:443", None),
+            (None, "[::]:443", Some("default")),
+            (None, "0.0.0.0:443", None),
+        ] {
+            assert_eq!(name(authority, listener), expected, "{authority:?} {listener}");
+            assert_eq!(sites.redirects(authority, listener), expected.is_some(), "{authority:?} {listener}");
+        }
+    }
+
+    #[test]
+    fn a_listener_without_tls_redirects_the_names_of_sites() {
+        let (named, _) = sites("[[site]]\nnames = ['a', '*.b']\nroot = '/'");
+        for (authority, redirects) in [("a:80", true), ("x.b", true), ("evil.example", false), ("", false)] {
+            assert_eq!(named.redirects(Some(authority), "l"), redirects, "{authority}");
+        }
+        assert!(!named.redirects(None, "l"));
+        assert!(sites("[[site]]\nroot = '/'").0.redirects(Some("any.example"), "l"));
+        let (two, _) = sites("[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\ndefault = true\nroot = '/'");
+        assert!(two.redirects(Some("any.example"), "l"), "the default site has no names, and so every name");
     }
 
     #[test]

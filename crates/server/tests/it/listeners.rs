@@ -5,10 +5,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use sealion_testkit::server::{Server, Signal};
-use sealion_testkit::{Suite, http, pattern};
+use sealion_testkit::{Client, Suite, http, pattern};
 
 use crate::support::port::free_port;
-use crate::support::{Site, Successor, access_line, tool, wait_for_message};
+use crate::support::{Site, Successor, access_line, exchange, tool, wait_for_message};
 
 const ANY_PORT: &str = "address = '127.0.0.1:0'";
 
@@ -122,4 +122,136 @@ fn believing_everybody_is_an_error() {
     let output = site.config("").listen("address = '127.0.0.1:0'\nproxy_protocol = true").check();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("sealion.toml:3: listen.proxy_protocol: "), "{said}");
+}
+
+/// The status of a request for `host` on a connection to this port.
+#[track_caller]
+fn status(site: &Site, address: &str, host: &str) -> u16 {
+    let address = address.parse().expect("an address");
+    let mut client = site.connector(Suite::TLS13).connect(address);
+    http::request(&mut client, "GET", "/f", &[("Host", host)]).expect("an answer").status
+}
+
+#[test]
+fn a_site_answers_on_its_listeners_only() {
+    let site = Site::new();
+    site.add("f", "content");
+    let (port, plain) = (free_port(), free_port());
+    let at = |host: &str, port: u16| format!("{host}:{port}");
+    let (outer, inner) = (at("0.0.0.0", port), at("127.0.0.1", port));
+    let (plain_outer, plain_inner) = (at("127.0.0.2", plain), at("127.0.0.1", plain));
+    let mut config = site.config(&format!(
+        "names = ['inner.example']\ndefault = true\nlisten = ['{inner}', '{plain_inner}']\n\
+         error_pages = {{ 400 = '/f' }}\nserver_header = false\n"
+    ));
+    config = config.site("root", &[], "names = ['outer.example']\n").listen(&format!("address = '{outer}'"));
+    config = config.listen(&format!("address = '{inner}'"));
+    for plain in [&plain_outer, &plain_inner] {
+        config = config.listen(&format!("address = '{plain}'\ntls = false"));
+    }
+    let _server = config.serve_from_user_space();
+    let outer = at("127.0.0.2", port);
+    for (address, host, expected) in [
+        (&inner, "inner.example", 200),
+        (&inner, "INNER.example.:443", 200),
+        (&inner, "outer.example", 200),
+        // The default site.
+        (&inner, "other.example", 200),
+        (&outer, "outer.example", 200),
+        (&outer, "inner.example", 421),
+        (&outer, "INNER.example.:443", 421),
+        (&outer, "other.example", 421),
+        (&outer, "127.0.0.1", 421),
+    ] {
+        assert_eq!(status(&site, address, host), expected, "{host} at {address}");
+    }
+    let said = |address: &str, bytes: &[u8]| {
+        let mut client: Client = site.connector(Suite::TLS13).connect(address.parse().expect("an address"));
+        String::from_utf8(exchange(&mut client, bytes).data).expect("text")
+    };
+    let without_host = b"GET /f HTTP/1.0\r\n\r\n";
+    assert!(said(&inner, without_host).ends_with("content"));
+    assert!(said(&outer, without_host).starts_with("HTTP/1.1 421 "));
+    let absolute = b"GET https://inner.example/f HTTP/1.1\r\nHost: outer.example\r\nConnection: close\r\n\r\n";
+    assert!(said(&outer, absolute).starts_with("HTTP/1.1 421 "));
+    // A request that cannot be read shows nothing of the site either.
+    assert!(said(&inner, b"GET /f HTTP/1.1\r\nbroken\r\n\r\n").ends_with("content"));
+    assert!(!said(&outer, b"GET /f HTTP/1.1\r\nbroken\r\n\r\n").contains("content"));
+    let redirect = |address: &str, host: &str| {
+        let mut io = TcpStream::connect(address).expect("a connection");
+        io.write_all(format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("it leaves");
+        let mut said = String::new();
+        io.read_to_string(&mut said).expect("an answer");
+        said[9..12].to_owned()
+    };
+    for (address, host, expected) in [
+        (&plain_inner, "inner.example", "308"),
+        (&plain_inner, "outer.example", "308"),
+        (&plain_inner, "other.example", "421"),
+        (&plain_outer, "outer.example", "308"),
+        (&plain_outer, "inner.example", "421"),
+        (&plain_outer, "other.example", "421"),
+    ] {
+        assert_eq!(redirect(address, host), expected, "{host} at {address}");
+    }
+}
+
+#[test]
+fn a_site_names_listeners_that_exist() {
+    let site = Site::new();
+    let said = site.config("listen = ['127.0.0.1:1']").listen(ANY_PORT).problems();
+    assert!(said.contains("site.listen: \"127.0.0.1:1\" is the address of no [[listen]]"), "{said}");
+    let said = site.config("listen = []").listen(ANY_PORT).problems();
+    assert!(said.contains("site.listen: is empty"), "{said}");
+}
+
+#[test]
+fn trusted_proxies_name_the_client_in_a_field() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add("office/f", "content");
+    let (trusting, others) = (free_port(), free_port());
+    let keys = "access = [{ path = '/office/', allow = ['192.0.2.7', '2001:db8::/32'] }]\n\
+                [site.limits]\nrequests_per_second = 1\nburst = 2\n";
+    let server = site
+        .config(keys)
+        .table("[limits]\nmax_connections_per_address = 2\n")
+        .listen(&format!("address = '127.0.0.1:{trusting}'\ntrusted_proxies = ['127.0.0.0/8', '10.0.0.0/8']\nclient_address = 'X-Forwarded-For'"))
+        .listen(&format!("address = '127.0.0.1:{others}'\ntrusted_proxies = ['192.0.2.0/24']\nclient_address = 'x-forwarded-for'"))
+        .serve_from_user_space();
+    let connect = |port: u16| site.connector(Suite::TLS13).connect(([127, 0, 0, 1], port).into());
+    let mut client = connect(trusting);
+    let mut count = 0;
+    for (lines, status, address) in [
+        (&["192.0.2.7"][..], 200, "192.0.2.7"),
+        (&["192.0.2.8"], 403, "192.0.2.8"),
+        // What the client forged stands to the left of its own address.
+        (&["192.0.2.7, 192.0.2.9"], 403, "192.0.2.9"),
+        (&["192.0.2.7", "192.0.2.10"], 403, "192.0.2.10"),
+        (&["203.0.113.1, 192.0.2.7, 10.1.2.3"], 200, "192.0.2.7"),
+        (&["[2001:db8::7]:4711"], 200, "2001:db8::7"),
+        (&["192.0.2.7, unknown"], 403, "127.0.0.1"),
+    ] {
+        let fields: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+        let answer = http::request(&mut client, "GET", "/office/f", &fields).expect("an answer");
+        count += 1;
+        assert_eq!(answer.status, status, "{lines:?}");
+        let peer: std::net::SocketAddr = access_line(&server, count).get("peer").parse().expect("an address");
+        assert_eq!(peer.ip().to_string(), address, "{lines:?}");
+    }
+    // Each client has requests of its own; those of a proxy are not one client's, nor are its connections.
+    let ask = |client: &mut Client, address: &str| {
+        http::request(client, "GET", "/f", &[("X-Forwarded-For", address)]).expect("an answer").status
+    };
+    for n in 0..20 {
+        assert_eq!(ask(&mut client, &format!("198.51.100.{n}")), 200);
+    }
+    assert!((0..20).any(|_| ask(&mut client, "198.51.100.77") == 429));
+    let more: Vec<_> = (0..4).map(|_| connect(trusting)).collect();
+    drop(more);
+    // Whoever is no proxy is not believed.
+    let mut forger = connect(others);
+    let forged =
+        http::request(&mut forger, "GET", "/office/f", &[("X-Forwarded-For", "192.0.2.7")]).expect("an answer");
+    assert_eq!(forged.status, 403);
 }
