@@ -59,8 +59,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Addresses and names.
     (
         "listen",
-        Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default"]),
-        "a site answers on every listener; servers that did not are marked; `http2` and `quic` are reported: Sealion speaks HTTP/1.1",
+        Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default", "site.listen"]),
+        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `http2` and `quic` are reported: Sealion speaks HTTP/1.1",
     ),
     (
         "http2 http2_max_concurrent_streams http2_chunk_size http3 quic_retry",
@@ -81,14 +81,12 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "set_real_ip_from",
         Converted(&["listen.trusted_proxies"]),
-        "on listeners with `proxy_protocol`; reported on others, and marked where rules compare addresses",
+        "networks and addresses, where all servers of a listener agree; else reported, and marked where rules compare addresses",
     ),
     (
         "real_ip_header real_ip_recursive",
-        Unsupported(
-            "only `proxy_protocol` is supported; request fields are not trusted, which is marked where rules compare addresses",
-        ),
-        "",
+        Converted(&["listen.client_address", "listen.max_proxies", "listen.proxy_protocol"]),
+        "where all servers of a listener agree; else reported, and marked where rules compare addresses",
     ),
     // Files.
     ("root", Converted(&["site.root", "site.mounts"]), ""),

@@ -82,19 +82,10 @@ fn is_about_clients(condition: &Directive) -> bool {
     leads_away && variables.any(|variable| !variable.is_empty() && !OTHERS.contains(&variable))
 }
 
-/// Whether a server refuses every request.
-pub(super) fn refuses_everybody(server: &Directive) -> bool {
-    server.children().iter().any(|inner| match inner.name.as_str() {
-        "return" => guards(inner),
-        "deny" => inner.first() == "all",
-        "ssl_reject_handshake" => inner.first() == "on",
-        _ => false,
-    })
-}
-
-/// Whether a site is closed to everybody.
-pub(super) fn is_closed(site: &Table) -> bool {
-    is_closed_part(site, |path| path == "/")
+/// Whether a server refuses requests.
+pub(super) fn refuses_any(server: &Directive) -> bool {
+    let rejects = |inner: &Directive| inner.name == "ssl_reject_handshake" && inner.first() == "on";
+    server.children().iter().any(|inner| rejects(inner) || guards(inner))
 }
 
 /// Whether a part of a site is closed to everybody. `covers`: whether a path covers the part.
@@ -326,11 +317,11 @@ pub(super) fn access(context: &mut Context, site: &mut Table, scope: &Scope, rul
 }
 
 /// An address or a network; host bits are ignored, as in nginx.
-fn network(text: &str) -> Option<IpNet> {
+pub(super) fn network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().map(|network| network.trunc()).ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-fn short(network: IpNet) -> String {
+pub(super) fn short(network: IpNet) -> String {
     if network.prefix_len() == network.max_prefix_len() { network.addr().to_string() } else { network.to_string() }
 }
 

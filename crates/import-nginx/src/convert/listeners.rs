@@ -1,10 +1,12 @@
 //! Listening addresses of all servers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use toml::Value;
 
 use super::Context;
+use super::guards;
+use super::real_ip::{Field, Source};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -14,17 +16,16 @@ pub(super) struct Listeners {
     all: Vec<Listener>,
     /// Addresses with `ssl` in any server: it applies to all servers of the address.
     tls: HashSet<String>,
-    /// TLS addresses of the current server.
+    /// The default server of each TLS address: the first with `default_server`, else the first.
+    defaults: HashMap<String, (Directive, bool)>,
+    /// The server whose site is the default.
+    default: Option<Directive>,
+    /// Addresses of the current server.
     taken: Vec<String>,
-    bound: Vec<Bound>,
-}
-
-/// A server that became a site, and the addresses at which nginx answers for it.
-#[derive(Debug)]
-struct Bound {
-    server: Directive,
-    addresses: Vec<String>,
-    is_closed: bool,
+    /// Servers that became sites, with the addresses at which nginx answers for them.
+    bound: Vec<(Directive, Vec<String>)>,
+    /// Addresses at which servers without TLS redirect names to HTTPS. `None`: all names.
+    redirects: Vec<(String, Option<Vec<String>>)>,
 }
 
 #[derive(Debug)]
@@ -34,6 +35,7 @@ struct Listener {
     proxy_protocol: bool,
     /// Networks whose PROXY headers are trusted.
     trusted: Vec<Value>,
+    client_address: Option<Field>,
     comment: String,
 }
 
@@ -50,7 +52,42 @@ impl Listeners {
     pub(super) fn of(servers: &[&Directive]) -> Self {
         let listens = servers.iter().flat_map(|server| server.children()).filter(|inner| inner.name == "listen");
         let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
-        Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() }
+        let mut listeners =
+            Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() };
+        listeners.find_defaults(servers);
+        listeners
+    }
+
+    /// Finds the default server of each address, and the one that becomes the default site: one without names, which nothing else can
+    /// reach; else one that says so; else the first.
+    fn find_defaults(&mut self, servers: &[&Directive]) {
+        let mut order: Vec<String> = Vec::new();
+        for server in servers {
+            for listen in server.children().iter().filter(|inner| inner.name == "listen") {
+                let is_tls = |address: &String| is_all_tls(server) || self.tls.contains(address);
+                let Some(address) = address(listen.first()).filter(is_tls) else { continue };
+                let says_so = is_default(listen);
+                match self.defaults.get(&address) {
+                    Some((_, true)) => {}
+                    Some(_) if !says_so => {}
+                    known => {
+                        if known.is_none() {
+                            order.push(address.clone());
+                        }
+                        self.defaults.insert(address, ((*server).clone(), says_so));
+                    }
+                }
+            }
+        }
+        let candidates = || order.iter().filter_map(|address| self.defaults.get(address));
+        let nameless = candidates().find(|(server, _)| !has_name(server));
+        let found = nameless.or_else(|| candidates().find(|(_, says_so)| *says_so)).or_else(|| candidates().next());
+        self.default = found.map(|(server, _)| server.clone());
+    }
+
+    /// Whether the site of this server is the default.
+    pub(super) fn is_default(&self, server: &Directive) -> bool {
+        self.default.as_ref() == Some(server)
     }
 
     /// Adds the `listen` directives of a server. `shared`: the directives of `http`.
@@ -58,7 +95,7 @@ impl Listeners {
         let mut listens = Listens::default();
         self.taken.clear();
         // The obsolete `ssl on;` for the whole server.
-        let all_tls = server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on");
+        let all_tls = is_all_tls(server);
         let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
         let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
         // nginx's default address.
@@ -88,10 +125,10 @@ impl Listeners {
             if has("http2") || has("spdy") {
                 context.report_with(directive, "HTTP/2 is not supported: clients fall back to HTTP/1.1 automatically");
             }
-            listens.default |= has("default_server") || has("default");
+            listens.default |= is_default(directive);
+            self.taken.push(address.clone());
             if tls {
                 listens.tls = true;
-                self.taken.push(address.clone());
             } else {
                 listens.plain = true
             }
@@ -110,6 +147,7 @@ impl Listeners {
                         tls,
                         proxy_protocol,
                         trusted,
+                        client_address: None,
                         comment: directive.place.to_string(),
                     });
                 }
@@ -121,32 +159,97 @@ impl Listeners {
         listens
     }
 
-    /// Records the addresses of the current server. `is_closed`: its site is closed to everybody.
-    pub(super) fn bind(&mut self, server: &Directive, is_closed: bool) {
-        let addresses = std::mem::take(&mut self.taken);
-        self.bound.push(Bound { server: server.clone(), addresses, is_closed });
+    /// Records the addresses of the current server, which became a site.
+    pub(super) fn bind(&mut self, server: &Directive) {
+        self.bound.push((server.clone(), std::mem::take(&mut self.taken)));
     }
 
-    /// Marks servers that become reachable at addresses where nginx did not answer for them.
-    pub(super) fn report_new_addresses(&self, context: &mut Context) {
-        for Bound { server, addresses, .. } in self.bound.iter().filter(|bound| !bound.is_closed) {
-            let reaches = |other: &str| addresses.iter().any(|own| own == other || is_wildcard_of(own, other));
-            let mut new: Vec<&str> = Vec::new();
-            for listener in self.all.iter().filter(|listener| listener.tls) {
-                if !reaches(&listener.address) {
-                    new.push(&listener.address);
-                }
+    /// Records that the current server, without TLS, redirects its names to HTTPS.
+    pub(super) fn redirect(&mut self, server: &Directive) {
+        let names = server.children().iter().filter(|inner| inner.name == "server_name");
+        let names: Vec<String> =
+            names.flat_map(|inner| &inner.arguments).map(|name| name.to_ascii_lowercase()).collect();
+        let is_any = has_default(server) || !has_name(server) || names.iter().any(|name| name.contains(['~', '$']));
+        let names = Some(names).filter(|_| !is_any);
+        let addresses = std::mem::take(&mut self.taken);
+        self.redirects.extend(addresses.into_iter().map(|address| (address, names.clone())));
+    }
+
+    /// Restricts sites to the addresses at which nginx answers for them, if others have more. `sites`: those of [`Self::bind`], in order.
+    pub(super) fn restrict(&self, context: &mut Context, sites: &mut [Table]) {
+        let mut of_default: Vec<&str> = Vec::new();
+        for (site, (server, own)) in sites.iter_mut().zip(&self.bound) {
+            let names: Vec<&str> =
+                site.get("names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            let redirects = |address: &str| {
+                self.redirects.iter().any(|(other, redirected)| {
+                    let covers = |pattern: &String| names.iter().any(|name| is_name_of(name, pattern));
+                    other == address && redirected.as_ref().is_none_or(|patterns| patterns.iter().any(covers))
+                })
+            };
+            let answers = |listener: &&Listener| {
+                own.contains(&listener.address) || (!listener.tls && redirects(&listener.address))
+            };
+            let addresses: Vec<&str> =
+                self.all.iter().filter(answers).map(|listener| listener.address.as_str()).collect();
+            if self.is_default(server) {
+                of_default.clone_from(&addresses);
             }
-            if !new.is_empty() {
-                let remedy = format!(
-                    "nginx answers for it at {} only; a site answers on every listener, hence also on {}. Restrict it with \
-                     [[site.access]] allow, or run a separate Sealion with only its listeners",
-                    addresses.join(", "),
-                    new.join(", ")
-                );
-                context.report_unguarded(server, remedy);
+            if addresses.len() < self.all.len() {
+                site.set("listen", addresses.into_iter().map(Value::from).collect::<Vec<_>>());
             }
         }
+        self.report_other_defaults(context, &of_default);
+    }
+
+    /// Reports servers that are the default at an address where another answers unknown names now.
+    fn report_other_defaults(&self, context: &mut Context, of_default: &[&str]) {
+        let mut reported: Vec<&Directive> = Vec::new();
+        for listener in &self.all {
+            let Some((server, _)) = self.defaults.get(&listener.address) else { continue };
+            let answers = of_default.contains(&listener.address.as_str());
+            if self.is_default(server) || reported.contains(&server) || !(answers || has_default(server)) {
+                continue;
+            }
+            reported.push(server);
+            let remedy = "only one site can be the default, and another server is";
+            if !answers {
+                context.report_with(server, format!("{remedy}: at {}, unknown names get 421", listener.address));
+            } else if guards::refuses_any(server) {
+                let remedy =
+                    format!("{remedy}: at {}, it now answers unknown names that this server refused", listener.address);
+                context.report_unguarded(server, remedy);
+            } else {
+                context.report_with(server, remedy);
+            }
+        }
+    }
+
+    /// Lets listeners read the client's address from the field that all their servers read it from. `servers`: those that became sites.
+    /// Returns them with whether that of each is converted.
+    pub(super) fn read_client_addresses<'a>(
+        &mut self,
+        servers: &[&'a Directive],
+        shared: &[&Directive],
+    ) -> Vec<(&'a Directive, bool)> {
+        let sources: Vec<Source> = servers.iter().map(|server| Source::of(server, shared)).collect();
+        for listener in self.all.iter_mut().filter(|listener| listener.tls && !listener.proxy_protocol) {
+            let mut its = self.bound.iter().zip(&sources).filter(|((_, own), _)| own.contains(&listener.address));
+            let Some((_, Source::Field(field))) = its.next() else { continue };
+            let is_unix = listener.address.starts_with("unix:");
+            let can_be = if is_unix { field.trusts_unix } else { !field.trusted.is_empty() };
+            if can_be && its.all(|(_, other)| *other == Source::Field(field.clone())) {
+                listener.client_address = Some(field.clone());
+            }
+        }
+        let is_converted = |own: &Vec<String>| {
+            let mut its = self.all.iter().filter(|listener| listener.tls && own.contains(&listener.address));
+            its.all(|listener| listener.client_address.is_some())
+        };
+        let bound = self.bound.iter().zip(&sources).zip(servers);
+        bound
+            .map(|(((_, own), source), server)| (*server, matches!(source, Source::Field(_)) && is_converted(own)))
+            .collect()
     }
 
     pub(super) fn write(&self, root: &mut Table) {
@@ -160,6 +263,14 @@ impl Listeners {
             if listener.proxy_protocol {
                 table.set("proxy_protocol", true);
                 table.set("trusted_proxies", listener.trusted.clone());
+            }
+            if let Some(field) = &listener.client_address {
+                table.set("client_address", field.name.to_ascii_lowercase());
+                if !field.is_recursive {
+                    table.set("max_proxies", 1);
+                }
+                let trusted = field.trusted.iter().map(|network| Value::from(guards::short(*network)));
+                table.set("trusted_proxies", trusted.collect::<Vec<_>>());
             }
             root.push("listen", table);
         }
@@ -179,13 +290,35 @@ fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     networks
 }
 
-/// Whether `own` is the wildcard address at the port of `other`. IPv4 and IPv6 are not distinguished, as both reach the same
-/// machine.
-fn is_wildcard_of(own: &str, other: &str) -> bool {
-    match (own.rsplit_once(':'), other.rsplit_once(':')) {
-        (Some(("0.0.0.0" | "[::]", own)), Some((host, other))) => own == other && host != "unix",
-        _ => false,
+/// Whether a `listen` makes its server the default of the address.
+fn is_default(listen: &Directive) -> bool {
+    listen.arguments.iter().skip(1).any(|argument| argument == "default_server" || argument == "default")
+}
+
+/// Whether a server says of any address that it is the default there.
+fn has_default(server: &Directive) -> bool {
+    server.children().iter().any(|inner| inner.name == "listen" && is_default(inner))
+}
+
+/// Whether a name of `server_name`, `.example.org` and `*.example.org` included, covers the name of a site.
+fn is_name_of(name: &str, pattern: &str) -> bool {
+    let is_beneath = |domain: &str| name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    match (pattern.strip_prefix("*."), pattern.strip_prefix('.')) {
+        (Some(domain), _) => is_beneath(domain),
+        (_, Some(domain)) => name == domain || is_beneath(domain),
+        _ => name == pattern,
     }
+}
+
+/// Whether a server has the obsolete `ssl on;` for all its addresses.
+fn is_all_tls(server: &Directive) -> bool {
+    server.children().iter().any(|inner| inner.name == "ssl" && inner.first() == "on")
+}
+
+/// Whether a server has a name that a request can have.
+fn has_name(server: &Directive) -> bool {
+    let names = server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| &inner.arguments);
+    names.into_iter().any(|name| !matches!(name.as_str(), "_" | ""))
 }
 
 /// The address in Sealion's notation; nginx accepts a port, an address, or both.

@@ -35,7 +35,6 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         unconverted: Vec::new(),
         workers: None,
         names: HashSet::new(),
-        has_default: false,
         plain: Vec::new(),
         zones: Zones::default(),
         targets: Targets::default(),
@@ -70,19 +69,21 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     let mut converted = Vec::new();
     for server in servers {
         if let Some(site) = site::convert(&mut context, &mut listeners, server, &shared) {
-            listeners.bind(server, guards::is_closed(&site));
+            listeners.bind(server);
             sites.push(site);
             converted.push(server);
         }
     }
-    listeners.report_new_addresses(&mut context);
+    listeners.restrict(&mut context, &mut sites);
+    let converted = listeners.read_client_addresses(&converted, &shared);
     real_ip::report(&mut context, &shared, &converted);
     if sites.is_empty() {
         context.root.comment("No server with `listen … ssl` was found, so there is no site.");
     }
-    if let (false, [first, _, ..]) = (context.has_default, sites.as_mut_slice()) {
-        // As nginx does.
-        first.set("default", true);
+    if let ([_, _, ..], Some((site, _))) =
+        (sites.as_slice(), converted.iter().enumerate().find(|(_, (server, _))| listeners.is_default(server)))
+    {
+        sites[site].set("default", true);
     }
     context.report_names_without_site();
     listeners.write(&mut context.root);
@@ -105,7 +106,6 @@ pub(super) struct Context {
     pub(super) unconverted: Vec<Unconverted>,
     workers: Option<u64>,
     names: HashSet<String>,
-    has_default: bool,
     /// Servers without TLS, with their names.
     pub(super) plain: Vec<(Directive, Vec<String>)>,
     zones: Zones,
@@ -163,25 +163,6 @@ impl Context {
     /// Claims a host name. `false`: an earlier server has it.
     pub(super) fn take_name(&mut self, name: &str) -> bool {
         self.names.insert(name.to_owned())
-    }
-
-    /// Makes a site the default, unless there is one already.
-    pub(super) fn make_default(&mut self, server: &Directive, site: &mut Table) -> bool {
-        if self.has_default {
-            let remedy = "only one site can be the default for all addresses, and an earlier server is";
-            if guards::refuses_everybody(server) {
-                let remedy = format!(
-                    "{remedy}: at this server's addresses, it now answers unknown names that this server refused"
-                );
-                self.report_unguarded(server, remedy);
-            } else {
-                self.report_with(server, remedy);
-            }
-            return false;
-        }
-        site.set("default", true);
-        self.has_default = true;
-        true
     }
 
     /// Reports names of plain HTTP servers that no site has: plain HTTP redirects only names of sites.

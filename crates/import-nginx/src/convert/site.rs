@@ -102,7 +102,7 @@ pub(super) fn convert(
 ) -> Option<Table> {
     let listens = listeners.take(context, server, shared);
     if !listens.tls {
-        plain(context, server);
+        plain(context, listeners, server);
         return None;
     }
     if listens.plain {
@@ -116,11 +116,14 @@ pub(super) fn convert(
     if !names.is_empty() {
         site.set("names", names.clone());
     }
-    if listens.default || names.is_empty() {
-        let is_default = context.make_default(server, &mut site);
-        if !is_default && names.is_empty() {
-            return None;
+    if listeners.is_default(server) {
+        if listens.default || names.is_empty() {
+            site.set("default", true);
         }
+    } else if names.is_empty() {
+        let remedy = "no request reaches it here, as it has no name of its own and another server is the default: give it a name";
+        context.report_with(server, remedy);
+        return None;
     }
     site.set("root", root(context, server, &settings));
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
@@ -294,7 +297,7 @@ fn media_type_of(extension: &str) -> String {
 }
 
 /// A server without TLS: redirects to HTTPS are converted, other contents are reported.
-fn plain(context: &mut Context, server: &Directive) {
+fn plain(context: &mut Context, listeners: &mut Listeners, server: &Directive) {
     let mut leads_to_https = false;
     let mut others = Vec::new();
     guards::walk(server.children(), &mut |inner| match inner.name.as_str() {
@@ -313,6 +316,7 @@ fn plain(context: &mut Context, server: &Directive) {
         server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
     let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
     context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
+    listeners.redirect(server);
     for other in others {
         let remedy = if other.name == "root" {
             "no files are sent over plain HTTP; [tls.acme] answers ACME challenges automatically"

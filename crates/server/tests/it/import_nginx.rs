@@ -470,9 +470,9 @@ fn what_is_open_now_is_marked() {
         ("location ~ [a&&b] { deny all; }", &["deny"]),
         // The address that rules compare with is the proxy's.
         ("real_ip_header X-Forwarded-For; set_real_ip_from 10.0.0.0/8;", &[]),
-        ("real_ip_header X-Forwarded-For; location /x/ { allow 10.0.0.0/8; deny all; }", &["real_ip_header"]),
-        ("real_ip_header X-Real-IP; deny 192.0.2.1;", &["real_ip_header"]),
-        ("set_real_ip_from 10.0.0.0/8; deny 192.0.2.1;", &["set_real_ip_from"]),
+        ("set_real_ip_from 10.0.0.0/8; location /x/ { allow 10.0.0.0/8; deny all; }", &[]),
+        ("set_real_ip_from proxy.example; deny 192.0.2.1;", &["set_real_ip_from"]),
+        ("set_real_ip_from proxy.example; real_ip_header X-Real-IP; deny 192.0.2.1;", &["real_ip_header"]),
         ("real_ip_header proxy_protocol; set_real_ip_from 10.0.0.0/8; deny 192.0.2.1;", &["set_real_ip_from"]),
         ("real_ip_header X-Real-IP; location /x/ { deny all; }", &[]),
     ] {
@@ -521,54 +521,163 @@ fn an_alias_that_would_join_names_is_not_mounted() {
 }
 
 #[test]
-fn a_server_that_answers_at_more_addresses_is_marked() {
-    // The `listen`s of servers, and which of the servers are marked.
+fn a_site_answers_at_the_addresses_of_its_server() {
+    // The `listen`s of servers, and those of their sites; empty: all.
     for (servers, expected) in [
-        (&["listen 443 ssl;", "listen 443 ssl;"][..], &[][..]),
-        (&["listen 443 ssl; listen [::]:443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[]),
-        (&["listen 443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[]),
-        (&["listen [::]:443 ssl ipv6only=off;", "listen 443 ssl;"], &[]),
-        (&["listen 127.0.0.1:443 ssl;"], &[]),
-        (&["listen 127.0.0.1:443 ssl;", "listen 127.0.0.1:443 ssl;"], &[]),
-        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl;"], &[1]),
-        (&["listen 443 ssl;", "listen 10.0.0.1:443 ssl;", "listen 10.0.0.2:443 ssl;"], &[1, 2]),
-        (&["listen 443 ssl;", "listen 8443 ssl;"], &[0, 1]),
-        (&["listen 443 ssl; listen 8443 ssl;", "listen 443 ssl;"], &[1]),
-        (&["listen 443 ssl;", "listen unix:/run/x.sock ssl;"], &[0, 1]),
-        (&["listen 80;", "listen 443 ssl;"], &[]),
-        (&["listen 443 ssl; return 444;", "listen 127.0.0.1:443 ssl;"], &[1]),
-        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl; deny all;"], &[]),
+        (&["listen 443 ssl;", "listen 443 ssl;"][..], &[&[][..], &[]][..]),
+        (&["listen 443 ssl; listen [::]:443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[&[], &[]]),
+        (&["listen 443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[&["0.0.0.0:443"], &[]]),
+        (&["listen 127.0.0.1:443 ssl;"], &[&[]]),
+        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl;"], &[&["0.0.0.0:443"], &["127.0.0.1:443"]]),
+        (
+            &["listen 443 ssl;", "listen 10.0.0.1:443 ssl;", "listen 10.0.0.2:443 ssl;"],
+            &[&["0.0.0.0:443"], &["10.0.0.1:443"], &["10.0.0.2:443"]],
+        ),
+        (&["listen 443 ssl;", "listen 8443 ssl;"], &[&["0.0.0.0:443"], &["0.0.0.0:8443"]]),
+        (&["listen 443 ssl; listen 8443 ssl;", "listen 443 ssl;"], &[&[], &["0.0.0.0:443"]]),
+        (&["listen 443 ssl;", "listen unix:/run/x.sock ssl;"], &[&["0.0.0.0:443"], &["unix:/run/x.sock"]]),
+        (&["listen 127.0.0.1:443 ssl;", "listen 443 ssl; return 444;"], &[&["127.0.0.1:443"], &["0.0.0.0:443"]]),
+        // Redirects over plain HTTP.
+        (&["listen 443 ssl; listen 80;"], &[&[]]),
+        (
+            &["listen 10.0.0.1:443 ssl;", "listen 443 ssl; listen 80;"],
+            &[&["10.0.0.1:443"], &["0.0.0.0:443", "0.0.0.0:80"]],
+        ),
+        (
+            &[
+                "listen 10.0.0.1:443 ssl;",
+                "listen 443 ssl; listen 80; } server { listen 10.0.0.1:80; server_name s0.example; return 301 https://$host$request_uri;",
+            ],
+            &[&["10.0.0.1:443", "10.0.0.1:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
+        ),
+        (
+            &[
+                "listen 10.0.0.1:443 ssl;",
+                "listen 443 ssl; } server { listen 80; server_name *.other; return 301 https://$host$request_uri;",
+            ],
+            &[&["10.0.0.1:443"], &["0.0.0.0:443"]],
+        ),
+        (
+            &[
+                "listen 10.0.0.1:443 ssl;",
+                "listen 443 ssl; } server { listen 80; server_name .example; return 301 https://$host$request_uri;",
+            ],
+            &[&["10.0.0.1:443", "0.0.0.0:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
+        ),
     ] {
         let blocks = servers
             .iter()
             .enumerate()
             .map(|(n, listens)| format!("server {{ server_name s{n}.example; {listens} }}\n"));
-        let (_, named, code) = import(&blocks.collect::<String>());
-        assert_eq!(marked(&named).len(), expected.len(), "{servers:?}: {named:#?}");
-        assert!(expected.is_empty() || code == Some(3));
+        let (config, named, _) = import(&blocks.collect::<String>());
+        assert!(marked(&named).is_empty(), "{servers:?}: {named:#?}");
+        let listens = |site: &toml::Value| -> Vec<String> {
+            let names = site.get("listen").and_then(toml::Value::as_array).into_iter().flatten();
+            names.map(|name| name.as_str().expect("text").to_owned()).collect()
+        };
+        let sites = config["site"].as_array().expect("sites");
+        assert_eq!(sites.iter().map(listens).collect::<Vec<_>>(), expected, "{servers:?}");
     }
 }
 
 #[test]
-fn the_address_of_http_counts_for_its_servers() {
-    for (servers, expected) in [
-        ("server { listen 443 ssl; server_name a; deny 192.0.2.1; }", 1),
+fn the_default_site_is_a_default_server() {
+    // The servers, and the name of the default site.
+    for (servers, default, marks) in [
+        ("server { listen 443 ssl; server_name a; } server { listen 443 ssl; server_name b; }", Some("a"), 0),
         (
-            "limit_req_zone $binary_remote_addr zone=z:1m rate=1r/s; server { listen 443 ssl; server_name a; limit_req zone=z; }",
+            "server { listen 443 ssl; server_name a; } server { listen 443 ssl default_server; server_name b; }",
+            Some("b"),
+            0,
+        ),
+        // Nothing else reaches a server without names.
+        ("server { listen 443 ssl; server_name a; } server { listen 8443 ssl; }", None, 0),
+        ("server { listen 443 ssl default_server; server_name a; } server { listen 443 ssl; }", Some("a"), 0),
+        // At its own address, the closed one is not replaced by the open one.
+        (
+            "server { listen 443 ssl default_server; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
+            Some("a"),
+            0,
+        ),
+        (
+            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
+            Some("a"),
             1,
         ),
-        ("deny 192.0.2.1; server { listen 443 ssl; server_name a; }", 1),
-        ("server { listen 443 ssl; server_name a; }", 0),
+        (
+            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; location /x { deny all; } }",
+            Some("a"),
+            1,
+        ),
     ] {
-        let (_, named, _) = import(&format!("set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; {servers}"));
-        assert_eq!(marked(&named).len(), expected, "{servers}: {named:#?}");
-        assert!(named.iter().any(|line| line.starts_with("real_ip_header")), "{named:?}");
+        let (config, named, _) = import(servers);
+        let sites = config["site"].as_array().expect("sites");
+        let mut defaults = sites.iter().filter(|site| site.get("default").is_some());
+        let site = defaults.next().unwrap_or_else(|| panic!("{servers}: no default"));
+        let name = site.get("names").and_then(|names| names[0].as_str());
+        assert_eq!((name, defaults.count()), (default, 0), "{servers}");
+        assert_eq!(marked(&named).len(), marks, "{servers}: {named:#?}");
     }
 }
 
 #[test]
-fn a_closed_default_server_that_is_not_the_default_here_is_marked() {
-    let open = "server { listen 443 ssl default_server; server_name a.example; }";
-    let (_, named, _) = import(&format!("{open} server {{ listen [::]:443 ssl default_server; return 444; }}"));
-    assert_eq!(marked(&named).len(), 1, "{named:#?}");
+fn the_client_address_comes_from_where_nginx_has_it() {
+    const FORWARDED: &str = "set_real_ip_from 10.0.0.5/8; set_real_ip_from 192.0.2.7; real_ip_header X-Forwarded-For;";
+    const RECURSIVE: &str = "real_ip_recursive on;";
+    let server = "server { listen 443 ssl; server_name a; deny 192.0.2.1; }";
+    // `http`, client_address and max_proxies of the first listener, and how many directives are marked.
+    for (http, field, most, marks) in [
+        (format!("{FORWARDED} {RECURSIVE} {server}"), Some("x-forwarded-for"), None, 0),
+        (format!("{FORWARDED} {server}"), Some("x-forwarded-for"), Some(1), 0),
+        (format!("set_real_ip_from 10.0.0.0/8; {server}"), Some("x-real-ip"), Some(1), 0),
+        (
+            format!("set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP; {server}"),
+            Some("cf-connecting-ip"),
+            Some(1),
+            0,
+        ),
+        // Without networks, nginx believes nobody.
+        (format!("real_ip_header X-Forwarded-For; {server}"), None, None, 0),
+        // No counterpart.
+        (format!("set_real_ip_from proxy.example; {server}"), None, None, 1),
+        (format!("set_real_ip_from 10.0.0.0/8; real_ip_header Forwarded; {server}"), None, None, 1),
+        (format!("set_real_ip_from unix:; {server}"), None, None, 1),
+        (
+            format!(
+                "{FORWARDED} server {{ listen 443 ssl; server_name a; location /x/ {{ set_real_ip_from 192.0.2.9; deny 192.0.2.1; }} }}"
+            ),
+            None,
+            None,
+            1,
+        ),
+        // Servers of one listener that differ.
+        (
+            format!("{server} server {{ listen 443 ssl; server_name b; {FORWARDED} allow 10.0.0.0/8; deny all; }}"),
+            None,
+            None,
+            1,
+        ),
+        (
+            format!("server {{ listen 8443 ssl; server_name b; {FORWARDED} allow 10.0.0.0/8; deny all; }} {server}"),
+            Some("x-forwarded-for"),
+            Some(1),
+            0,
+        ),
+        // Connections of clients behind proxies are not counted.
+        (
+            format!("limit_conn_zone $binary_remote_addr zone=z:1m; limit_conn z 3; {FORWARDED} {server}"),
+            Some("x-forwarded-for"),
+            Some(1),
+            1,
+        ),
+    ] {
+        let (config, named, _) = import(&http);
+        let listen = &config["listen"][0];
+        assert_eq!(listen.get("client_address").and_then(toml::Value::as_str), field, "{http}: {listen}");
+        assert_eq!(listen.get("max_proxies").and_then(toml::Value::as_integer), most, "{http}: {listen}");
+        assert_eq!(marked(&named).len(), marks, "{http}: {named:#?}");
+        if http.contains(FORWARDED) && field.is_some() {
+            assert_eq!(listen["trusted_proxies"].to_string(), r#"["10.0.0.0/8", "192.0.2.7"]"#, "{http}");
+        }
+    }
 }
