@@ -26,6 +26,7 @@ mod limits;
 mod listeners;
 mod memory;
 mod metrics;
+mod nginx_corpus;
 mod privileges;
 mod session_tickets;
 mod shutdown;
