@@ -239,7 +239,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["site.client_auth"]),
         "`on` and `optional`",
     ),
-    ("ssl_verify_depth", NotNeeded("chains must end at a configured root"), ""),
+    ("ssl_verify_depth", Unsupported("chains of any length are accepted, if they end at a configured root"), ""),
     ("ssl_crl", Unsupported("revocation lists are not supported"), ""),
     (
         "ssl_reject_handshake",

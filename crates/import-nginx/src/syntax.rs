@@ -60,7 +60,9 @@ pub(super) struct Missing {
 impl Missing {
     /// Whether packages ship this file, and it restricts no access.
     pub(super) fn is_known(&self) -> bool {
-        const KNOWN: [&str; 8] = [
+        const KNOWN: [&str; 9] = [
+            // The directory of Debian's dynamic modules.
+            "modules-enabled",
             "fastcgi.conf",
             "fastcgi-php.conf",
             "fastcgi_params",
@@ -171,7 +173,13 @@ impl Reader {
         }
         let path = self.directory.join(pattern);
         let files = if pattern.contains(['*', '?', '[']) {
-            glob(&path).map_err(|e| error(format!("include {pattern}: {e}")))?
+            let (found, unreadable) = glob(&path).map_err(|e| error(format!("include {pattern}: {e}")))?;
+            self.missing.extend(unreadable.into_iter().map(|(directory, e)| Missing {
+                place: place.clone(),
+                what: format!("{} cannot be listed here ({e})", directory.display()),
+                name: directory.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            }));
+            found
         } else {
             vec![path]
         };
@@ -194,8 +202,12 @@ impl Reader {
     }
 }
 
+/// Directories that cannot be listed, and why.
+type Unreadable = Vec<(PathBuf, std::io::Error)>;
+
 /// The files that match `pattern`, sorted. `*` and `?` match neither `/` nor a leading dot, as in glob(3).
-fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
+fn glob(pattern: &Path) -> Result<(Vec<PathBuf>, Unreadable), globset::Error> {
+    let mut unreadable = Vec::new();
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
         let name = component.as_os_str().to_string_lossy();
@@ -207,7 +219,15 @@ fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
         let mut next = Vec::new();
         for directory in found {
             let here = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
-            let entries = std::fs::read_dir(here).into_iter().flatten().flatten();
+            let entries = match std::fs::read_dir(here) {
+                Ok(entries) => entries.flatten(),
+                // `*/` matches files too.
+                Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => continue,
+                Err(e) => {
+                    unreadable.push((directory, e));
+                    continue;
+                }
+            };
             let names = entries.map(|entry| entry.file_name()).filter(|name| {
                 let hidden = name.as_encoded_bytes().starts_with(b".");
                 matcher.is_match(name) && !hidden
@@ -216,9 +236,14 @@ fn glob(pattern: &Path) -> Result<Vec<PathBuf>, globset::Error> {
         }
         found = next;
     }
-    found.retain(|path| path.exists());
+    // A link that leads nowhere here, or a file in a directory that cannot be entered, is named when it is read.
+    found.retain(|path| {
+        !path
+            .symlink_metadata()
+            .is_err_and(|e| matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory))
+    });
     found.sort();
-    Ok(found)
+    Ok((found, unreadable))
 }
 
 /// Bounds recursion; nobody nests this deep on purpose.
@@ -289,6 +314,20 @@ mod tests {
         let [missing] = &read.missing[..] else { panic!("one file is missing") };
         assert_eq!(missing.place.line, 3);
         assert!(missing.what.contains("gone.conf"), "{}", missing.what);
+    }
+
+    #[test]
+    fn what_a_pattern_cannot_see_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        write(
+            "nginx.conf",
+            "include gone/*.conf;\ninclude modules-enabled/*.conf;\ninclude *.site;\ninclude */x.conf;",
+        );
+        std::os::unix::fs::symlink("/nowhere", directory.path().join("a.site")).unwrap();
+        let read = read(&directory.path().join("nginx.conf")).unwrap();
+        let missing: Vec<_> = read.missing.iter().map(|missing| (missing.place.line, missing.is_known())).collect();
+        assert_eq!(missing, [(1, false), (2, true), (3, false)]);
     }
 
     #[test]

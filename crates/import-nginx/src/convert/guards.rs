@@ -27,9 +27,8 @@ pub(super) fn guards(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "allow" | "deny" | "internal" => true,
         "auth_basic" | "auth_request" | "auth_jwt" => directive.first() != "off",
-        "disable_symlinks" | "modsecurity" | "secure_link" | "ssl_crl" | "ssl_verify_client" | "valid_referers" => {
-            directive.first() != "off"
-        }
+        "disable_symlinks" | "modsecurity" | "secure_link" | "ssl_crl" | "ssl_verify_client" | "ssl_verify_depth"
+        | "valid_referers" => directive.first() != "off",
         "limit_except" => !directive.arguments.iter().any(|method| method == "GET"),
         "return" => refuses(directive.first()),
         "if" if is_about_clients(directive) => true,

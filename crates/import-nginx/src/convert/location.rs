@@ -143,7 +143,9 @@ pub(super) fn convert(
             match inner.name.as_str() {
                 "return" => path_rules::answer(context, site, &scope, host, inner),
                 "allow" | "deny" | "auth_basic" => {}
-                "location" if guards::guards(inner) => context.report_unguarded(inner, NESTED),
+                "root" if settings.root() == Some(inner.first()) => {}
+                "root" | "alias" => mount(context, site, &scope, inner),
+                "location" if guards::guards(inner) => nested_guard(context, site, settings, inner),
                 _ if guards::guards(inner) => context.report(inner),
                 _ => {}
             }
@@ -180,10 +182,27 @@ pub(super) fn convert(
             "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
                 context.report_with(inner, "compression applies to a whole site");
             }
-            "location" if guards::guards(inner) => context.report_unguarded(inner, NESTED),
+            "location" if guards::guards(inner) => nested_guard(context, site, settings, inner),
             "location" => context.report_with(inner, NESTED),
             _ => context.report(inner),
         }
+    }
+}
+
+/// A location inside another that restricts access. Without an expression it has the effect of one beside the outer one.
+fn nested_guard(context: &mut Context, site: &mut Table, settings: &Settings<'_>, location: &Directive) {
+    let scope = Scope::of(location).filter(|scope| matches!(scope, Scope::Exact(_) | Scope::Prefix(_)));
+    let has = |name: &str| location.children().iter().any(|inner| inner.name == name);
+    // The file of users may be that of the outer location.
+    let is_whole = !has("auth_basic") || has("auth_basic_user_file");
+    let is_guard = |inner: &Directive| {
+        guards::is_access(inner) || matches!(inner.name.as_str(), "auth_basic" | "auth_basic_user_file" | "internal")
+    };
+    match scope {
+        Some(scope) if is_whole && location.children().iter().all(is_guard) => {
+            guards::of_block(context, site, settings, &scope, location);
+        }
+        _ => context.report_unguarded(location, NESTED),
     }
 }
 
@@ -244,6 +263,10 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     let fallback = last.split('?').next().unwrap_or(last);
     let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
+        _ if !directive.arguments.iter().any(|argument| argument == "$uri") => context.report_unguarded(
+            directive,
+            "the file at the path itself is not tried by nginx, but sent here: keep files that must not be sent out of the root",
+        ),
         _ if !usual => context.report_with(
             directive,
             "only the path itself is tried, as a file and as a directory: use rewrites for the rest",
@@ -272,14 +295,16 @@ pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, di
 /// `alias` or `root`, as a mount. With `alias` the directory replaces the path, with `root` the path is appended.
 fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let directory = directive.first();
+    // nginx sends no files of the root there.
     let Scope::Prefix(path) = scope else {
-        return context.report_with(directive, "a mount applies to a path and its subtree: use a prefix location");
+        let remedy = "a mount applies to a path and its subtree, so the part is closed: use a prefix location";
+        context.report_with(directive, remedy);
+        return guards::close(context, site, scope, directive);
     };
     if !directory.starts_with('/') || directory.contains('$') {
-        return context.report_with(
-            directive,
-            "variables and relative directories are not supported: write a mount with the full path",
-        );
+        let remedy = "variables and relative directories are not supported, so the part is closed: write a mount with the full path";
+        context.report_with(directive, remedy);
+        return guards::close(context, site, scope, directive);
     }
     if directive.name == "alias" && path.ends_with('/') && !directory.ends_with('/') {
         let remedy = "nginx appends the rest of the path without a slash, so the part is closed: write a mount, with a slash at the end of both";

@@ -112,7 +112,7 @@ pub(super) fn convert(
     context.targets = Targets::of(server);
     let mut site = Table::default();
     site.comment(&server.place);
-    let names = names(context, server);
+    let names = names(context, server, listeners.is_default(server));
     if !names.is_empty() {
         site.set("names", names.clone());
     }
@@ -122,12 +122,27 @@ pub(super) fn convert(
         }
     } else if names.is_empty() {
         let remedy = "no request reaches it here, as it has no name of its own and another server is the default: give it a name";
-        context.report_with(server, remedy);
+        // Without a name, it answers requests without Host.
+        let answers = !has_placeholder(server) && guards::refuses_any(server);
+        match answers {
+            true => context.report_unguarded(
+                server,
+                format!("{remedy}. Requests without Host, which it refused, get the default site"),
+            ),
+            false => context.report_with(server, remedy),
+        }
         return None;
     }
     site.set("root", root(context, server, &settings));
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
-        context.report_with(other, "the site uses the root of location /: add mounts for the other locations");
+        let has_root = |inner: &Directive| matches!(inner.name.as_str(), "root" | "alias");
+        let others = settings.all("location").into_iter().filter(|location| location.arguments != ["/"]);
+        let remedy = "the site uses the root of location /: add mounts for the other locations";
+        match others.into_iter().any(|location| !location.children().iter().any(has_root)) {
+            true => context
+                .report_unguarded(other, format!("{remedy}, beneath which files of that root are sent until then")),
+            false => context.report_with(other, remedy),
+        }
     }
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
     let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
@@ -171,20 +186,35 @@ pub(super) fn convert(
     Some(site)
 }
 
+/// Whether a server has a name that no request has, or one that is not supported.
+fn has_placeholder(server: &Directive) -> bool {
+    let names = server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| &inner.arguments);
+    names.into_iter().any(|name| !name.is_empty())
+}
+
 /// The supported names of a server; others are reported.
-fn names(context: &mut Context, server: &Directive) -> Vec<String> {
+fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
+    let refuses = !is_default && guards::refuses_any(server);
+    // Requests for such a name get the default site.
+    let unsupported = |context: &mut Context, directive: &Directive, remedy: String| match refuses {
+        true => context.report_unguarded(
+            directive,
+            format!("{remedy}. Until then the default site answers, where this server refused"),
+        ),
+        false => context.report_with(directive, remedy),
+    };
     for directive in server.children().iter().filter(|inner| inner.name == "server_name") {
         for name in &directive.arguments {
             let name = name.to_ascii_lowercase();
             let converted = match name.as_str() {
                 "_" | "" => vec![],
                 name if name.starts_with('~') || name.contains('$') => {
-                    context.report_with(directive, format!("{name}: list the names that it matches"));
+                    unsupported(context, directive, format!("{name}: list the names that it matches"));
                     vec![]
                 }
                 name if name.trim_start_matches("*.").contains('*') => {
-                    context.report_with(directive, format!("{name}: a wildcard must be the first label"));
+                    unsupported(context, directive, format!("{name}: a wildcard must be the first label"));
                     vec![]
                 }
                 name => match name.strip_prefix('.') {

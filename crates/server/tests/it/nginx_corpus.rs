@@ -21,7 +21,7 @@ use crate::support::{PROGRAM, wait_until};
 const FILES: &str = "index.html 401.html 404.html 50x.html about.html secret.html app.js style.css style.css.gz robots.txt index.php x.php x.bak \
      dump.sql config.ini .env .git/config .htaccess .well-known/x private/index.html private/a.html private/a.html.gz private/a.txt \
      private/index.html.gz private/sub/index.html private/sub/b.html admin/index.html admin/x administrator/x downloads/f.zip \
-     downloads/sub/g.iso media/film.txt internal/x uploads/x.php uploads/i.jpg old/x.html new/x.html docs/index.html docs/a.pdf docs.gz \
+     downloads/sub/g.iso media/film.txt media/old/y internal/x uploads/x.php uploads/i.jpg old/x.html new/x.html docs/index.html docs/a.pdf docs.gz \
      cgi-bin/x.cgi node_modules/x.js htm/index.htm PRIVATE/a.html";
 
 /// Paths beside those of the files and their directories.
@@ -335,5 +335,19 @@ fn what_nginx_refuses_is_refused_or_marked() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     // Marks are an admission, and no way out.
     marked.sort();
-    assert_eq!(marked, ["auth-request", "case", "conditions", "methods", "mirror", "nested", "rewrites"]);
+    assert_eq!(
+        marked,
+        [
+            "auth-request",
+            "case",
+            "conditions",
+            "methods",
+            "mirror",
+            "names-by-expression",
+            "nested",
+            "rewrites",
+            "try-files",
+            "two-roots"
+        ]
+    );
 }
