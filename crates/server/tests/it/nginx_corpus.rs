@@ -115,7 +115,7 @@ impl Asker<'_> {
         }
         // A kept connection may have been closed meanwhile.
         for is_new in [false, true] {
-            if is_new || !self.kept.as_ref().is_some_and(|(other, _)| *other == address) {
+            if is_new || self.kept.as_ref().is_none_or(|(other, _)| *other != address) {
                 self.kept = Some((address, self.connector.try_connect(address).ok()?));
             }
             let (_, client) = self.kept.as_mut().expect("it was just made");
@@ -222,7 +222,7 @@ impl Corpus {
         let mut hosts: Vec<(&str, &str)> = text
             .lines()
             .filter_map(|line| line.strip_prefix("#- ").or(line.strip_prefix("#+ ")))
-            .map(|line| Request::parse(line))
+            .map(Request::parse)
             .map(|request| (request.address, request.host))
             .collect();
         hosts.sort();
