@@ -167,7 +167,8 @@ pub(super) fn close(context: &mut Context, site: &mut Table, scope: &Scope, dire
 pub(super) fn refuse_by_rewrite(site: &mut Table, directive: &Directive, regex: &str) {
     let mut rule = Table::default();
     rule.comment(&directive.place);
-    rule.set("regex", regex);
+    // Octets, as nginx matches them: else `.` would not match names outside UTF-8.
+    rule.set("regex", format!("(?-u){regex}"));
     rule.set("to", REFUSED);
     site.push("rewrites", rule);
 }

@@ -279,6 +279,10 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         let remedy = format!("the expression is not supported ({why}): rewrite it without");
         return report_rewrite(context, directive, &remedy, objection);
     }
+    if values::regex_of_pcre(regex, false).is_none() {
+        let remedy = "the expression means something else here: write it without set operations, \\<, \\> and \\v";
+        return report_rewrite(context, directive, remedy, objection);
+    }
     if let Some(objection) = objection {
         context.report_with(directive, format!("{objection}. The path is closed"));
         return guards::refuse_by_rewrite(site, directive, regex);

@@ -47,7 +47,7 @@ macro_rules! fields {
 fields! {
     /// When the response ended: UTC, RFC 3339 with milliseconds.
     Time = "time", Always, |line| Value::Time(line.stamp);
-    /// The client's address and port.
+    /// The client's address and port; port 0 if a trusted proxy names the client without one.
     Peer = "peer", Always, |line| Value::Peer(line.entry.peer);
     /// The client's address.
     Address = "address", IfChosen, |line| Value::Address(line.entry.peer.ip());
