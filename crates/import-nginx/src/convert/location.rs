@@ -145,6 +145,8 @@ pub(super) fn convert(
                 "allow" | "deny" | "auth_basic" => {}
                 "root" if settings.root() == Some(inner.first()) => {}
                 "root" | "alias" => mount(context, site, &scope, inner),
+                "rewrite" => path_rules::rewrite(context, site, &scope, inner),
+                "try_files" => try_files(context, site, &scope, inner),
                 "location" if guards::guards(inner) => nested_guard(context, site, settings, inner),
                 _ if guards::guards(inner) => context.report(inner),
                 _ => {}
@@ -263,10 +265,16 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
     let fallback = last.split('?').next().unwrap_or(last);
     let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
-        _ if !directive.arguments.iter().any(|argument| argument == "$uri") => context.report_unguarded(
-            directive,
-            "the file at the path itself is not tried by nginx, but sent here: keep files that must not be sent out of the root",
-        ),
+        _ if !directive.arguments.iter().any(|argument| argument == "$uri") => {
+            let remedy = "nginx does not try the file at the path itself";
+            if *scope == Scope::Everything {
+                let remedy = format!("{remedy}, but it is sent here: keep files that must not be sent out of the root");
+                context.report_unguarded(directive, remedy);
+            } else {
+                context.report_with(directive, format!("{remedy}, so the part is closed: use rewrites"));
+                guards::close(context, site, scope, directive);
+            }
+        }
         _ if !usual => context.report_with(
             directive,
             "only the path itself is tried, as a file and as a directory: use rewrites for the rest",
@@ -321,4 +329,9 @@ fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Dir
     table.set("path", path.as_str());
     table.set("root", root);
     site.push("mounts", table);
+    // Prefix `/docs` also matches `/docs.gz`, which nginx seeks in the other directory.
+    if !path.ends_with('/') {
+        let others = Scope::Regex { regex: Some(format!("^{}[^/]", values::literally(path))), pattern: None };
+        guards::close(context, site, &others, directive);
+    }
 }

@@ -271,6 +271,10 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
     if *scope != Scope::Everything && !within {
         let remedy =
             "rewrites and redirects apply to a whole site: begin the expression with ^ and the location's path";
+        if !redirects && objection.is_none() {
+            let remedy = format!("{remedy}. Until then, files at this path are sent, where nginx sends others");
+            return context.report_unguarded(directive, remedy);
+        }
         return report_rewrite(context, directive, remedy, objection);
     }
     if let Err(error) = regex::bytes::Regex::new(regex) {

@@ -345,6 +345,7 @@ fn what_nginx_refuses_is_refused_or_marked() {
             "mirror",
             "names-by-expression",
             "nested",
+            "rewrite-elsewhere",
             "rewrites",
             "try-files",
             "two-roots"
