@@ -64,7 +64,7 @@ fn every_study_has_its_report() {
 
 #[test]
 fn all_studies_in_one_report() {
-    let (_, page, summary) = made_up("all", &StudyName::ALL);
+    let (_, page, summary) = made_up("all", StudyName::ALL);
     for study in StudyName::ALL {
         assert!(page.contains(&format!("<h2>{}</h2>", study.name())));
         assert!(summary.contains(&format!("## {}\n", study.name())));
@@ -74,7 +74,7 @@ fn all_studies_in_one_report() {
 
 #[test]
 fn a_page_needs_nothing_else() {
-    let (_, page, _) = made_up("alone", &StudyName::ALL);
+    let (_, page, _) = made_up("alone", StudyName::ALL);
     for asks in ["<script", "<link", "<img", "<iframe", "@import", "url(", " src=", "onload"] {
         assert!(!page.contains(asks), "the page has {asks:?}");
     }
@@ -87,7 +87,7 @@ fn a_page_needs_nothing_else() {
 
 #[test]
 fn plots_are_well_formed_and_no_texts_overlap() {
-    let (_, page, _) = made_up("plots", &StudyName::ALL);
+    let (_, page, _) = made_up("plots", StudyName::ALL);
     let plots: Vec<&str> = page
         .split("<figure>")
         .skip(1)
