@@ -43,4 +43,4 @@ pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::source::{Part, Source};
-pub use stream::{Counts, Path, Progress, TlsStream};
+pub use stream::{Counts, Progress, SealedBy, TlsStream};

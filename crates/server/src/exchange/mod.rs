@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use sealion_http::{Coding, Method, Request, Status, Target};
-use sealion_tls::{ClientAuthId, HandshakeInfo, Path, Socket};
+use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 
 use crate::limits::{Permit, Refusal};
 use crate::observe::access_log::{Entry, Requested};
@@ -82,7 +82,7 @@ pub(crate) struct Outcome<'a> {
     /// Bytes that were sent, including head and framing.
     pub(crate) wire: u64,
     /// The path that sealed the response.
-    pub(crate) path: Path,
+    pub(crate) path: SealedBy,
     /// The reason for the path. `None`: the connection was lost before the choice.
     pub(crate) reason: Option<PathReason>,
     /// Response bytes that the connection had sent when it moved into the kernel, if it did.

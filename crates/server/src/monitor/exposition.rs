@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use sealion_http::Status;
-use sealion_tls::{AlertDescription, Path};
+use sealion_tls::{AlertDescription, SealedBy};
 
 use super::page::Page;
 use crate::exchange::Shared;
@@ -189,7 +189,7 @@ impl Scrape<'_> {
         );
         self.by_reason(page, |worker| &worker.response_bytes);
         page.counter("sealion_sent_bytes_total", "Bytes of responses passed to the kernel so far, by path.");
-        for path in [Path::User, Path::Kernel] {
+        for path in [SealedBy::User, SealedBy::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
         }
         page.histogram(

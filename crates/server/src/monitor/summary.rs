@@ -1,6 +1,6 @@
 //! The content of `/top`: the numbers that `sealion top` shows, as JSON.
 
-use sealion_tls::Path;
+use sealion_tls::SealedBy;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::Shared;
@@ -73,7 +73,7 @@ impl Summary {
         let workers = metrics.workers();
         let sum =
             |count: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(count(w)));
-        let responses = |path: Path| {
+        let responses = |path: SealedBy| {
             sum(&|w| {
                 let of_path = PathReason::ALL.iter().copied().filter(|reason| reason.sealed_by() == path);
                 of_path.map(|reason| w.responses[reason as usize].get()).sum()
@@ -105,10 +105,10 @@ impl Summary {
             handshakes_failed: sum(&|w| {
                 HandshakeFailure::ALL.iter().map(|failure| w.handshake_failures[*failure as usize].get()).sum()
             }),
-            responses_user: responses(Path::User),
-            responses_kernel: responses(Path::Kernel),
-            bytes_user: sum(&|w| w.progress.sent(Path::User)),
-            bytes_kernel: sum(&|w| w.progress.sent(Path::Kernel)),
+            responses_user: responses(SealedBy::User),
+            responses_kernel: responses(SealedBy::Kernel),
+            bytes_user: sum(&|w| w.progress.sent(SealedBy::User)),
+            bytes_kernel: sum(&|w| w.progress.sent(SealedBy::Kernel)),
             moves: sum(&|w| w.responses[PathReason::Moved as usize].get()),
             statuses,
             latency,

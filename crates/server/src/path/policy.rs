@@ -17,7 +17,7 @@
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use sealion_tls::Path;
+use sealion_tls::SealedBy;
 use serde::{Deserialize, Serialize};
 
 use super::costs::curve::Curve;
@@ -39,7 +39,7 @@ pub enum KtlsMode {
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// The path that seals this connection now.
-    pub path: Path,
+    pub path: SealedBy,
     /// The kernel's offer for this connection.
     pub kernel: Offer,
     /// Bytes of this response, head included.
@@ -114,9 +114,9 @@ labels! {
 
 impl PathReason {
     /// The path of the response.
-    pub fn sealed_by(self) -> Path {
+    pub fn sealed_by(self) -> SealedBy {
         match self {
-            Self::Moved | Self::MovedBefore => Path::Kernel,
+            Self::Moved | Self::MovedBefore => SealedBy::Kernel,
             Self::Small
             | Self::NoGain
             | Self::Never
@@ -126,7 +126,7 @@ impl PathReason {
             | Self::Refused
             | Self::Suspended
             | Self::Quarantined
-            | Self::KeyWorn => Path::User,
+            | Self::KeyWorn => SealedBy::User,
         }
     }
 }
@@ -135,7 +135,7 @@ impl PathReason {
 pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) {
     let Situation { path, kernel, upcoming, forgone, curve, set_up } = *situation;
     let stay = |why| (Decision::Stay(why), forgone);
-    if path == Path::Kernel {
+    if path == SealedBy::Kernel {
         return stay(PathReason::MovedBefore);
     }
     if mode == KtlsMode::Never {

@@ -21,24 +21,24 @@ fn decisions() {
     let curve = curve();
     let (small, large) = (1_499, 1_500);
     for (mode, path, forgone, upcoming, kernel, expected, then) in [
-        (Auto, Path::User, 0, small, Ready, Stay(PathReason::Small), 499),
-        (Auto, Path::User, 0, large, Ready, Move, 0),
-        (Auto, Path::User, 1, small, Ready, Move, 0),
-        (Auto, Path::User, 499, 900, Ready, Stay(PathReason::Small), 499),
-        (Auto, Path::User, 0, large, Absent, Stay(PathReason::Absent), 0),
-        (Auto, Path::User, 0, small, Absent, Stay(PathReason::Absent), 0),
-        (Auto, Path::User, 0, large, NoCipher, Stay(PathReason::NoCipher), 0),
-        (Auto, Path::User, 7, large, Suspended, Stay(PathReason::Suspended), 507),
-        (Auto, Path::User, 0, large, Quarantined, Stay(PathReason::Quarantined), 0),
-        (Always, Path::User, 0, large, Quarantined, Stay(PathReason::Quarantined), 0),
-        (Auto, Path::User, 0, small, Suspended, Stay(PathReason::Small), 499),
-        (Auto, Path::Kernel, 0, 0, Ready, Stay(PathReason::MovedBefore), 0),
-        (Auto, Path::Kernel, 0, large, Suspended, Stay(PathReason::MovedBefore), 0),
-        (Always, Path::User, 0, 0, Ready, Move, 0),
-        (Always, Path::User, 0, 0, NoCipher, Stay(PathReason::NoCipher), 0),
-        (Always, Path::User, 0, 1 << 40, Suspended, Stay(PathReason::Suspended), (1 << 40) - 1_000),
-        (Never, Path::User, 0, u64::MAX, Ready, Stay(PathReason::Never), 0),
-        (Never, Path::User, 0, u64::MAX, Absent, Stay(PathReason::Never), 0),
+        (Auto, SealedBy::User, 0, small, Ready, Stay(PathReason::Small), 499),
+        (Auto, SealedBy::User, 0, large, Ready, Move, 0),
+        (Auto, SealedBy::User, 1, small, Ready, Move, 0),
+        (Auto, SealedBy::User, 499, 900, Ready, Stay(PathReason::Small), 499),
+        (Auto, SealedBy::User, 0, large, Absent, Stay(PathReason::Absent), 0),
+        (Auto, SealedBy::User, 0, small, Absent, Stay(PathReason::Absent), 0),
+        (Auto, SealedBy::User, 0, large, NoCipher, Stay(PathReason::NoCipher), 0),
+        (Auto, SealedBy::User, 7, large, Suspended, Stay(PathReason::Suspended), 507),
+        (Auto, SealedBy::User, 0, large, Quarantined, Stay(PathReason::Quarantined), 0),
+        (Always, SealedBy::User, 0, large, Quarantined, Stay(PathReason::Quarantined), 0),
+        (Auto, SealedBy::User, 0, small, Suspended, Stay(PathReason::Small), 499),
+        (Auto, SealedBy::Kernel, 0, 0, Ready, Stay(PathReason::MovedBefore), 0),
+        (Auto, SealedBy::Kernel, 0, large, Suspended, Stay(PathReason::MovedBefore), 0),
+        (Always, SealedBy::User, 0, 0, Ready, Move, 0),
+        (Always, SealedBy::User, 0, 0, NoCipher, Stay(PathReason::NoCipher), 0),
+        (Always, SealedBy::User, 0, 1 << 40, Suspended, Stay(PathReason::Suspended), (1 << 40) - 1_000),
+        (Never, SealedBy::User, 0, u64::MAX, Ready, Stay(PathReason::Never), 0),
+        (Never, SealedBy::User, 0, u64::MAX, Absent, Stay(PathReason::Never), 0),
     ] {
         let situation = Situation { path, kernel, upcoming, forgone: Forgone(forgone), curve: &curve, set_up: SET_UP };
         assert_eq!(decide(mode, &situation), (expected, Forgone(then)), "{mode:?} {situation:?}");
@@ -51,7 +51,7 @@ fn where_the_kernel_never_wins_nothing_moves() {
     for upcoming in [0, 1_000, 1 << 20, 1 << 40, u64::MAX] {
         let forgone = Forgone::default();
         let situation =
-            Situation { path: Path::User, kernel: Offer::Ready, upcoming, forgone, curve: &curve, set_up: 1 };
+            Situation { path: SealedBy::User, kernel: Offer::Ready, upcoming, forgone, curve: &curve, set_up: 1 };
         assert_eq!(decide(KtlsMode::Auto, &situation), (Decision::Stay(PathReason::NoGain), forgone), "{upcoming}");
     }
 }
@@ -72,7 +72,7 @@ fn user_cost(bytes: u64) -> i128 {
 fn moves_at(curve: &Curve, set_up: u64, responses: &[u64]) -> Option<usize> {
     let mut forgone = Forgone::default();
     responses.iter().position(|&upcoming| {
-        let situation = Situation { path: Path::User, kernel: Offer::Ready, upcoming, forgone, curve, set_up };
+        let situation = Situation { path: SealedBy::User, kernel: Offer::Ready, upcoming, forgone, curve, set_up };
         let (decision, after) = decide(KtlsMode::Auto, &situation);
         forgone = after;
         decision == Decision::Move

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Path;
+use super::SealedBy;
 use crate::AlertDescription;
 
 /// What one connection has seen.
@@ -27,20 +27,20 @@ pub struct Progress {
 
 impl Progress {
     /// Bytes that this path has sent.
-    pub fn sent(&self, path: Path) -> u64 {
+    pub fn sent(&self, path: SealedBy) -> u64 {
         self.of(path).load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, path: Path, bytes: u64) {
+    pub(super) fn add(&self, path: SealedBy, bytes: u64) {
         let counter = self.of(path);
         // Only one thread adds, so a plain store will do, which costs no bus lock.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    fn of(&self, path: Path) -> &AtomicU64 {
+    fn of(&self, path: SealedBy) -> &AtomicU64 {
         match path {
-            Path::User => &self.user,
-            Path::Kernel => &self.kernel,
+            SealedBy::User => &self.user,
+            SealedBy::Kernel => &self.kernel,
         }
     }
 }

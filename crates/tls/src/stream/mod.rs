@@ -35,14 +35,14 @@ use receive::Receiver;
 
 /// Who seals what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum SealedBy {
     /// This process, with aws-lc-rs.
     User,
     /// The kernel, by `TLS_TX`.
     Kernel,
 }
 
-impl Path {
+impl SealedBy {
     /// `user` or `kernel`, as logs and metrics write it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -177,10 +177,10 @@ impl TlsStream {
     }
 
     /// Who seals what is sent now.
-    pub fn path(&self) -> Path {
+    pub fn path(&self) -> SealedBy {
         match self.sender {
-            Sender::User { .. } | Sender::Moving => Path::User,
-            Sender::Kernel(_) => Path::Kernel,
+            Sender::User { .. } | Sender::Moving => SealedBy::User,
+            Sender::Kernel(_) => SealedBy::Kernel,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sealion_testkit::{Connector, Event, Suite, pattern};
 use sealion_tls::record::ContentType;
-use sealion_tls::{AlertDescription, Error, Part, Path};
+use sealion_tls::{AlertDescription, Error, Part, SealedBy};
 
 use crate::SENDER;
 use crate::support::{self, FILE, FILE_LEN, PKI};
@@ -39,7 +39,7 @@ fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
 /// when a record is more than the buffer, because it leaves the record corked in TCP.
 fn small_buffer() -> usize {
     let old_kernel = sealion_testkit::ktls::guest_series().as_deref() == Some("6.1");
-    if SENDER == Path::Kernel && old_kernel { 16_384 } else { 4_096 }
+    if SENDER == SealedBy::Kernel && old_kernel { 16_384 } else { 4_096 }
 }
 
 #[test]

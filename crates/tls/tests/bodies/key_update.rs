@@ -2,7 +2,7 @@
 
 use sealion_testkit::{Client, Suite};
 use sealion_tls::record::{Aead, ContentType};
-use sealion_tls::{AlertDescription, Error, Part, Path, TlsStream, Version};
+use sealion_tls::{AlertDescription, Error, Part, SealedBy, TlsStream, Version};
 
 use super::broken_records::refused;
 use crate::{SENDER, support};
@@ -249,8 +249,8 @@ fn the_path_is_the_one_under_test() {
     let serving = support::Server::new(support::limits()).serve(async |stream: TlsStream| stream.path());
     drop(support::connect(&serving, Suite::TLS13));
     let expected = match SENDER {
-        Path::User => "user",
-        Path::Kernel => "kernel",
+        SealedBy::User => "user",
+        SealedBy::Kernel => "kernel",
     };
     assert_eq!(serving.finish().as_str(), expected);
 }

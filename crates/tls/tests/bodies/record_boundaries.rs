@@ -1,7 +1,7 @@
 //! What lies in which record: a small response in one, a large one in full ones.
 
 use sealion_testkit::{Client, Suite, pattern};
-use sealion_tls::{Part, Path};
+use sealion_tls::{Part, SealedBy};
 
 use crate::SENDER;
 use crate::support::{self, FILE};
@@ -37,7 +37,7 @@ fn a_larger_response_has_full_records_but_for_the_last_of_head_and_file() {
         ];
         for (lengths, (head, file)) in records_of(suite, CASES).iter().zip(CASES) {
             // The kernel gives what comes before a file records of its own.
-            let runs: &[u64] = if SENDER == Path::Kernel { &[*head, *file] } else { &[head + file] };
+            let runs: &[u64] = if SENDER == SealedBy::Kernel { &[*head, *file] } else { &[head + file] };
             let mut expected = Vec::new();
             for run in runs {
                 expected.extend(std::iter::repeat_n(RECORD as usize, (run / RECORD) as usize));
@@ -56,7 +56,7 @@ fn a_larger_response_has_full_records_but_for_the_last_of_head_and_file() {
 
 /// Before Linux 6.5 a record ends with each 16 pages of a sendfile(2), full or not.
 fn closes_records_early() -> bool {
-    SENDER == Path::Kernel && sealion_testkit::ktls::guest_series().as_deref() == Some("6.1")
+    SENDER == SealedBy::Kernel && sealion_testkit::ktls::guest_series().as_deref() == Some("6.1")
 }
 
 #[test]

@@ -8,4 +8,4 @@ mod sites;
 mod support;
 
 /// Who seals what the server sends.
-const SENDER: sealion_tls::Path = sealion_tls::Path::User;
+const SENDER: sealion_tls::SealedBy = sealion_tls::SealedBy::User;

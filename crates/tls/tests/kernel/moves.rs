@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use sealion_testkit::ktls::expect_tx_sw_delta;
 use sealion_testkit::{Client, Connector, Suite, pattern};
 use sealion_tls::record::{Aead, ContentType};
-use sealion_tls::{Limits, MoveError, Part, Path, TlsStream, Version};
+use sealion_tls::{Limits, MoveError, Part, SealedBy, TlsStream, Version};
 
 use crate::support::{self, FILE, FILE_LEN, PKI, Server};
 
@@ -37,9 +37,9 @@ fn small_and_large_responses_around_the_move() {
                 for at in 0..5 {
                     small(&mut stream, at).await;
                 }
-                assert_eq!(stream.path(), Path::User);
+                assert_eq!(stream.path(), SealedBy::User);
                 stream.move_to_kernel(1_500_001).await.unwrap();
-                assert_eq!(stream.path(), Path::Kernel);
+                assert_eq!(stream.path(), SealedBy::Kernel);
                 large(&mut stream, 5).await;
                 small(&mut stream, 6).await;
                 large(&mut stream, 7).await;
@@ -203,11 +203,11 @@ fn a_key_that_would_wear_out_on_the_way_stays() {
                 moved.unwrap();
             } else {
                 assert!(matches!(moved, Err(MoveError::KeyWorn)), "{moved:?}");
-                assert_eq!(stream.path(), Path::User);
+                assert_eq!(stream.path(), SealedBy::User);
                 stream.move_to_kernel(1_000_000).await.unwrap();
             }
             small(&mut stream, 0).await;
-            assert_eq!(stream.path(), Path::Kernel);
+            assert_eq!(stream.path(), SealedBy::Kernel);
             stream.shutdown().await.unwrap();
         });
         let mut client = support::connect(&serving, suite);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sealion_testkit::pki::Pki;
 use sealion_testkit::{Client, Connector, PATIENCE, Suite, pattern};
-use sealion_tls::{Error, HandshakeError, Limits, Path, ServerConfig, TlsStream};
+use sealion_tls::{Error, HandshakeError, Limits, SealedBy, ServerConfig, TlsStream};
 use tokio::net::TcpStream;
 
 use crate::SENDER;
@@ -42,14 +42,14 @@ pub(crate) fn limits() -> Limits {
     Limits {
         stall: PATIENCE,
         linger: Duration::from_secs(10),
-        kernel_rekeys: SENDER == Path::Kernel && *KERNEL_REKEYS,
+        kernel_rekeys: SENDER == SealedBy::Kernel && *KERNEL_REKEYS,
         ..Limits::default()
     }
 }
 
 /// Whether the sending key of a connection with this suite can change on the path under test.
 pub(crate) fn can_update(suite: Suite) -> bool {
-    suite.version == sealion_tls::Version::Tls13 && (SENDER == Path::User || *KERNEL_REKEYS)
+    suite.version == sealion_tls::Version::Tls13 && (SENDER == SealedBy::User || *KERNEL_REKEYS)
 }
 
 /// A listener's configuration; the connections it serves share sessions.
@@ -153,7 +153,7 @@ impl Server {
 
 /// Moves the sending side to where this test program wants it.
 pub(crate) async fn prepare(stream: &mut TlsStream) {
-    if SENDER == Path::Kernel {
+    if SENDER == SealedBy::Kernel {
         stream.move_to_kernel(0).await.expect("the kernel takes over the sending side");
     }
     assert_eq!(stream.path(), SENDER);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use sealion_tls::record::Aead;
-use sealion_tls::{Part, Path, Version};
+use sealion_tls::{Part, SealedBy, Version};
 use serde::Serialize;
 
 use super::cpus::thread_nanoseconds;
@@ -103,9 +103,9 @@ pub(super) async fn suite(
 ) -> Result<Measured, String> {
     let began = Instant::now();
     let set_up = if kernel { Some(moves(host, version, aead, time / 3).await?) } else { None };
-    let mut paths = vec![Sender::new(host.connect(version, aead, Path::User).await?.0)];
+    let mut paths = vec![Sender::new(host.connect(version, aead, SealedBy::User).await?.0)];
     if kernel {
-        paths.push(Sender::new(host.connect(version, aead, Path::Kernel).await?.0));
+        paths.push(Sender::new(host.connect(version, aead, SealedBy::Kernel).await?.0));
     }
     for sender in &mut paths {
         // Warms the page cache, the buffers and the congestion window.
@@ -123,7 +123,7 @@ pub(super) async fn suite(
         }
         paths.reverse();
     }
-    paths.sort_by_key(|sender| sender.pair.stream.path() == Path::Kernel);
+    paths.sort_by_key(|sender| sender.pair.stream.path() == SealedBy::Kernel);
     let mut medians = paths.iter_mut().map(|sender| sender.samples.each_mut().map(|samples| quantile(samples, 0.5)));
     let user = medians.next().expect("the user path is always there");
     let kernel = medians.next();
@@ -140,7 +140,7 @@ async fn moves(host: &Host, version: Version, aead: Aead, time: Duration) -> Res
     let began = Instant::now();
     let mut took = Vec::with_capacity(MOVES);
     while took.len() < *ROUNDS.start() || (took.len() < MOVES && began.elapsed() < time) {
-        let (_pair, one) = host.connect(version, aead, Path::Kernel).await?;
+        let (_pair, one) = host.connect(version, aead, SealedBy::Kernel).await?;
         took.extend(one.map(|one| one.as_nanos() as u64));
     }
     let mut at = |part| quantile(&mut took, part);

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sealion_tls::record::Aead;
-use sealion_tls::{Limits, Path as SendPath, ServerConfig, TlsStream, Version};
+use sealion_tls::{Limits, SealedBy as SendPath, ServerConfig, TlsStream, Version};
 use tokio::net::TcpListener;
 
 use super::cpus::Cpus;

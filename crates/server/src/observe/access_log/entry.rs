@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sealion_http::{Coding, Request};
-use sealion_tls::{HandshakeInfo, Path};
+use sealion_tls::{HandshakeInfo, SealedBy};
 
 use crate::path::policy::PathReason;
 
@@ -27,7 +27,7 @@ pub(crate) struct Entry<'a> {
     /// The outcome of the handshake.
     pub tls: &'a HandshakeInfo,
     /// Where the response was sealed.
-    pub path: Path,
+    pub path: SealedBy,
     /// The reason for the path; `None`: the connection was lost before the path was chosen.
     pub why: Option<PathReason>,
     /// Bytes of responses that the connection had sent before it moved to kernel TLS, if it did.

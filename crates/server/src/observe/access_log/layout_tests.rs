@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
 use sealion_http::{FieldSection, Method, Request, Target};
-use sealion_tls::{Group, HandshakeInfo, Path, Version};
+use sealion_tls::{Group, HandshakeInfo, SealedBy, Version};
 
 use super::*;
 use crate::path::policy::PathReason;
@@ -46,7 +46,7 @@ fn unread() -> Entry<'static> {
         duration: Duration::from_micros(1234),
         ended: Instant::now(),
         tls: &TLS,
-        path: Path::Kernel,
+        path: SealedBy::Kernel,
         why: Some(PathReason::Moved),
         moved_at: Some(70_000),
         set_up: Some(Duration::from_nanos(41_999)),
