@@ -33,14 +33,37 @@ pub(crate) enum Arm {
     Kernel,
     /// Sealion with `--ktls auto`: the policy decides.
     Auto,
+    /// [`Self::User`] with an access log in a file.
+    UserLog(LogFormat),
     /// nginx without kernel TLS.
     Nginx,
+    /// [`Self::Nginx`] with an access log in a file, in its combined format.
+    NginxLog,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
     /// Ours, `--ktls always`, over a network card that seals.
     Nic,
     /// A server that is already running.
     Peer(Peer),
+}
+
+/// The format of Sealion's access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum LogFormat {
+    Combined,
+    Logfmt,
+    Json,
+}
+
+impl LogFormat {
+    /// As `--access-log-format` takes it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Combined => "combined",
+            Self::Logfmt => "logfmt",
+            Self::Json => "json",
+        }
+    }
 }
 
 /// Programs and settings that servers are started with.
@@ -86,12 +109,28 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of our server and of nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 6] = [Self::User, Self::Kernel, Self::Auto, Self::Nginx, Self::NginxKtls, Self::Nic];
+    pub(crate) const OWN: [Self; 10] = [
+        Self::User,
+        Self::Kernel,
+        Self::Auto,
+        Self::Nginx,
+        Self::NginxKtls,
+        Self::Nic,
+        Self::UserLog(LogFormat::Combined),
+        Self::UserLog(LogFormat::Logfmt),
+        Self::UserLog(LogFormat::Json),
+        Self::NginxLog,
+    ];
+
+    /// Whether the server writes an access log.
+    pub(crate) fn has_log(&self) -> bool {
+        matches!(self, Self::UserLog(_) | Self::NginxLog)
+    }
 
     /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
-            Self::User | Self::Nginx => Claim::UserSpace,
+            Self::User | Self::UserLog(_) | Self::Nginx | Self::NginxLog => Claim::UserSpace,
             Self::Kernel | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
             Self::Auto | Self::Peer(_) => Claim::Nothing,
@@ -100,12 +139,12 @@ impl Arm {
 
     /// Whether this is our server.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Self::User | Self::Kernel | Self::Auto | Self::Nic)
+        matches!(self, Self::User | Self::UserLog(_) | Self::Kernel | Self::Auto | Self::Nic)
     }
 
     /// Whether this is nginx, started by the lab.
     pub(crate) fn is_nginx(&self) -> bool {
-        matches!(self, Self::Nginx | Self::NginxKtls)
+        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxKtls)
     }
 
     /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
@@ -137,11 +176,11 @@ impl Arm {
     /// It does not start; the error has the end of its standard error.
     pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
-            Self::User => sealion::start(setup, "never"),
-            Self::Kernel | Self::Nic => sealion::start(setup, "always"),
-            Self::Auto => sealion::start(setup, "auto"),
-            Self::Nginx => nginx::start(setup, false),
-            Self::NginxKtls => nginx::start(setup, true),
+            Self::User => sealion::start(setup, "never", None),
+            Self::UserLog(format) => sealion::start(setup, "never", Some(*format)),
+            Self::Kernel | Self::Nic => sealion::start(setup, "always", None),
+            Self::Auto => sealion::start(setup, "auto", None),
+            Self::Nginx | Self::NginxLog | Self::NginxKtls => nginx::start(setup, self),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -163,9 +202,13 @@ impl fmt::Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::User => "user",
+            Self::UserLog(LogFormat::Combined) => "user-log",
+            Self::UserLog(LogFormat::Logfmt) => "user-logfmt",
+            Self::UserLog(LogFormat::Json) => "user-json",
             Self::Kernel => "kernel",
             Self::Auto => "auto",
             Self::Nginx => "nginx",
+            Self::NginxLog => "nginx-log",
             Self::NginxKtls => "nginx-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => &peer.url,

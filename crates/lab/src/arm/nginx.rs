@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Certificate, Process, Server, Setup, find_program, shown};
+use super::{Arm, Certificate, Process, Server, Setup, find_program, shown};
 
 /// The nginx program and its version.
 #[derive(Debug, Clone)]
@@ -62,16 +62,17 @@ impl Nginx {
     }
 }
 
-pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
+/// `arm`: one of nginx.
+pub(super) fn start(setup: &Setup, arm: &Arm) -> Result<Server> {
     let nginx = setup.nginx.as_ref().context("nginx is not there")?;
-    let directory = setup.scratch.join(if ktls { "nginx-ktls" } else { "nginx" });
+    let directory = setup.scratch.join(arm.to_string());
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     // nginx cannot listen on port 0. Another process may take the free port before nginx binds it; nginx then reports
     // that.
     let free = TcpListener::bind(SocketAddr::new(setup.address, 0)).context("there is no free port")?;
     let address = free.local_addr()?;
     drop(free);
-    let configuration = configuration(setup, nginx, &directory, address, ktls);
+    let configuration = configuration(setup, nginx, &directory, address, arm);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, &configuration).with_context(|| format!("cannot write {}", file.display()))?;
     // Before it has read its configuration, nginx logs to the path it was built with.
@@ -94,11 +95,12 @@ pub(super) fn start(setup: &Setup, ktls: bool) -> Result<Server> {
     })
 }
 
-fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, ktls: bool) -> String {
+fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, arm: &Arm) -> String {
     let directory = directory.display();
     // Started by root, nginx's workers switch to another user, which may not be able to read the files.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
-    let ktls = if ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
+    let ktls = if *arm == Arm::NginxKtls { "    ssl_conf_command Options KTLS;\n" } else { "" };
+    let log = if arm.has_log() { format!("{directory}/access.log combined") } else { "off".to_owned() };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
@@ -114,7 +116,7 @@ events {{ worker_connections 8192; }}
 http {{
   client_body_temp_path {directory}/body;
 {temporary}  default_type application/octet-stream;
-  access_log off;
+  access_log {log};
   sendfile on;
   keepalive_requests 1000000000;
   open_file_cache max=1000 inactive=60s;

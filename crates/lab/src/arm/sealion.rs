@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use aws_lc_rs::digest;
 
-use super::{Certificate, Process, Server, Setup, shown};
+use super::{Certificate, LogFormat, Process, Server, Setup, shown};
 
 /// The sealion program and its version.
 #[derive(Debug, Clone)]
@@ -60,7 +60,8 @@ impl Sealion {
     }
 }
 
-pub(super) fn start(setup: &Setup, ktls: &str) -> Result<Server> {
+/// `log`: the format of an access log, if one is to be written.
+pub(super) fn start(setup: &Setup, ktls: &str, log: Option<LogFormat>) -> Result<Server> {
     let sealion = setup.sealion.as_ref().context("sealion is not there")?;
     let workers = setup.cores.len().max(1).to_string();
     let listen = SocketAddr::new(setup.address, 0).to_string();
@@ -69,7 +70,14 @@ pub(super) fn start(setup: &Setup, ktls: &str) -> Result<Server> {
     let mut arguments: Vec<String> =
         ["serve", &path(&setup.files), "--listen", &listen, "--workers", &workers].map(Into::into).into();
     arguments.extend(["--ktls", ktls, "--cert", &path(certificate), "--key", &path(key)].map(Into::into));
-    arguments.extend(["--access-log", "off", "--log", "warn"].map(Into::into));
+    arguments.extend(["--log", "warn", "--access-log"].map(Into::into));
+    match log {
+        None => arguments.push("off".into()),
+        Some(format) => {
+            let file = setup.scratch.join(format!("sealion-{}.log", format.as_str()));
+            arguments.extend([path(&file), "--access-log-format".to_owned(), format.as_str().to_owned()]);
+        }
+    }
     if let Some(calibration) = setup.calibration.as_ref().filter(|_| ktls == "auto") {
         arguments.extend(["--calibration".to_owned(), path(calibration)]);
     }

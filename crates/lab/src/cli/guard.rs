@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::arm::Arm;
+use crate::arm::{Arm, LogFormat};
 use crate::instructions::{self, Client, Counted, Plan, guard};
 use crate::run_info::{Guest, RunInfo};
 use anyhow::{Context, Result};
@@ -32,9 +32,11 @@ pub(crate) struct GuardArgs {
 }
 
 pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
+    let logs = [LogFormat::Combined, LogFormat::Logfmt, LogFormat::Json].map(Arm::UserLog);
     let mut arms = vec![Arm::User, Arm::Kernel, Arm::Auto];
+    arms.extend(logs);
     if args.with_nginx || args.record {
-        arms.extend([Arm::Nginx, Arm::NginxKtls]);
+        arms.extend([Arm::Nginx, Arm::NginxLog, Arm::NginxKtls]);
     }
     let plan = Plan {
         arms: arms.iter().map(Arm::to_string).collect(),

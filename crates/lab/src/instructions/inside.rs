@@ -42,7 +42,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
         // Warms up caches, lazy symbols and first allocations.
         ask(plan.client, &plan.cells[0], &server, work).context("warm-up")?;
-        for cell in &plan.cells {
+        for cell in plan.cells_of(&arm) {
             let name = label(cell);
             let row = count(plan, &arm, cell, &server, work).with_context(|| format!("{name} on {arm}"))?;
             let per_request = row.server_instructions.unwrap_or(0) / row.requests;

@@ -36,6 +36,13 @@ impl Plan {
     pub(crate) fn arms(&self) -> impl Iterator<Item = Arm> {
         self.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
     }
+
+    /// The cells that are counted on an arm. What a log costs does not depend on size and handshakes: small responses on connections
+    /// that stay show it.
+    pub(crate) fn cells_of(&self, arm: &Arm) -> impl Iterator<Item = &Cell> {
+        let has_log = arm.has_log();
+        self.cells.iter().filter(move |cell| !has_log || (cell.calls.is_none() && cell.size <= 16 << 10))
+    }
 }
 
 /// A closed loop of two connections. Where each connection serves a number of requests there is one, because two share the

@@ -30,9 +30,10 @@ pub(crate) fn table(rows: &[Row]) -> String {
         let cost = |arm: &str| rows.iter().find(|row| row.cell == cell && row.arm == arm).and_then(per_request);
         let _ = write!(text, "{cell:<16}");
         for arm in &arms {
+            let is_counted = rows.iter().any(|row| row.cell == cell && row.arm == *arm);
             match cost(arm) {
                 Some(cost) => _ = write!(text, "{:>11.2}k", cost / 1e3),
-                None => _ = write!(text, "{:>12}", "void"),
+                None => _ = write!(text, "{:>12}", if is_counted { "void" } else { "–" }),
             }
         }
         for (of, to) in &ratios {
@@ -54,5 +55,10 @@ pub(super) fn per_request(row: &Row) -> Option<f64> {
 }
 
 /// An arm, and the arms whose least cost it is compared with; the first of them names the column.
-const RATIOS: &[(&str, &[&str])] =
-    &[("user", &["nginx"]), ("kernel", &["nginx-ktls"]), ("kernel", &["user"]), ("auto", &["best", "user", "kernel"])];
+const RATIOS: &[(&str, &[&str])] = &[
+    ("user", &["nginx"]),
+    ("user-log", &["nginx-log"]),
+    ("kernel", &["nginx-ktls"]),
+    ("kernel", &["user"]),
+    ("auto", &["best", "user", "kernel"]),
+];

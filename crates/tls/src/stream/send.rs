@@ -305,13 +305,13 @@ fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: W
     let full = MAX_PLAINTEXT + overhead;
 
     let mut buffer = SendBuffer::take(len);
-    let mut slots: [IoSliceMut<'_>; RECORDS_PER_SEND] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-    for (slot, record) in slots.iter_mut().zip(buffer[..len].chunks_mut(full)) {
-        let end = prefix + record.len() - overhead;
-        *slot = IoSliceMut::new(&mut record[prefix..end]);
-    }
     let mut filled = rest.clone();
-    if let Some((file, range)) = filled.fill(&mut slots[..records], wait)? {
+    // Most responses are short: the slots of a whole batch would cost them a hundred instructions.
+    let cold = match records {
+        0..=FEW => fill_slots::<FEW>(&mut filled, &mut buffer[..len], prefix, overhead, wait)?,
+        _ => fill_slots::<RECORDS_PER_SEND>(&mut filled, &mut buffer[..len], prefix, overhead, wait)?,
+    };
+    if let Some((file, range)) = cold {
         return Ok(Batch::Cold { file, range });
     }
     *rest = filled;
@@ -319,6 +319,27 @@ fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: W
         sealer.seal(ContentType::ApplicationData, record)?;
     }
     Ok(Batch::Sealed(Outgoing { buffer, unsent: 0..len }))
+}
+
+/// Records of a batch that needs few slots.
+const FEW: usize = 4;
+
+/// Fills the payload of up to `N` records in `records`, which have `overhead` bytes around it, `prefix` of them before it.
+fn fill_slots<'a, const N: usize>(
+    rest: &mut Rest<'a>,
+    records: &mut [u8],
+    prefix: usize,
+    overhead: usize,
+    wait: Wait,
+) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+    let mut slots: [IoSliceMut<'_>; N] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+    let mut count = 0;
+    for (slot, record) in slots.iter_mut().zip(records.chunks_mut(MAX_PLAINTEXT + overhead)) {
+        let end = prefix + record.len() - overhead;
+        *slot = IoSliceMut::new(&mut record[prefix..end]);
+        count += 1;
+    }
+    rest.fill(&mut slots[..count], wait)
 }
 
 /// Whether `sendfile` failed because of its input: the disk, or a file that cannot be sent.

@@ -178,13 +178,13 @@ fn what_looks_odd_but_is_allowed() {
             sent.extend(client.seal(ContentType::ApplicationData, b""));
         }
         sent.extend(client.seal(ContentType::ApplicationData, &[3; 16_384]));
-        for byte in 0..10 {
-            let zeros = if suite.version == Version::Tls13 { 255 * usize::from(byte) } else { 0 };
-            sent.extend(client.seal_padded(ContentType::ApplicationData, &[byte], zeros));
-        }
         if suite.version == Version::Tls13 {
             // As much padding as there may be.
             sent.extend(client.seal_padded(ContentType::ApplicationData, b"", 16_384));
+        }
+        for byte in 0..10 {
+            let zeros = if suite.version == Version::Tls13 { 255 * usize::from(byte) } else { 0 };
+            sent.extend(client.seal_padded(ContentType::ApplicationData, &[byte], zeros));
         }
         // In pieces that end anywhere.
         for piece in sent.chunks(997) {
