@@ -91,4 +91,8 @@ fn label(row: &Row) -> String {
 }
 
 /// Our arm, nginx' on the same path, and the path.
-const PAIRS: [(&str, &str, &str); 2] = [("user", "nginx", "user space"), ("kernel", "nginx-ktls", "kernel TLS")];
+const PAIRS: [(&str, &str, &str); 3] = [
+    ("user", "nginx", "user space"),
+    ("user-log", "nginx-log", "user space and access log"),
+    ("kernel", "nginx-ktls", "kernel TLS"),
+];
