@@ -89,28 +89,28 @@ impl SiteLimitsConfig {
 }
 
 impl SiteLimits {
-    /// Counts a request of this client, on a connection that may already hold a slot.
+    /// Counts a request of this client, on a connection that may already hold slots of this and other sites.
     ///
     /// # Errors
     /// The request is to be refused.
-    fn admit(&self, client: Option<IpAddr>, quota: &mut Option<Quota>) -> Result<(), Refusal> {
+    fn admit(&self, client: Option<IpAddr>, quotas: &mut Vec<Quota>) -> Result<(), Refusal> {
         // Peers on a Unix socket have no address, so their rate is not limited.
         if let (Some(requests), Some(client)) = (&self.requests, client) {
             requests.take(client).map_err(Refusal::TooMany)?;
         }
         if let Some(slots) = &self.connections
-            && !quota.as_ref().is_some_and(|quota| Arc::ptr_eq(&quota.0, slots))
+            && !quotas.iter().any(|quota| Arc::ptr_eq(&quota.0, slots))
         {
-            *quota = Some(slots.take().ok_or(Refusal::NoPlace)?);
+            quotas.push(slots.take().ok_or(Refusal::NoPlace)?);
         }
         Ok(())
     }
 }
 
-/// The slot of a connection, and its pacing.
+/// The slots of a connection, one for each site that limits connections, and its pacing.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
-    quota: Option<Quota>,
+    quotas: Vec<Quota>,
     /// Bytes per second, as last set on the socket.
     paced: Option<u64>,
 }
@@ -127,7 +127,7 @@ impl Permit {
         socket: impl AsFd,
     ) -> Result<(), Refusal> {
         if let Some(limits) = limits {
-            limits.admit(client, &mut self.quota)?;
+            limits.admit(client, &mut self.quotas)?;
         }
         let bandwidth = limits.and_then(|limits| limits.bandwidth);
         if self.paced != bandwidth {
@@ -186,10 +186,17 @@ mod tests {
     fn a_connection_holds_one_place_and_gives_it_back() {
         let limits = built("connections = 1").0.unwrap();
         let client = "192.0.2.1".parse().ok();
-        let (mut first, mut second) = (None, None);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
         assert_eq!(limits.admit(client, &mut first), Ok(()));
         assert_eq!(limits.admit(client, &mut first), Ok(()));
         assert_eq!(limits.admit(client, &mut second), Err(Refusal::NoPlace));
+        let other = built("connections = 1").0.unwrap();
+        assert_eq!(other.admit(client, &mut first), Ok(()));
+        assert_eq!(
+            limits.admit(client, &mut second),
+            Err(Refusal::NoPlace),
+            "a request to another site frees no place"
+        );
         drop(first);
         assert_eq!(limits.admit(client, &mut second), Ok(()));
     }
@@ -198,11 +205,11 @@ mod tests {
     fn requests_above_the_rate_are_told_when_to_come_again() {
         let limits = built("requests_per_second = 1\nburst = 2").0.unwrap();
         let client = "2001:db8::1".parse().ok();
-        assert_eq!(limits.admit(client, &mut None), Ok(()));
-        assert_eq!(limits.admit(client, &mut None), Ok(()));
-        assert!(matches!(limits.admit(client, &mut None), Err(Refusal::TooMany(_))));
+        assert_eq!(limits.admit(client, &mut Vec::new()), Ok(()));
+        assert_eq!(limits.admit(client, &mut Vec::new()), Ok(()));
+        assert!(matches!(limits.admit(client, &mut Vec::new()), Err(Refusal::TooMany(_))));
         for _ in 0..5 {
-            assert_eq!(limits.admit(None, &mut None), Ok(()), "nobody counts those without an address as one");
+            assert_eq!(limits.admit(None, &mut Vec::new()), Ok(()), "nobody counts those without an address as one");
         }
     }
 }

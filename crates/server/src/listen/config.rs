@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Address;
 use crate::exchange::{Forwarding, Listener};
-use crate::values::{At, Bounded, Problems};
+use crate::values::{At, Bounded, Problems, parse_network};
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +73,11 @@ impl ListenConfig {
             let (whole, one) = (network.trunc(), network.addr());
             let what = format_args!("{network} has bits beyond its prefix length: write {whole} or {one}");
             problems.add(span, "listen.trusted_proxies", what);
+        }
+        if let Some(everybody) = self.trusted_proxies.iter().find(|network| network.prefix_len() == 0) {
+            tracing::warn!(
+                "listen.trusted_proxies: {everybody} makes every client a proxy, which may claim any address: name the networks of the proxies alone"
+            );
         }
         self.check_client_address(tcp, problems);
         if !*self.proxy_protocol && self.client_address.is_none() && !self.trusted_proxies.is_empty() {
@@ -172,6 +177,19 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
         }
         has_tls |= found.is_empty() || found.iter().any(|listen| *listen.tls);
     }
+    let named = |listen: &&ListenConfig| names.iter().any(|name| listen.address.name == name.value);
+    let is_port_of_site = |port: u16| all.iter().filter(named).any(|listen| *listen.tls && listen.port() == Some(port));
+    let port = https_port(all);
+    if has_tls
+        && !is_port_of_site(port)
+        && let Some(plain) = all.iter().filter(named).find(|listen| !*listen.tls && listen.https_port.is_none())
+    {
+        let what = format_args!(
+            "{} redirects to port {port}, where the site does not answer: set https_port of that [[listen]] to the port of a listener of the site",
+            plain.address.name
+        );
+        problems.add(&first.span, key, what);
+    }
     if !has_tls {
         problems.add(&first.span, key, "names only listeners without TLS, which redirect to HTTPS: add one with TLS");
     }
@@ -199,9 +217,8 @@ impl From<Listen> for ListenConfig {
 
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let network = |text: String| {
-        let parsed = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
         let hint = "write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7";
-        parsed.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a network: {hint}")))
+        parse_network(&text).ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a network: {hint}")))
     };
     Vec::<String>::deserialize(deserializer)?.into_iter().map(network).collect()
 }
@@ -357,6 +374,8 @@ mod tests {
             listen("address = '127.0.0.1:443'"),
             listen("address = '[::1]:443'"),
             listen("address = '127.0.0.1:80'\ntls = false"),
+            listen("address = '127.0.0.1:444'"),
+            listen("address = '127.0.0.1:81'\ntls = false\nhttps_port = 444"),
         ];
         for (names, words) in [
             (&["127.0.0.1:443"][..], ""),
@@ -367,6 +386,8 @@ mod tests {
             ),
             (&["127.0.0.1:443", "x"], "\"x\" is the address of no [[listen]]"),
             (&["127.0.0.1:80"], "names only listeners without TLS"),
+            (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site does not answer"),
+            (&["127.0.0.1:81", "127.0.0.1:444"], ""),
             (&[], "is empty, so no request can reach the site"),
         ] {
             let names: Vec<At<String>> = names.iter().map(|name| (*name).to_owned().into()).collect();

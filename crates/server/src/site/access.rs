@@ -8,7 +8,7 @@ use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Guarded, PathRegex, Prefix};
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, parse_network};
 
 /// Access by client network. Other clients get 403. Every rule that covers a path must allow the request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,8 +91,7 @@ impl Networks {
 }
 
 fn network(text: &At<String>, key: &str, problems: &mut Problems) -> Option<IpNet> {
-    let parsed = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    match parsed {
+    match parse_network(text) {
         Some(network) if network.trunc() == network => return Some(network),
         Some(network) => problems.add(
             &text.span,

@@ -23,7 +23,7 @@ use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
-use super::basic_auth::{Decision, Verdict};
+use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
@@ -285,16 +285,24 @@ impl<'a> Answering<'a> {
         files: &Files,
         beneath: &SitePath<'_>,
         path: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
     ) -> Result<Arc<SiteFile>, Unresolved> {
         let Some(coding) = file.coding.filter(|_| self.site.may_withhold(&file)) else { return Ok(file) };
-        if self.guard(&path.sibling(coding), user).await.is_none() {
+        if self.may_have_sibling(&path.sibling(coding)) {
             return Ok(file);
         }
         match files.find(beneath, &FieldLines::default()).await? {
             Found::File(original) => Ok(original),
             Found::Directory => Err(Unresolved::not_found(None)),
         }
+    }
+
+    /// Whether the request may access a precompressed sibling. A password that is not known yet is not verified for it: the response with the
+    /// original would tell whether it is right, and nothing would log the attempt.
+    fn may_have_sibling(&self, path: &SitePath<'_>) -> bool {
+        let authorization = self.request.fields.singleton("authorization");
+        let has_password =
+            |basic_auth: &BasicAuth| matches!(basic_auth.check(path, authorization.value()), Verdict::Decided(Ok(_)));
+        self.is_allowed(path) && self.site.features.basic_auth.as_ref().is_none_or(has_password)
     }
 
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
@@ -346,10 +354,10 @@ impl<'a> Answering<'a> {
         }
         let file = match (self.site.may_withhold(&file), path.names_directory()) {
             (false, _) => Ok(file),
-            (true, false) => Box::pin(self.sibling_or_original(file, files, beneath, path, user)).await,
+            (true, false) => Box::pin(self.sibling_or_original(file, files, beneath, path)).await,
             (true, true) => {
                 let (beneath, path) = (beneath.child(index), path.child(index));
-                Box::pin(self.sibling_or_original(file, files, &beneath, &path, user)).await
+                Box::pin(self.sibling_or_original(file, files, &beneath, &path)).await
             }
         };
         match file {
@@ -422,7 +430,7 @@ impl<'a> Answering<'a> {
                 return refusal.into();
             }
             if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await
-                && let Ok(file) = self.sibling_or_original(file, &self.site.files, &page, &page, user).await
+                && let Ok(file) = self.sibling_or_original(file, &self.site.files, &page, &page).await
             {
                 response = of_file(self.request, file, self.site.options.max_ranges, self.now);
                 name = Some(page.as_bytes().to_vec());

@@ -3,6 +3,7 @@
 mod arguments;
 pub(crate) mod features;
 mod labels;
+mod network;
 mod phase;
 mod problems;
 mod units;
@@ -10,6 +11,7 @@ mod units;
 pub(crate) use arguments::Given;
 pub(crate) use arguments::overridable;
 pub(crate) use labels::labels;
+pub(crate) use network::parse_network;
 pub(crate) use phase::Phase;
 pub(crate) use phase::draining;
 pub(crate) use problems::Problems;

@@ -211,6 +211,12 @@ fn a_compressed_sibling_is_sent_to_those_who_may_have_it() {
         assert_eq!(body(&get("/t.txt", &[])), "compressed", "{coding}");
     }
     assert_eq!(body(&served.get("/p.txt", &["-H", "Accept-Encoding: gzip"])), "original");
+    // The file needs no password, so none is verified for it: which response comes would tell whether it is right.
+    for password in ["ada:ada", "ada:wrong"] {
+        let response = served.get("/p.txt", &["-H", "Accept-Encoding: gzip", "-u", password]);
+        assert_eq!(body(&response), "original", "{password}");
+    }
+    assert_eq!(served.get("/p.txt.gz", &["-u", "ada:ada"]).status, 200);
     assert_eq!(body(&served.get("/p.txt", &["-H", "Accept-Encoding: gzip", "-u", "ada:ada"])), "compressed");
     assert_eq!(body(&served.get("/r.txt", &["-H", "Accept-Encoding: gzip"])), "original");
     assert_eq!(body(&served.get("/r.txt", &["-H", "Accept-Encoding: br"])), "compressed");

@@ -26,9 +26,12 @@ pub(super) fn run(
         match handshake.step().map_err(failed)? {
             Step::Send { bytes, last } if last && hold_last_flight => held = bytes,
             Step::Send { bytes, .. } => io.write_all(&bytes)?,
-            Step::Receive => match io.read(handshake.buffer())? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => tap.pass(handshake.received(len)),
+            Step::Receive => match io.read(handshake.buffer()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => tap.pass(handshake.received(len)),
+                // A signal: with a timeout, the system does not repeat the call by itself (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             },
             Step::Done => break,
         }

@@ -13,6 +13,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::client::ClientConnectionData;
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
@@ -206,7 +208,15 @@ impl Connector {
             sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE))?;
         }
         sockopt::set_tcp_nodelay(&socket, true)?;
-        rustix::net::connect(&socket, &address)?;
+        match rustix::net::connect(&socket, &address) {
+            // A signal: the connection is still being made (connect(2)).
+            Err(Errno::INTR) => {
+                let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
+                retry_on_intr(|| poll(&mut ready, None))?;
+                sockopt::socket_error(&socket)??;
+            }
+            connected => connected?,
+        }
         Ok(socket.into())
     }
 }

@@ -222,6 +222,8 @@ impl Client {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
                     return Ok(Some(Event::Reset));
                 }
+                // A signal: with a timeout, the system does not repeat the call by itself (signal(7)).
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         };

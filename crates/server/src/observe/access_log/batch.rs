@@ -1,15 +1,24 @@
 //! Lines that wait for the writer.
 
 /// Lines, one behind the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
     /// Where each line ends.
     ends: Vec<usize>,
 }
 
-/// Capacity in bytes that an empty batch keeps.
+/// Capacity in bytes of an empty batch: a batch that grows step by step is copied with each step, and its pages are new each time.
 const KEPT: usize = 2 * super::FULL;
+
+/// Capacity in lines of an empty batch. The shortest lines are about as long.
+const KEPT_LINES: usize = KEPT / 64;
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch { bytes: Vec::with_capacity(KEPT), ends: Vec::with_capacity(KEPT_LINES) }
+    }
+}
 
 impl Batch {
     /// Appends the line that `write` writes.
@@ -23,7 +32,7 @@ impl Batch {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
         self.ends.clear();
-        self.ends.shrink_to(KEPT / size_of::<usize>());
+        self.ends.shrink_to(KEPT_LINES);
     }
 
     /// All lines together.
