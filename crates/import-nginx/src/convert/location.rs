@@ -82,7 +82,7 @@ impl Scope {
             Scope::Exact(path) if path != "/" && is_plain(path) => ("path", path.clone()),
             // Prefix `/admin` also matches `/administrator`, which a path does not cover.
             Scope::Prefix(path) if path.ends_with('/') && is_plain(path) => ("path", path.clone()),
-            _ => ("regex", values::with_end_of_pcre(&self.regex()?)),
+            _ => ("regex", values::with_end_of_pcre(&self.regex()?)?),
         })
     }
 

@@ -5,6 +5,7 @@ mod limits;
 mod listeners;
 mod location;
 mod path_rules;
+mod pcre;
 mod real_ip;
 mod site;
 mod targets;

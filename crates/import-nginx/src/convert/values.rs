@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::pcre;
+
 /// A time in sealion.toml's notation: one number and one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Time(pub(super) Duration);
@@ -138,30 +140,12 @@ pub(super) fn replacement(text: &str) -> Option<String> {
 /// A regular expression of PCRE in the syntax of Rust's, if it means the same there. nginx matches octets, ignores the case of ASCII
 /// only, and knows no Unicode classes; so do the access rules and passwords of Sealion.
 pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
-    const DIFFERENT: [&str; 8] = [r"\<", r"\>", r"\v", r"\b{", r"\B{", "(?R", "(?u", "(?x"];
-    let mut rest = pcre;
-    let mut is_class = false;
-    while let Some(c) = rest.chars().next() {
-        if DIFFERENT.iter().any(|start| rest.starts_with(start)) {
-            return None;
-        }
-        let mut len = c.len_utf8();
-        match c {
-            '\\' => len += rest[len..].chars().next().map_or(0, char::len_utf8),
-            // Set operations and nested classes.
-            '&' | '-' | '~' if is_class && rest[len..].starts_with(c) => return None,
-            '[' if is_class => len = rest.strip_prefix("[:")?.find(":]")? + 4,
-            '[' => {
-                is_class = true;
-                len += usize::from(rest[len..].starts_with('^'));
-                len += usize::from(rest[len..].starts_with(']'));
-            }
-            ']' => is_class = false,
-            _ => {}
-        }
-        rest = &rest[len..];
+    let items = pcre::items(pcre)?;
+    if pcre::continues_after_end(&items) {
+        return None;
     }
-    let regex = if ignore_case { format!("(?i){pcre}") } else { pcre.to_owned() };
+    let flags = if ignore_case { "(?i)" } else { "" };
+    let regex = items.iter().fold(flags.to_owned(), |regex, item| regex + &item.text);
     is_regex(&regex).then_some(regex)
 }
 
@@ -170,25 +154,10 @@ fn is_regex(regex: &str) -> bool {
     regex::bytes::RegexBuilder::new(regex).unicode(false).build().is_ok()
 }
 
-/// The expression with the `$` of PCRE, which matches before a newline at the end too.
-pub(super) fn with_end_of_pcre(regex: &str) -> String {
-    let mut out = String::new();
-    let (mut is_escaped, mut is_class) = (false, false);
-    for c in regex.chars() {
-        match c {
-            '$' if !is_escaped && !is_class => out.push_str("(?:\\n?$)"),
-            _ => out.push(c),
-        }
-        match c {
-            _ if is_escaped => {}
-            '[' => is_class = true,
-            ']' => is_class = false,
-            _ => {}
-        }
-        is_escaped = c == '\\' && !is_escaped;
-    }
-    // A class that begins with a bracket, for instance.
-    if is_regex(&out) { out } else { regex.to_owned() }
+/// The expression with the `$` of PCRE, which matches before a newline at the end too. `None`: it is not supported.
+pub(super) fn with_end_of_pcre(regex: &str) -> Option<String> {
+    let items = pcre::items(regex)?;
+    Some(items.iter().map(|item| if item.kind == pcre::Kind::End { r"(?:\n?$)" } else { &item.text }).collect())
 }
 
 /// A regular expression that matches exactly this text.
@@ -260,8 +229,150 @@ mod tests {
             ("^/caf\u{e9}", false, Some("^/caf\u{e9}")),
             ("^/caf\u{e9}", true, Some("(?i)^/caf\u{e9}")),
             ("[\u{e9}]", false, None),
+            // A quantifier of PCRE applies to the last octet.
+            ("^/caf\u{e9}+", false, None),
+            (r"^/caf\x{e9}", false, Some(r"^/caf\xe9")),
+            (r"^/[\x{e9}\x{a}]", true, Some(r"(?i)^/[\xe9\x0a]")),
+            (r"\xe9", false, Some(r"\xe9")),
+            (r"\\x{2}", false, Some(r"\\x{2}")),
+            (r"[^]$[:^space:]\]]$", false, Some(r"[^]$[:^space:]\]]$")),
+            (r"(?i)a(?s-im:.)(?-s)", false, Some(r"(?i)a(?s-im:.)(?-s)")),
+            (r"(?:a)(?<n>b)(?P<m>c)", false, Some(r"(?:a)(?<n>b)(?P<m>c)")),
+            (r"a{2}b{2,}c{2,3}?d+?", false, Some(r"a{2}b{2,}c{2,3}?d+?")),
+            (r"x(/|$)|y$", false, Some(r"x(/|$)|y$")),
         ] {
             assert_eq!(regex_of_pcre(pcre, ignore_case).as_deref(), ours, "{pcre}");
+        }
+    }
+
+    #[test]
+    fn what_the_regex_crate_reads_otherwise_is_refused() {
+        for pcre in [
+            // Octets and control characters.
+            r"\x{100}",
+            r"\x{}",
+            r"\x{ e9 }",
+            r"\x4",
+            r"\x4g",
+            r"\o{351}",
+            r"\0",
+            r"\101",
+            r"[\101]",
+            r"\cA",
+            r"\e",
+            r"\u0041",
+            r"\u{41}",
+            r"\U00000041",
+            r"\N{U+41}",
+            "\\\u{e9}",
+            // Classes and assertions.
+            r"\v",
+            r"[\v]",
+            r"\V",
+            r"\h",
+            r"\H",
+            r"\R",
+            r"\X",
+            r"\N",
+            r"\C",
+            r"\K",
+            r"\G",
+            r"\Z",
+            r"\pL",
+            r"\p{L}",
+            r"[\b]",
+            r"\b{start}",
+            r"\b{start-half}",
+            r"\<",
+            r"\>",
+            r"\Qa.b\E",
+            r"a\E",
+            // Bracket classes.
+            r"[]-a]",
+            r"[^]-a]",
+            r"[--/]",
+            r"[A-[:digit:]]",
+            r"[[:<:]]a",
+            r"[[:none:]]",
+            r"[[.a.]]",
+            r"[[=a=]]",
+            r"[a~~b]",
+            r"[a",
+            // Flags.
+            "(?x) a",
+            "(?ix) a",
+            "(?i-x) a",
+            "(?ix: a)",
+            "(?iu)a",
+            "(?u)a",
+            "(?-u)a",
+            "(?U)a+",
+            "(?iU)a+",
+            "(?R)",
+            "(?iR)$",
+            "(?J)a",
+            "(?n)(a)",
+            "(?xx)a",
+            "(?aD)a",
+            "(?^)a",
+            "(?^i:a)",
+            "(?)a",
+            "(?-)a",
+            // Groups.
+            "(?=a)",
+            "(?!a)",
+            "(?<=a)",
+            "(?<!a)",
+            "(?>a)",
+            "(?|a|b)",
+            "(?#a)",
+            "(?'n'a)",
+            "(?1)",
+            "(?&n)",
+            "(?P>n)",
+            "(?P=n)",
+            "(?(1)a)",
+            "(?C)",
+            "(*ACCEPT)",
+            "(*UTF8)a",
+            "(*pla:a)",
+            r"(a)\1",
+            r"(a)\g1",
+            r"(?<n>a)\k<n>",
+            // Quantifiers.
+            "a++",
+            "a*+",
+            "a?+",
+            "a{2}+",
+            "a**",
+            "a{2}{3}",
+            "a???",
+            "a{,3}",
+            "a{ 2 }",
+            "a{2, 3}",
+            "a{",
+            "{a",
+            // `$` of PCRE leaves the newline to the next item.
+            r"^/a$\n",
+            r"^/(a$|b)\s+",
+            r"^/a$.*",
+        ] {
+            assert_eq!(regex_of_pcre(pcre, false), None, "{pcre}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_octets_above_ascii_counts() {
+        for pcre in [r"^/caf\x{e9}$", "^/caf\u{e9}$", r"^/caf[\xe9]$"] {
+            let built = |path: &[u8]| {
+                let regex = regex_of_pcre(pcre, true).unwrap();
+                let built = regex::bytes::RegexBuilder::new(&regex).unicode(false).build();
+                built.unwrap().is_match(path)
+            };
+            let is_text = !pcre.is_ascii();
+            assert_eq!(built("/CAF\u{e9}".as_bytes()), is_text, "{pcre}");
+            assert_eq!(built(b"/CAF\xe9"), !is_text, "{pcre}");
+            assert!(!built("/CAF\u{c9}".as_bytes()) && !built(b"/CAF\xc9"), "{pcre}");
         }
     }
 
@@ -272,8 +383,13 @@ mod tests {
             (r"x(/|$)", &[b"/x", b"/x/", b"/x\n"], b"/xy"),
             (r"\$$", &[b"/$", b"/$\n"], b"/$a"),
             (r"[$]a$", &[b"/$a", b"/$a\n"], b"/a"),
+            (r"^/[^]$]+/sec$", &[b"/a/sec", b"/n/sec", b"/\n/sec\n"], b"/$/sec"),
+            (r"^/[]$]/sec$", &[b"/]/sec", b"/$/sec\n"], b"/n/sec"),
+            (r"^/a[^[:space:]$]b", &[b"/anb", b"/a?b", b"/a(b"], b"/a$b"),
+            (r"^/[\]$]$", &[b"/]", b"/$\n"], b"/a"),
+            (r"^/\\$", &[b"/\\", b"/\\\n"], b"/\\$"),
         ] {
-            let built = regex::bytes::Regex::new(&with_end_of_pcre(regex)).unwrap();
+            let built = regex::bytes::Regex::new(&with_end_of_pcre(regex).unwrap()).unwrap();
             matches.iter().for_each(|path| assert!(built.is_match(path), "{regex} {}", path.escape_ascii()));
             assert!(!built.is_match(does_not), "{regex}");
         }
