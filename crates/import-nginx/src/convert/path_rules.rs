@@ -283,20 +283,23 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         let remedy = format!("the expression is not supported ({why}): rewrite it without");
         return report_rewrite(context, directive, &remedy, objection);
     }
-    if values::regex_of_pcre(regex, false).is_none() {
-        let remedy = "the expression means something else here: write it without set operations, \\<, \\> and \\v";
+    let Some(ours) = values::regex_of_pcre(regex, false) else {
+        let remedy = "the expression means something else here: write it without set operations, \\<, \\>, \\v, possessive \
+                      quantifiers, flags other than i, m and s, and items after $";
         return report_rewrite(context, directive, remedy, objection);
-    }
+    };
     if let Some(objection) = objection {
         context.report_with(directive, format!("{objection}. The path is closed"));
-        return guards::refuse_by_rewrite(site, directive, regex);
+        guards::refuse_by_rewrite(site, directive, &values::with_end_of_pcre(&ours).unwrap_or(ours));
+        return;
     }
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
         return context.report_with(directive, "the replacement contains an unsupported variable");
     };
     let mut table = Table::default();
     table.comment(&directive.place);
-    table.set("regex", regex.as_str());
+    // Without the flag, `\xe9` is a character of two octets.
+    table.set("regex", if ours.contains(r"\x") { format!("(?-u){ours}") } else { ours });
     table.set("to", to.as_str());
     match flag {
         "permanent" => table.set("status", 301),

@@ -96,6 +96,11 @@ pub(super) fn continues_after_end(items: &[Item]) -> bool {
     false
 }
 
+/// Length in octets of the bracket class at the start of `text`. `None`: it is not supported.
+pub(super) fn bracket_class_len(text: &str) -> Option<usize> {
+    bracket_class(text).map(|(_, _, len)| len)
+}
+
 type Read = (Kind, String, usize);
 
 /// `\.`, `\d`, `\xe9` or `\x{e9}`, which is an octet without PCRE's UTF mode.

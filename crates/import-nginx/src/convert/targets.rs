@@ -3,6 +3,7 @@
 
 use super::guards;
 use super::location::Scope;
+use super::{pcre, values};
 use crate::syntax::Directive;
 
 /// The locations of a server, including nested ones.
@@ -41,9 +42,7 @@ impl Targets {
                 Some(Scope::Prefix(path)) => Paths::Prefix(path),
                 Some(Scope::Regex { .. }) => {
                     let regex = location.arguments.last().map_or("", String::as_str);
-                    let regex = without_look_around(regex.trim_start_matches(['~', '*']));
-                    // Ignore case, to match more rather than less.
-                    Paths::Regex(regex::bytes::Regex::new(&format!("(?is-u){regex}")).ok())
+                    Paths::Regex(at_least(regex.trim_start_matches(['~', '*'])))
                 }
             };
             self.0.push(Location { paths, closed, shown: format!("{location} at {}", location.place) });
@@ -113,6 +112,13 @@ const PROGRAMS: &[&str] = &[
     "wsgi",
 ];
 
+/// An expression that matches at least the paths of a location. `None`: its own is not supported.
+fn at_least(regex: &str) -> Option<regex::bytes::Regex> {
+    // Ignore case, to match more rather than less.
+    let regex = values::regex_of_pcre(&without_look_around(regex), true)?;
+    regex::bytes::Regex::new(&format!("(?s-u){}", values::with_end_of_pcre(&regex)?)).ok()
+}
+
 /// The expression without look-around, which makes it match more.
 fn without_look_around(regex: &str) -> String {
     let mut out = String::new();
@@ -125,6 +131,7 @@ fn without_look_around(regex: &str) -> String {
                 continue;
             }
             '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
+            '[' => pcre::bracket_class_len(rest).unwrap_or(1),
             _ => c.len_utf8(),
         };
         out.push_str(&rest[..len]);
@@ -135,16 +142,20 @@ fn without_look_around(regex: &str) -> String {
 
 /// Length in octets of the group at the start of `text`.
 fn group(text: &str) -> usize {
-    let (mut depth, mut escaped) = (0, false);
-    for (at, c) in text.char_indices() {
+    let (mut depth, mut at) = (0, 0);
+    while let Some(c) = text[at..].chars().next() {
+        let len = match c {
+            '\\' => text[at..].chars().take(2).map(char::len_utf8).sum(),
+            '[' => pcre::bracket_class_len(&text[at..]).unwrap_or(1),
+            _ => c.len_utf8(),
+        };
+        at += len;
         match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
             '(' => depth += 1,
             ')' => {
                 depth -= 1;
                 if depth == 0 {
-                    return at + 1;
+                    return at;
                 }
             }
             _ => {}
@@ -202,6 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn a_location_is_matched_as_nginx_matches_it_or_may_match_anything() {
+        for (regex, path) in [
+            (r"^/caf\x{e9}$", &b"/caf\xe9"[..]),
+            (r"^/sec\.html$", b"/sec.html\n"),
+            (r"^/a\v", b"/a\x0b"),
+            (r"^/a\v", b"/a\n"),
+            (r"^/x[(?!a)]y", b"/x!y"),
+            (r"^/x(?![)]a)y", b"/xy"),
+            (r"(?U)^/(a+)$", b"/aa"),
+            (r"[]-a]", b"^"),
+        ] {
+            let matches = at_least(regex).is_none_or(|regex| regex.is_match(path));
+            assert!(matches, "{regex} {}", path.escape_ascii());
+        }
+        let ours = at_least(r"^/(?!public)[^]$]+/sec$").unwrap();
+        assert!(ours.is_match(b"/n/sec") && !ours.is_match(b"/$/sec"));
+    }
+
+    #[test]
     fn look_around_is_left_out() {
         for (regex, without) in [
             ("^/(?!public)[a-z]+", "^/[a-z]+"),
@@ -209,6 +239,8 @@ mod tests {
             (r"\(?!a", r"\(?!a"),
             (r"(?!\)a)b", "b"),
             ("(?:a)é", "(?:a)é"),
+            ("[(?!a)]b", "[(?!a)]b"),
+            ("(?![)]a)b", "b"),
         ] {
             assert_eq!(without_look_around(regex), without, "{regex}");
         }
