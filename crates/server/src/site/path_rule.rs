@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use percent_encoding::percent_encode;
-use regex::bytes::{Captures, Regex, RegexBuilder};
+use regex::bytes::{Captures, Regex};
 use sealion_http::path::OUTSIDE_PCHAR;
 
-use super::pattern::{Prefix, REGEX_SIZE, not_a_regex};
+use super::pattern::{Octets, Prefix, build_regex};
 use crate::values::{At, Problems};
 
 #[derive(Debug)]
@@ -52,13 +52,7 @@ impl Rule {
                 return None;
             }
             "prefix" => From::Prefix(Prefix::build(value, &value.span, &from_key, problems)?),
-            _ => match RegexBuilder::new(value).dot_matches_new_line(true).size_limit(REGEX_SIZE).build() {
-                Ok(regex) => From::Regex(regex),
-                Err(error) => {
-                    problems.add(&value.span, &from_key, not_a_regex(&error));
-                    return None;
-                }
-            },
+            _ => From::Regex(build_regex(value, Octets::Unicode, &value.span, &from_key, problems)?),
         };
         let is_template = matches!(from, From::Regex(_));
         check_target(to, &to.span, target, is_template, &format!("{key}.to"), problems);

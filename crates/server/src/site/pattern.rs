@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use globset::{Candidate, GlobBuilder, GlobMatcher};
 use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sealion_http::Coding;
 
 use crate::values::{At, Problems};
@@ -130,14 +132,7 @@ impl PathRegex {
     ///
     /// It matches octets, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
     pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
-        let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
-        match built {
-            Ok(regex) => Some(PathRegex(regex)),
-            Err(error) => {
-                problems.add(span, key, not_a_regex(&error));
-                None
-            }
-        }
+        build_regex(text, Octets::Bytes, span, key, problems).map(PathRegex)
     }
 
     /// Whether access rules for the expression apply to the path `full`, which has its slashes: it matches the path, or the file of
@@ -183,13 +178,82 @@ fn original_of(name: &[u8]) -> Option<&[u8]> {
     Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()))
 }
 
-/// The message for an expression that cannot be parsed.
-pub(super) fn not_a_regex(error: &regex::Error) -> String {
-    format!("is not a regular expression: {}", error.to_string().lines().last().unwrap_or_default())
+/// The characters of a path for a regular expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Octets {
+    Bytes,
+    Unicode,
+}
+
+/// Parses a regular expression for decoded paths with their leading slash, and adds errors to `problems`. An expression with a branch
+/// that matches no path is an error: the files that it should protect would be open.
+pub(super) fn build_regex(
+    text: &str,
+    octets: Octets,
+    span: &Range<usize>,
+    key: &str,
+    problems: &mut Problems,
+) -> Option<Regex> {
+    let unicode = octets == Octets::Unicode;
+    let built = RegexBuilder::new(text).unicode(unicode).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
+    let what = match built {
+        Ok(regex) if !misses_the_slash(text, unicode) => return Some(regex),
+        Ok(_) => {
+            let corrected = text.replacen('^', "^/", 1);
+            let is_clear = !text.contains('|') && !misses_the_slash(&corrected, unicode);
+            let example = if is_clear { &*corrected } else { "^/in/" };
+            format!("never matches, because a path begins with a slash: write for instance {example}")
+        }
+        Err(error) => {
+            format!("is not a regular expression: {}", error.to_string().lines().last().unwrap_or_default())
+        }
+    };
+    problems.add(span, key, what);
+    None
+}
+
+/// Whether a branch of the expression demands something else than a slash at the beginning of the path.
+fn misses_the_slash(text: &str, unicode: bool) -> bool {
+    let parsed = ParserBuilder::new().unicode(unicode).utf8(false).dot_matches_new_line(true).build().parse(text);
+    // The compiler refuses what cannot be parsed.
+    parsed.is_ok_and(|expression| excludes_slash(&expression, &[], false))
+}
+
+/// Whether a branch of `first`, followed by `rest` (the next one last), excludes a slash at the beginning of the path. `anchored`: a `^`
+/// came before.
+fn excludes_slash(first: &Hir, rest: &[&Hir], anchored: bool) -> bool {
+    let next = |anchored| rest.split_last().is_some_and(|(first, rest)| excludes_slash(first, rest, anchored));
+    match first.kind() {
+        HirKind::Empty => next(anchored),
+        HirKind::Look(Look::Start) => next(true),
+        HirKind::Look(Look::End) => anchored,
+        HirKind::Look(_) => next(anchored),
+        HirKind::Literal(literal) => anchored && literal.0.first() != Some(&b'/'),
+        HirKind::Class(Class::Bytes(class)) => {
+            anchored && !class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&b'/'))
+        }
+        HirKind::Class(Class::Unicode(class)) => {
+            anchored && !class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&'/'))
+        }
+        HirKind::Repetition(repeated) if repeated.min == 0 => {
+            anchored && excludes_slash(&repeated.sub, &[], true) && next(true)
+        }
+        HirKind::Repetition(repeated) => excludes_slash(&repeated.sub, rest, anchored),
+        HirKind::Capture(group) => excludes_slash(&group.sub, rest, anchored),
+        HirKind::Concat(parts) => {
+            let all: Vec<&Hir> = rest.iter().copied().chain(parts.iter().rev()).collect();
+            all.split_last().is_some_and(|(first, rest)| excludes_slash(first, rest, anchored))
+        }
+        HirKind::Alternation(branches) => {
+            // In `(^|/)name` the other branch has the slash.
+            let mut branches = branches.iter().filter(|branch| !matches!(branch.kind(), HirKind::Look(Look::Start)));
+            branches.any(|branch| excludes_slash(branch, rest, anchored))
+        }
+    }
 }
 
 /// Bound on a compiled expression, in bytes; usual ones have a few thousand.
-pub(super) const REGEX_SIZE: usize = 1 << 20;
+const REGEX_SIZE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -278,6 +342,43 @@ mod tests {
             let mut problems = Problems::of_arguments();
             let built = PathRegex::build(regex, &(0..0), "regex", &mut problems).unwrap();
             assert_eq!(built.guards(full), guarded, "{regex} {}", full.escape_ascii());
+        }
+        for (regex, correct) in [
+            ("^in/", "^/in/"),
+            (r"^\.well-known/", r"^/\.well-known/"),
+            ("(?i)^in/", "(?i)^/in/"),
+            ("(^in/)", "(^/in/)"),
+            ("^(in|out)/", "^/in/"),
+            ("^(in/|/out/)", "^/in/"),
+            ("^[a-z]+/", "^/[a-z]+/"),
+            ("^(?:in)?$", "^/(?:in)?$"),
+            ("/x|^in/", "^/in/"),
+            (r"\Ain/", "^/in/"),
+            ("^$", "^/$"),
+            ("^caf\u{e9}", "^/caf\u{e9}"),
+        ] {
+            let mut problems = Problems::of_arguments();
+            assert!(PathRegex::build(regex, &(0..0), "regex", &mut problems).is_none(), "{regex}");
+            let what = format!("never matches, because a path begins with a slash: write for instance {correct}");
+            assert_eq!(problems.to_string(), what, "{regex}");
+        }
+        for regex in [
+            "",
+            "^",
+            "in/",
+            "^/",
+            "^/?in/",
+            "^.in",
+            "^(/in)?",
+            "^[^a]",
+            r"^\W",
+            "(?m)^in",
+            "(?iu)^(/a|/b)",
+            "(^|/)in/",
+            "^.*in",
+        ] {
+            let mut problems = Problems::of_arguments();
+            assert!(PathRegex::build(regex, &(0..0), "regex", &mut problems).is_some(), "{regex}: {problems}");
         }
         let mut problems = Problems::of_arguments();
         assert!(PathRegex::build("^/(?!a)", &(0..0), "regex", &mut problems).is_none());
