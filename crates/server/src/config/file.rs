@@ -49,7 +49,15 @@ fn explain(message: &str) -> String {
     match message {
         _ if message.starts_with("unknown field") => format!("{message}: correct or remove the key"),
         _ if message.starts_with("missing field") => format!("{message}: add it"),
-        _ => message.to_owned(),
+        _ if message.starts_with("unknown variant") => format!("{message}: write one of these words"),
+        _ => {
+            match message.strip_suffix(", expected a sequence").map(|begin| begin.strip_prefix("invalid type: string "))
+            {
+                Some(Some(value)) => format!("{message}: write a list, [{value}]"),
+                Some(None) => format!("{message}: write a list in brackets"),
+                None => message.to_owned(),
+            }
+        }
     }
 }
 
@@ -94,7 +102,28 @@ mod tests {
         for (text, words) in [
             ("[limits]\nidle_timeout = \"10\"", &["x.toml:2: limits.idle_timeout: ", "write for instance 500ms"][..]),
             ("[limits]\nidle_timeout = \"0s\"", &["x.toml:2: limits.idle_timeout: ", "longer than zero"]),
-            ("[limits]\nidle_timeout = 10", &["x.toml:2: limits.idle_timeout: ", "invalid type"]),
+            (
+                "[limits]\nidle_timeout = 10",
+                &["x.toml:2: limits.idle_timeout: ", "invalid type", "a time with its unit, for instance \"250ms\""],
+            ),
+            (
+                "[access_log]\nflush_after = 250",
+                &["x.toml:2: access_log.flush_after: ", "a time with its unit, for instance \"250ms\""],
+            ),
+            ("[access_log]\nflush_after = '0'", &["x.toml:2: access_log.flush_after: ", "has no unit: write 0s"]),
+            ("[access_log]\nsample = '1/0'", &["x.toml:2: access_log.sample: ", "N from 1 to 4294967295"]),
+            (
+                "[limits]\nmin_send_rate = '240B'",
+                &["x.toml:2: limits.min_send_rate: ", "a number from 0 to 2048, without quotes and unit"],
+            ),
+            (
+                "[[site]]\nlisten = '127.0.0.1:443'",
+                &["x.toml:2: site.listen: ", "expected a sequence: write a list, [\"127.0.0.1:443\"]"],
+            ),
+            (
+                "[tls]\nrequire_extended_master_secret = 'yes'",
+                &["`always`, `with-client-auth`, `never`: write one of these words"],
+            ),
             ("[limits]\n\nmax_fields = 1000", &["x.toml:3: limits.max_fields: ", "from 1 to 256"]),
             (
                 "[limits]\nidle_timout = \"10s\"",

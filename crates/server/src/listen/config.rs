@@ -55,7 +55,7 @@ pub(crate) struct ListenConfig {
     /// are closed; with `client_address`, their field is ignored. All clients of a Unix socket are trusted.
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: At<Vec<IpNet>>,
 }
 
 impl ListenConfig {
@@ -72,7 +72,7 @@ impl ListenConfig {
         for network in self.trusted_proxies.iter().filter(|network| network.trunc() != **network) {
             let (whole, one) = (network.trunc(), network.addr());
             let what = format_args!("{network} has bits beyond its prefix length: write {whole} or {one}");
-            problems.add(span, "listen.trusted_proxies", what);
+            problems.add(&self.trusted_proxies.span, "listen.trusted_proxies", what);
         }
         if let Some(everybody) = self.trusted_proxies.iter().find(|network| network.prefix_len() == 0) {
             tracing::warn!(
@@ -82,7 +82,7 @@ impl ListenConfig {
         self.check_client_address(tcp, problems);
         if !*self.proxy_protocol && self.client_address.is_none() && !self.trusted_proxies.is_empty() {
             problems.add(
-                span,
+                &self.trusted_proxies.span,
                 "listen.trusted_proxies",
                 "trusted_proxies has no effect without proxy_protocol = true or client_address: add one of them, or remove trusted_proxies",
             );
@@ -115,7 +115,7 @@ impl ListenConfig {
     /// The listener as its requests see it.
     pub(crate) fn listener(&self) -> Listener {
         let forwarding = self.client_address.as_ref().map(|field| Forwarding {
-            trusted: self.trusted_proxies.clone(),
+            trusted: self.trusted_proxies.value.clone(),
             field: field.value.as_str().into(),
             most: self.max_proxies.as_ref().map(|most| most.usize()),
         });
@@ -168,11 +168,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
         let found = find(name);
         if found.is_empty() {
             let known: Vec<_> = all.iter().map(|listen| listen.address.name.as_str()).collect();
-            let what = format_args!(
-                "{:?} is the address of no [[listen]]: write it as there, one of {}",
-                name.value,
-                known.join(", ")
-            );
+            let what = format_args!("no [[listen]] has the address {:?}: use one of {}", name.value, known.join(", "));
             problems.add(&name.span, key, what);
         }
         has_tls |= found.is_empty() || found.iter().any(|listen| *listen.tls);
@@ -210,17 +206,18 @@ impl From<Listen> for ListenConfig {
             proxy_protocol: At::default(),
             client_address: None,
             max_proxies: None,
-            trusted_proxies: Vec::new(),
+            trusted_proxies: At::default(),
         }
     }
 }
 
-fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<At<Vec<IpNet>>, D::Error> {
     let network = |text: String| {
         let hint = "write for instance 10.0.0.0/8, 2001:db8::/32 or 192.0.2.7";
         parse_network(&text).ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a network: {hint}")))
     };
-    Vec::<String>::deserialize(deserializer)?.into_iter().map(network).collect()
+    let At { value, span } = At::<Vec<String>>::deserialize(deserializer)?;
+    Ok(At { value: value.into_iter().map(network).collect::<Result<_, _>>()?, span })
 }
 
 fn yes() -> At<bool> {
@@ -382,9 +379,9 @@ mod tests {
             (&["127.0.0.1:80", "[::1]:443"], ""),
             (
                 &["127.0.0.1:8443"],
-                "\"127.0.0.1:8443\" is the address of no [[listen]]: write it as there, one of 127.0.0.1:443, [::1]:443",
+                "no [[listen]] has the address \"127.0.0.1:8443\": use one of 127.0.0.1:443, [::1]:443",
             ),
-            (&["127.0.0.1:443", "x"], "\"x\" is the address of no [[listen]]"),
+            (&["127.0.0.1:443", "x"], "no [[listen]] has the address \"x\""),
             (&["127.0.0.1:80"], "names only listeners without TLS"),
             (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site does not answer"),
             (&["127.0.0.1:81", "127.0.0.1:444"], ""),

@@ -95,6 +95,9 @@ impl std::str::FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text == "0" {
+            return Err("\"0\" has no unit: write 0s".to_owned());
+        }
         let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 500ms, 10s or 2m"))?;
         if time > Self::LONGEST {
             return Err(format!("\"{text}\" is longer than ten years: write {} or less", Time(Self::LONGEST)));
@@ -105,7 +108,22 @@ impl std::str::FromStr for Time {
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        deserializer.deserialize_str(TimeVisitor)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// The text of a time.
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time with its unit, for instance \"250ms\" or \"10s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
     }
 }
 
@@ -170,7 +188,7 @@ impl std::str::FromStr for Timeout {
 
 impl<'de> Deserialize<'de> for Timeout {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        deserializer.deserialize_str(TimeVisitor)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -218,9 +236,27 @@ impl<const MIN: u64, const MAX: u64> std::str::FromStr for Bounded<MIN, MAX> {
 
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = i64::deserialize(deserializer)?;
-        let bounded = u64::try_from(number).ok().and_then(Self::new);
-        bounded.ok_or_else(|| D::Error::custom(Self::refusal(number)))
+        struct NumberVisitor<const MIN: u64, const MAX: u64>;
+        impl<const MIN: u64, const MAX: u64> Visitor<'_> for NumberVisitor<MIN, MAX> {
+            type Value = Bounded<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match MAX {
+                    u64::MAX => write!(f, "a number from {MIN}, without quotes and unit"),
+                    _ => write!(f, "a number from {MIN} to {MAX}, without quotes and unit"),
+                }
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+                let bounded = u64::try_from(number).ok().and_then(Bounded::new);
+                bounded.ok_or_else(|| E::custom(Self::Value::refusal(number)))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+                Bounded::new(number).ok_or_else(|| E::custom(Self::Value::refusal(number)))
+            }
+        }
+        deserializer.deserialize_i64(NumberVisitor)
     }
 }
 
@@ -348,6 +384,12 @@ mod tests {
         for text in ["0s", "500ms", "1500ms", "10s", "65s", "2h", "24h", "7us"] {
             assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!("0".parse::<Time>().unwrap_err(), "\"0\" has no unit: write 0s");
+        assert!("250".parse::<Time>().unwrap_err().contains("write for instance 500ms"));
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn a_site_answers_on_its_listeners_only() {
 fn a_site_names_listeners_that_exist() {
     let site = Site::new();
     let said = site.config("listen = ['127.0.0.1:1']").listen(ANY_PORT).problems();
-    assert!(said.contains("site.listen: \"127.0.0.1:1\" is the address of no [[listen]]"), "{said}");
+    assert!(said.contains("site.listen: no [[listen]] has the address \"127.0.0.1:1\""), "{said}");
     let said = site.config("listen = []").listen(ANY_PORT).problems();
     assert!(said.contains("site.listen: is empty"), "{said}");
 }
