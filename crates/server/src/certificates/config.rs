@@ -23,8 +23,8 @@ pub(crate) struct TlsConfig {
     #[arg(skip)]
     pub suites: Vec<At<String>>,
 
-    /// Which TLS 1.2 clients must use the extended master secret (RFC 7627), without which a stolen session can pass for another client's.
-    /// Clients of TLS 1.3 need none.
+    /// TLS 1.2 clients without the extended master secret (RFC 7627) that are refused: `always` all, `with-client-auth` those of sites
+    /// with `client_auth`, `never` none. Without it, an attacker can resume another client's session. TLS 1.3 is not affected.
     #[arg(skip)]
     pub require_extended_master_secret: RequireEmsKind,
 

@@ -70,7 +70,7 @@ pub fn markdown() -> String {
                 "| `{}` | {} | {default} | {} |",
                 key.name,
                 key.kind.replace('|', "\\|"),
-                key.doc.replace('\n', " ").replace('|', "\\|")
+                key.doc.replace('|', "\\|")
             );
         }
     }
@@ -192,9 +192,10 @@ impl Reference {
 
 /// Splits off a default given in words at the end of the help text.
 fn split_default(doc: &str) -> (String, Option<String>) {
+    let doc = doc.replace('\n', " ");
     match doc.trim_end().strip_suffix(']').and_then(|doc| doc.rsplit_once(" [default: ")) {
         Some((doc, default)) => (format!("{doc}."), Some(default.to_owned())),
-        None => (doc.to_owned(), None),
+        None => (doc, None),
     }
 }
 

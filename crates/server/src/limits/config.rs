@@ -17,8 +17,8 @@ use crate::values::{Bounded, Size, Timeout, overridable};
 pub(crate) struct LimitsConfig {
     // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
     // memory at 5 to 75 kB a connection.
-    /// Concurrent connections; a further one has the connection closed that has been idle longest, or waits until one ends
-    /// [default: 10000, or what the limit on open files allows]
+    /// Concurrent connections. At the limit, the server closes the connection that has been idle longest, if for a second or more, to
+    /// admit a new one; otherwise the new one waits [default: 10000, or what the limit on open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
@@ -43,8 +43,8 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
     pub stall_timeout: Timeout,
 
-    /// Bytes per second that a client must take of what is ready for it, on average over `min_send_rate_window`; a connection of a slower
-    /// one is closed. Only time counts in which the client lets the server wait. 0: no minimum.
+    /// Least bytes per second that a client reads while data waits for it, averaged over `min_send_rate_window`. Slower connections are
+    /// closed. Time in which the server has nothing to send does not count. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
     pub min_send_rate: Bounded<0, MOST_LEAST_RATE>,
 

@@ -27,7 +27,7 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS].
+    /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS]
     #[serde(default)]
     pub https_port: Option<u16>,
 
@@ -41,8 +41,8 @@ pub(crate) struct ListenConfig {
     pub proxy_protocol: At<bool>,
 
     /// Request field in which trusted proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or another with addresses, such as
-    /// `x-real-ip`. It is read from the right up to the first address that is no trusted proxy's: that is the client, for access rules,
-    /// limits of requests and the access log. An entry that is no address ends the reading at the address before it [default: none, the
+    /// `x-real-ip`. It is read from the right. Addresses of trusted proxies are skipped; the first other address is the client, for access
+    /// rules, limits of requests and the access log. An entry that is no address ends the reading at the address before it [default: none, the
     /// client is the remote end of the connection]
     #[serde(default)]
     pub client_address: Option<At<String>>,
@@ -325,6 +325,8 @@ impl<'de> Deserialize<'de> for Listen {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -359,9 +361,13 @@ mod tests {
             assert_eq!(listening.trusts(proxy.parse().unwrap()), trusted, "{proxy}");
         }
         assert!(listen("'here'").unwrap_err().to_string().contains("\"here\" is not a network: write for instance"));
-        let mut problems = Problems::of_arguments();
-        check(&[listen("'10.0.0.5/8'").unwrap()], None, &mut problems);
-        assert_eq!(problems.to_string(), "10.0.0.5/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.5");
+        let text = "address = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = ['10.0.0.5/8']";
+        let mut problems = Problems::of_file(Path::new("f"), text);
+        check(&[toml::from_str(text).unwrap()], None, &mut problems);
+        assert_eq!(
+            problems.to_string(),
+            "f:3: listen.trusted_proxies: 10.0.0.5/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.5"
+        );
     }
 
     #[test]

@@ -223,6 +223,10 @@ fn help_names_every_limit_with_its_default() {
     let limits = &help[help.find("Limits:").expect("a heading")..];
     for (option, default) in [
         ("--max-connections <N>", "[default: 10000, or what the limit on open files allows]"),
+        (
+            "--max-connections-per-address <N>",
+            "[default: a quarter of max_connections, at least 64; unlimited for loopback addresses]",
+        ),
         ("--handshake-timeout <TIME>", "[default: 10s]"),
         ("--request-timeout <TIME>", "[default: 10s]"),
         ("--idle-timeout <TIME>", "[default: 65s]"),

@@ -147,6 +147,9 @@ fn the_reference_is_what_the_code_reads() {
     if std::env::var_os("SEALION_UPDATE").is_some() {
         fs::write(page, &made).expect("the page is written");
     }
+    for line in made.lines().filter(|line| line.starts_with('|')) {
+        assert!(line.ends_with('|') && !line.contains("[default:"), "broken by a line break: {line}");
+    }
     let kept = fs::read_to_string(page).unwrap_or_default();
     assert!(kept == made, "docs/configuration.md is not what the code says: write it anew with SEALION_UPDATE=1");
 }

@@ -43,8 +43,8 @@ pub(crate) struct AccessLogConfig {
     )]
     pub fields: Vec<Field>,
 
-    /// How long a line may wait before it is written, if another was written just before; `0s`: every line is written at once, which
-    /// costs more than the response. A server that is killed (SIGKILL, a power failure) loses the lines that wait.
+    /// Longest time that lines are collected. The first line after a pause of that length is written at once. `0s` writes each line at
+    /// once, which costs more CPU than the response. A server that is killed (SIGKILL, a power failure) loses the lines that wait.
     #[arg(id = "access_log_flush_after", long = "access-log-flush-after", value_name = "TIME",
           env = "SEALION_ACCESS_LOG_FLUSH_AFTER", default_value_t = Self::default().flush_after)]
     pub flush_after: Time,
@@ -87,9 +87,12 @@ impl FromStr for Sample {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let one_in = text.strip_prefix("1/").and_then(|number| number.parse().ok());
-        one_in
-            .map(Sample)
-            .ok_or_else(|| format!("\"{text}\": write `1/N`, for instance `1/100`, or `1/1` for every response"))
+        one_in.map(Sample).ok_or_else(|| {
+            format!(
+                "\"{text}\": write `1/N` with N from 1 to {}, for instance `1/100`, or `1/1` for every response",
+                u32::MAX
+            )
+        })
     }
 }
 
