@@ -129,6 +129,8 @@ fn configuration_errors() {
         ("redirects = [{ regex = '(.*)', to = 'https://$1/' }]", "f:1: site.redirects.to: the host must"),
         ("redirects = [{ regex = '(.*)', to = 'https://a$1' }]", "f:1: site.redirects.to: the host must"),
         ("redirects = [{ regex = '(', to = '/' }]", "f:1: site.redirects.regex: is not a regular expression"),
+        ("redirects = [{ regex = '^in/', to = '/' }]", "f:1: site.redirects.regex: never matches"),
+        ("rewrites = [{ regex = '^(?:in)+/', to = '/' }]", "f:1: site.rewrites.regex: never matches"),
         ("redirects = [{ path = '/a', to = '/b', status = 200 }]", "f:1: site.redirects.status: write 301"),
         (
             "redirects = [\n{ path = '/a', to = '/b' },\n{ path = '/b', to = '/a' }]",
