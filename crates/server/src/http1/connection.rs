@@ -102,7 +102,7 @@ async fn wait_for_request(
     evictable: &mut Evictable<'_>,
     in_a_row: &mut u32,
 ) -> Result<Option<End>, Error> {
-    skip_empty_line(stream);
+    skip_empty_lines(stream);
     if !stream.buffered().is_empty() {
         return Ok(None);
     }
@@ -113,7 +113,7 @@ async fn wait_for_request(
             came = stream.wait_for_record() => match came {
                 Ok(false) => return Ok(Some(End::Usual)),
                 Ok(true) => {
-                    skip_empty_line(stream);
+                    skip_empty_lines(stream);
                     if stream.is_receiving() {
                         return Ok(if evictable.begin() { None } else { Some(End::Evicted) });
                     }
@@ -132,8 +132,10 @@ async fn wait_for_request(
                 }
             }) => {
                 if evicted {
-                    if let Some(worker) = metrics::worker() {
-                        worker.evicted.add(1);
+                    // What the client has not taken would be lost with the connection.
+                    if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
+                        evictable.postpone(Instant::now().into_std());
+                        continue;
                     }
                     return Ok(Some(End::Evicted));
                 }
@@ -149,11 +151,12 @@ async fn wait_for_request(
     }
 }
 
-/// Discards an empty line that ends the bytes received so far (RFC 9112 §2.2). Some clients send one after the content of a POST; it begins no
-/// request, and the connection stays idle.
-fn skip_empty_line(stream: &mut TlsStream) {
-    if stream.buffered() == b"\r\n" {
-        stream.consume(2);
+/// Discards the bytes received so far if they are empty lines (RFC 9112 §2.2). Some clients send one after the content of a POST; it begins
+/// no request, and the connection stays idle.
+fn skip_empty_lines(stream: &mut TlsStream) {
+    let received = stream.buffered();
+    if received.first() == Some(&b'\r') && received.chunks(2).all(|line| line == b"\r\n") {
+        stream.consume(received.len());
     }
 }
 

@@ -114,6 +114,11 @@ impl Evictable<'_> {
         }
     }
 
+    /// Takes an eviction back: the connection counts as idle since `now`, and another one makes room.
+    pub(crate) fn postpone(&self, now: Instant) {
+        self.state.since.store(self.all.nanoseconds(now).max(1), Ordering::Release);
+    }
+
     /// Marks the connection as busy. `false`: it was evicted a moment before, and its slot is promised to another.
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
@@ -155,6 +160,11 @@ mod tests {
             connections.iter_mut().map(|connection| connection.poll_evicted(&cx, at(5)).is_ready()).collect()
         };
         assert_eq!(evicted(&mut connections), [false, true, false]);
+        connections[1].postpone(at(4));
+        assert_eq!(evicted(&mut connections), [false, false, false]);
+        all.evict(at(6));
+        assert_eq!(evicted(&mut connections), [true, false, false], "the one that has been idle longest now");
+        connections[0].postpone(at(5));
         assert!(connections[0].begin(), "a request came");
         all.evict(at(9));
         assert!(!connections[2].begin(), "evicted when its request came");

@@ -45,7 +45,7 @@ pub(crate) fn serve(
 ) -> impl Future<Output = ()> {
     async move {
         if slot.is_none() {
-            slot = Box::pin(Arc::clone(&shared.slots).acquire_owned()).await.ok();
+            slot = Box::pin(super::worker::slot(&shared)).await;
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
@@ -154,6 +154,9 @@ async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketA
     let counted = metrics::worker();
     let closed = match served {
         Ok(End::Evicted) => {
+            if let Some(worker) = counted {
+                worker.evicted.add(1);
+            }
             // Without waiting for the client's close: an idle client has sent nothing that a reset could answer, and another one waits for
             // the slot.
             let _ = timeout(EVICTION, AsyncWriteExt::shutdown(stream)).await;

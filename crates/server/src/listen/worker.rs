@@ -209,7 +209,7 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
 }
 
 /// Waits for a slot. If none is free, the longest idle connection is closed.
-async fn slot(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+pub(super) async fn slot(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     if let Ok(slot) = Arc::clone(&shared.slots).try_acquire_owned() {
         return Some(slot);
     }

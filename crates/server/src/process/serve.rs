@@ -60,12 +60,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     // After the predecessor's last order: only one process may order a certificate.
     server.start_certificates()?;
     service_manager::ready(&server.status());
-    runtime.block_on(async {
+    let drained = runtime.block_on(async {
         let stop = server.serve(&program, &mut signals).await;
         server.drain(stop, &mut signals).await
-    })?;
+    });
+    // After a panic too: the other workers' lines wait.
     server.finish(log_writer);
-    Ok(())
+    drained
 }
 
 /// Binds all listeners that were not inherited, and closes inherited sockets that are no longer configured.

@@ -254,13 +254,23 @@ impl Flight {
     }
 
     async fn feed_one_record(&mut self, io: &mut Socket, limits: &Limits) -> Result<(), HandshakeError> {
-        let fed = self.wait_for_record(io, self.fed).await;
-        if matches!(fed, Err(HandshakeError::TooLong(_))) && self.has_sent_nothing() {
+        self.fed += self.wait_for_record_or_alert(io, self.fed, limits).await?;
+        Ok(())
+    }
+
+    /// As [`Self::wait_for_record`], with an alert where what comes is too long.
+    async fn wait_for_record_or_alert(
+        &mut self,
+        io: &mut Socket,
+        at: usize,
+        limits: &Limits,
+    ) -> Result<usize, HandshakeError> {
+        let len = self.wait_for_record(io, at).await;
+        if matches!(len, Err(HandshakeError::TooLong(_))) && self.has_sent_nothing() {
             self.queue(Some(AlertDescription::RECORD_OVERFLOW));
             self.end(io, limits).await;
         }
-        self.fed += fed?;
-        Ok(())
+        len
     }
 
     /// Sends what is queued, FIN, and waits, for a bounded time, for the peer's: closing with bytes unread would reset the connection,
@@ -286,7 +296,7 @@ impl Flight {
         let mut acceptor = Acceptor::default();
         let mut seen = 0;
         loop {
-            let len = self.wait_for_record(io, seen).await?;
+            let len = self.wait_for_record_or_alert(io, seen, &config.limits).await?;
             let mut record = &self.incoming[seen..seen + len];
             seen += len;
             while !record.is_empty() {

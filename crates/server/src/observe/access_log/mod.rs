@@ -167,11 +167,13 @@ impl Lines {
         };
         let mut worker = lock(worker);
         let Worker { batch, clock, left_out } = &mut *worker;
-        if *left_out + 1 < self.one_in.get() && !entry.is_error() {
+        if !entry.is_error() {
             *left_out += 1;
-            return true;
+            if *left_out < self.one_in.get() {
+                return true;
+            }
+            *left_out = 0;
         }
-        *left_out = 0;
         let before = batch.bytes().len();
         if before > MOST_WAITING {
             return false;

@@ -3,8 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::retry_on_intr;
 
 use super::batch::Batch;
 
@@ -42,20 +47,27 @@ impl Sink {
 pub(super) struct Stream {
     out: File,
     path: Option<PathBuf>,
+    /// A pipe or a terminal, which other processes may write to: each write has whole lines and is short enough to be one (pipe(7)).
+    is_shared: bool,
     /// The last byte of the file does not end a line, so that the next line needs a line feed before it.
     torn: bool,
 }
 
 impl Stream {
     pub(super) fn stdout() -> io::Result<Self> {
-        let out = rustix::io::dup(rustix::stdio::stdout())?;
-        Ok(Self { out: out.into(), path: None, torn: false })
+        let out = File::from(rustix::io::dup(rustix::stdio::stdout())?);
+        let is_shared = !out.metadata()?.is_file();
+        Ok(Self { out, path: None, is_shared, torn: false })
     }
 
     pub(super) fn file(path: &Path) -> io::Result<Self> {
-        let out = OpenOptions::new().create(true).append(true).open(path)?;
-        let torn = out.metadata()?.is_file() && ends_inside_a_line(path);
-        Ok(Self { out, path: Some(path.to_owned()), torn })
+        // Without O_NONBLOCK, open(2) waits until somebody reads a FIFO; with it, ENXIO says that nobody does.
+        let mut options = OpenOptions::new();
+        let out = options.create(true).append(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+        fcntl_setfl(&out, OFlags::APPEND)?;
+        let is_file = out.metadata()?.is_file();
+        let torn = is_file && ends_inside_a_line(path);
+        Ok(Self { out, path: Some(path.to_owned()), is_shared: !is_file, torn })
     }
 
     fn write(&mut self, lines: &Batch) -> Lost {
@@ -65,11 +77,33 @@ impl Stream {
                 (_, Some(error)) => return Some((lines.len(), error)),
             }
         }
-        let (written, error) = self.write_all(lines.bytes());
+        let (written, error) = match self.is_shared {
+            false => self.write_all(lines.bytes()),
+            true => self.write_in_pieces(lines),
+        };
         if let Some(last) = lines.bytes()[..written].last() {
             self.torn = *last != b'\n';
         }
         Some((lines.len() - lines.lines_within(written), error?))
+    }
+
+    /// As [`Self::write_all`], with as many whole lines in a write as a pipe takes at once.
+    fn write_in_pieces(&mut self, lines: &Batch) -> (usize, Option<io::Error>) {
+        let mut written = 0;
+        let mut piece = 0..0;
+        for line in lines.iter() {
+            if piece.len() + line.len() > PIPE_BUF {
+                let (more, error) = self.write_all(&lines.bytes()[piece.clone()]);
+                written += more;
+                if error.is_some() {
+                    return (written, error);
+                }
+                piece.start = piece.end;
+            }
+            piece.end += line.len();
+        }
+        let (more, error) = self.write_all(&lines.bytes()[piece]);
+        (written + more, error)
     }
 
     /// Returns how many bytes were written, and the error that ended it.
@@ -80,12 +114,22 @@ impl Stream {
                 Ok(0) => return (at, Some(io::ErrorKind::WriteZero.into())),
                 Ok(written) => at += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process made a shared pipe non-blocking. Only this thread waits.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut ready = [PollFd::new(&self.out, PollFlags::OUT)];
+                    if let Err(error) = retry_on_intr(|| poll(&mut ready, None)) {
+                        return (at, Some(error.into()));
+                    }
+                }
                 Err(error) => return (at, Some(error)),
             }
         }
         (at, None)
     }
 }
+
+/// Bytes that a pipe takes in one piece (PIPE_BUF, pipe(7)).
+const PIPE_BUF: usize = 4096;
 
 /// Whether the file ends with half a line, for instance after a server was killed while the disk was full. `false` if the file may be
 /// appended to but not read.
@@ -131,6 +175,11 @@ impl Datagrams {
         let mut lost: Lost = None;
         let mut attempts = 2;
         for line in lines.iter() {
+            if self.socket.is_none() && attempts == 0 {
+                // Nothing is tried again in this batch: the last error says why.
+                lost = lost.map(|(count, error)| (count + 1, error));
+                continue;
+            }
             let sent = loop {
                 match self.send(line, &mut attempts) {
                     Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
