@@ -345,6 +345,8 @@ fn what_nginx_refuses_is_refused_or_marked() {
             "mirror",
             "names-by-expression",
             "nested",
+            "regex-flags",
+            "regex-possessive",
             "rewrite-elsewhere",
             "rewrites",
             "try-files",
