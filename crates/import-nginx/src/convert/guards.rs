@@ -8,6 +8,7 @@ use toml::Value;
 
 use super::Context;
 use super::location::Scope;
+use super::pcre;
 use super::site::Settings;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
@@ -120,12 +121,24 @@ pub(super) fn hides_dotfiles(location: &Directive) -> bool {
         _ => false,
     };
     let Some(name) = regex.trim_start_matches('^').strip_prefix(r"/\.") else { return false };
-    let depth = |text: &str| text.matches('(').count().saturating_sub(text.matches(')').count());
-    let or_something_else = name.match_indices('|').any(|(at, _)| depth(&name[..at]) == 0);
     let or_no_dot = name.starts_with(['*', '?', '{']);
     tilde.starts_with('~')
-        && !(or_something_else || or_no_dot || may_be_well_known(name))
+        && !(or_something_else(name) || or_no_dot || may_be_well_known(name))
         && location.children().iter().all(refuses)
+}
+
+/// Whether an expression has, or may have, an alternative outside its groups.
+fn or_something_else(regex: &str) -> bool {
+    let Some(items) = pcre::items(&pcre::without_look_around(regex)) else { return true };
+    let mut depth = 0;
+    items.iter().any(|item| {
+        match item.kind {
+            pcre::Kind::Open => depth += 1,
+            pcre::Kind::Close => depth -= 1,
+            _ => {}
+        }
+        item.kind == pcre::Kind::Or && depth == 0
+    })
 }
 
 /// Whether the text after the dot may match `well-known`, the only such name that is served.
@@ -378,6 +391,22 @@ fn is_known_hash(hash: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn alternatives_outside_groups_are_found() {
+        for (regex, is_found) in [
+            ("(git|svn)", false),
+            ("(?!well-known)(a|b)$", false),
+            ("a|b", true),
+            (r"(a\(|b)|secret", true),
+            ("[(]|secret", true),
+            ("[](]|secret", true),
+            (r"a(?#()|secret", true),
+            (r"a\|b", false),
+        ] {
+            assert_eq!(or_something_else(regex), is_found, "{regex}");
+        }
+    }
 
     #[test]
     fn networks_are_subtracted() {

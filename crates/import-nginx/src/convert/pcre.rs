@@ -96,11 +96,6 @@ pub(super) fn continues_after_end(items: &[Item]) -> bool {
     false
 }
 
-/// Length in octets of the bracket class at the start of `text`. `None`: it is not supported.
-pub(super) fn bracket_class_len(text: &str) -> Option<usize> {
-    bracket_class(text).map(|(_, _, len)| len)
-}
-
 type Read = (Kind, String, usize);
 
 /// `\.`, `\d`, `\xe9` or `\x{e9}`, which is an octet without PCRE's UTF mode.
@@ -200,4 +195,69 @@ fn quantifier(rest: &str) -> Option<Read> {
     };
     let len = len + usize::from(rest[len..].starts_with('?'));
     Some((Kind::Quantifier, rest[..len].to_owned(), len))
+}
+
+/// The expression without look-around, which makes it match more.
+pub(super) fn without_look_around(regex: &str) -> String {
+    let mut out = String::new();
+    let mut rest = regex;
+    while let Some(c) = rest.chars().next() {
+        let look_around = ["(?!", "(?=", "(?<!", "(?<="].iter().any(|start| rest.starts_with(start));
+        let len = match c {
+            '(' if look_around => {
+                rest = &rest[group(rest)..];
+                continue;
+            }
+            '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
+            '[' => bracket_class(rest).map_or(1, |(_, _, len)| len),
+            _ => c.len_utf8(),
+        };
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    out
+}
+
+/// Length in octets of the group at the start of `text`.
+fn group(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while let Some(c) = text[at..].chars().next() {
+        let len = match c {
+            '\\' => text[at..].chars().take(2).map(char::len_utf8).sum(),
+            '[' => bracket_class(&text[at..]).map_or(1, |(_, _, len)| len),
+            _ => c.len_utf8(),
+        };
+        at += len;
+        match c {
+            '(' => depth += 1,
+            ')' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_around_is_left_out() {
+        for (regex, without) in [
+            ("^/(?!public)[a-z]+", "^/[a-z]+"),
+            ("(?<=a)b(?=(c|d))e", "be"),
+            (r"\(?!a", r"\(?!a"),
+            (r"(?!\)a)b", "b"),
+            ("(?:a)é", "(?:a)é"),
+            ("[(?!a)]b", "[(?!a)]b"),
+            ("(?![)]a)b", "b"),
+        ] {
+            assert_eq!(without_look_around(regex), without, "{regex}");
+        }
+    }
 }
