@@ -107,8 +107,8 @@ impl Default for LimitsConfig {
             // INHERITED: nginx' keepalive_timeout as distributions ship it.
             idle_timeout: Timeout::seconds(65),
             stall_timeout: Timeout::seconds(tls.stall.as_secs()),
-            // INHERITED: IIS' minBytesPerSecond. GPRS at its slowest carries four times as much. Over five minutes that is 72 kB, which a phone that is
-            // without signal for four of them takes in the fifth.
+            // INHERITED: IIS' minBytesPerSecond. GPRS at its slowest carries four times as much. Over five minutes that is 72 kB, which a phone that
+            // loses its signal again and again, each time for less than the stall timeout, takes in one of them.
             min_send_rate: within(240),
             min_send_rate_window: Timeout::seconds(300),
             linger_timeout: Timeout::seconds(tls.linger.as_secs()),
