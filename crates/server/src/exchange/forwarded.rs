@@ -179,7 +179,7 @@ mod tests {
             (PROXY, &[], PROXY),
             (PROXY, &[""], PROXY),
             (PROXY, &[", ,"], PROXY),
-            // Whoever is no proxy is not believed.
+            // The field of an untrusted peer is ignored.
             ("192.0.2.1:5000", &["203.0.113.9"], "192.0.2.1:5000"),
             ("192.0.2.1:5000", &["10.0.0.5"], "192.0.2.1:5000"),
             // An entry that is no address ends the reading.

@@ -13,6 +13,7 @@
 //! sent from disk; if it is in memory, the old content is sent, complete and with its validators, until the age is over. A file
 //! that changed within the current tick of the file system clock is not cached: its next change might leave the same time stamps.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
@@ -265,14 +266,7 @@ impl Files {
         if self.cache.limits.keep() == 0 {
             return None;
         }
-        let with_index;
-        let name = match path.names_directory() {
-            true => {
-                with_index = self.index_of(path);
-                &with_index
-            }
-            false => path.as_bytes(),
-        };
+        let name = &*self.name_of(path);
         let mut cache = self.cache.workers.get()?.borrow_mut();
         cache.set_key(self.number, name);
         let Found::File(file) = cache.get(name, Instant::now(), self, accept)?.ok()? else { return None };
@@ -282,10 +276,14 @@ impl Files {
         Some(file)
     }
 
-    /// The name of the index file of the directory `path`.
-    fn index_of(&self, path: &SitePath<'_>) -> Vec<u8> {
-        let index = self.index.as_bytes();
-        if path.as_bytes().is_empty() { index.to_vec() } else { [path.as_bytes(), b"/", index].concat() }
+    /// The name of the file at `path`; for a directory with its trailing slash, that of its index file.
+    fn name_of<'p>(&self, path: &'p SitePath<'_>) -> Cow<'p, [u8]> {
+        let (name, index) = (path.as_bytes(), self.index.as_bytes());
+        match path.names_directory() {
+            true if name.is_empty() => index.to_vec().into(),
+            true => [name, b"/", index].concat().into(),
+            false => name.into(),
+        }
     }
 
     async fn find_blocking(
@@ -319,14 +317,7 @@ impl Files {
         result: Option<TaskResult>,
         now: Instant,
     ) -> Result<Found, Missing> {
-        let with_index;
-        let name = match path.names_directory() {
-            true => {
-                with_index = self.index_of(path);
-                &with_index
-            }
-            false => path.as_bytes(),
-        };
+        let name = &*self.name_of(path);
         match self.find_name(name, accept, result, now)? {
             // The index is itself a directory: a redirect to a trailing slash would not help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),

@@ -156,7 +156,7 @@ fn a_directory_has_no_compressed_sibling() {
         ("/docs/a.html.gz", "bob", 200),
         ("/docs/a.html.gz", "ada", 401),
         ("/page", "bob", 200),
-        // The sibling of a protected file, in a part of its own: whoever may have both may have it.
+        // The sibling has a rule of its own: only users whom both rules accept get it.
         ("/page.gz", "ada", 401),
         ("/page.gz", "bob", 401),
         ("/page.gz", "eve", 200),

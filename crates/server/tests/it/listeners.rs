@@ -249,7 +249,7 @@ fn trusted_proxies_name_the_client_in_a_field() {
     assert!((0..20).any(|_| ask(&mut client, "198.51.100.77") == 429));
     let more: Vec<_> = (0..4).map(|_| connect(trusting)).collect();
     drop(more);
-    // Whoever is no proxy is not believed.
+    // The field of an untrusted peer is ignored.
     let mut forger = connect(others);
     let forged =
         http::request(&mut forger, "GET", "/office/f", &[("X-Forwarded-For", "192.0.2.7")]).expect("an answer");

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use sealion_testkit::http::Response;
 
 use crate::support::configured::Configured;
-use crate::support::{Site, tool};
+use crate::support::{Site, tool, wait_until};
 
 const BROWSER: &[&str] = &["-H", "Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
 
@@ -117,11 +117,7 @@ fn error_pages_keep_their_status() {
     assert_eq!((head.status, head.field("content-length")), (404, Some("17")));
     // It is read anew, and one that is gone leaves the plain answer.
     fs::remove_file(served.site.root().join("404.html")).expect("removed");
-    let gone = || body(&served.get("/none", &[])) == "404 Not Found\n";
-    let deadline = std::time::Instant::now() + sealion_testkit::PATIENCE;
-    while !gone() {
-        assert!(std::time::Instant::now() < deadline, "the page is not let go");
-    }
+    wait_until("the page is let go", || body(&served.get("/none", &[])) == "404 Not Found\n");
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Default for AccessLogConfig {
             to: Destination::Stdout,
             format: Format::default(),
             fields: Vec::new(),
-            // Short enough for somebody who watches the log.
+            // People who watch the log notice no delay.
             flush_after: Time(Duration::from_millis(250)),
             sample: Sample(NonZeroU32::MIN),
         }

@@ -9,52 +9,26 @@ const SHOWN: usize = 2048;
 /// In quotes: `\"`, `\\`, controls as `\u{a}`, bytes that are not UTF-8 as `\xFF`.
 pub(super) fn quoted(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
-    shortened(line, text, |line, text| {
-        for chunk in text.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    '"' | '\\' => line.extend([b'\\', c as u8]),
-                    c if is_harmful(c) => line.extend_from_slice(c.escape_unicode().to_string().as_bytes()),
-                    c => push_char(line, c),
-                }
-            }
-            hexadecimal(line, chunk.invalid());
-        }
-    });
+    by_characters(line, text, push_in_quotes, hexadecimal);
     line.push(b'"');
 }
 
 /// Without quotes, for a value that ends with its line.
 pub(super) fn plain(line: &mut Vec<u8>, text: &[u8]) {
-    shortened(line, text, |line, text| {
-        for chunk in text.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    c if is_harmful(c) => line.extend_from_slice(c.escape_unicode().to_string().as_bytes()),
-                    c => push_char(line, c),
-                }
-            }
-            hexadecimal(line, chunk.invalid());
-        }
-    });
+    by_characters(line, text, push_visible, hexadecimal);
 }
 
 /// A JSON string (RFC 8259 §7). Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn json(line: &mut Vec<u8>, text: &[u8]) {
+    let push = |line: &mut Vec<u8>, c| match c {
+        // All harmful characters are in the Basic Multilingual Plane. Writing to a Vec cannot fail.
+        c if is_harmful(c) => _ = write!(line, "\\u{:04x}", u32::from(c)),
+        c => push_in_quotes(line, c),
+    };
     line.push(b'"');
-    shortened(line, text, |line, text| {
-        for chunk in text.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    '"' | '\\' => line.extend([b'\\', c as u8]),
-                    // All harmful characters are in the Basic Multilingual Plane. Writing to a Vec cannot fail.
-                    c if is_harmful(c) => _ = write!(line, "\\u{:04x}", u32::from(c)),
-                    c => push_char(line, c),
-                }
-            }
-            if !chunk.invalid().is_empty() {
-                push_char(line, char::REPLACEMENT_CHARACTER);
-            }
+    by_characters(line, text, push, |line, invalid| {
+        if !invalid.is_empty() {
+            push_char(line, char::REPLACEMENT_CHARACTER);
         }
     });
     line.push(b'"');
@@ -104,6 +78,35 @@ fn shortened(line: &mut Vec<u8>, text: &[u8], escape: impl FnOnce(&mut Vec<u8>, 
     }
     if text.len() > SHOWN {
         line.extend_from_slice(b"...");
+    }
+}
+
+/// Appends the characters of `text` by `push`, and what is not UTF-8 by `push_invalid`.
+fn by_characters(
+    line: &mut Vec<u8>,
+    text: &[u8],
+    push: impl Fn(&mut Vec<u8>, char),
+    push_invalid: impl Fn(&mut Vec<u8>, &[u8]),
+) {
+    shortened(line, text, |line, text| {
+        for chunk in text.utf8_chunks() {
+            chunk.valid().chars().for_each(|c| push(line, c));
+            push_invalid(line, chunk.invalid());
+        }
+    });
+}
+
+fn push_in_quotes(line: &mut Vec<u8>, c: char) {
+    match c {
+        '"' | '\\' => line.extend([b'\\', c as u8]),
+        c => push_visible(line, c),
+    }
+}
+
+fn push_visible(line: &mut Vec<u8>, c: char) {
+    match is_harmful(c) {
+        true => line.extend_from_slice(c.escape_unicode().to_string().as_bytes()),
+        false => push_char(line, c),
     }
 }
 

@@ -61,7 +61,7 @@ impl Stream {
     }
 
     pub(super) fn file(path: &Path) -> io::Result<Self> {
-        // Without O_NONBLOCK, open(2) waits until somebody reads a FIFO; with it, ENXIO says that nobody does.
+        // A FIFO that no process reads: open(2) fails with ENXIO. Without O_NONBLOCK it would wait for a reader.
         let mut options = OpenOptions::new();
         let out = options.create(true).append(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
         fcntl_setfl(&out, OFlags::APPEND)?;
