@@ -1,12 +1,15 @@
 //! State shared by the driver of a handshake and the callbacks that rustls makes for it.
 //!
-//! The certificate resolver, the verifier of client certificates and the ticketer serve all connections, and rustls 0.23 does not
+//! The certificate resolver, the verifier of client certificates, the ticketer and the key log serve all connections, and rustls 0.23 does not
 //! tell them which one they are called for. The driver therefore places the state of its handshake in a thread-local for the time of
 //! each call into rustls. rustls never suspends, so handshakes that interleave on one thread cannot see each other's state.
 
 use std::cell::RefCell;
 use std::time::SystemTime;
 
+use rustls::KeyLog;
+
+use super::key_schedule::TrafficSecrets;
 use super::tickets::Authentication;
 
 /// What callbacks have learned in one handshake.
@@ -18,6 +21,22 @@ pub(super) struct CallbackState {
     pub(super) opened_ticket: Option<Authentication>,
     /// The end of the certificate that the client showed in this handshake.
     pub(super) client_not_after: Option<SystemTime>,
+    /// Those of TLS 1.3 that rustls has derived.
+    pub(super) secrets: TrafficSecrets,
+}
+
+/// Takes the traffic secrets of the handshake that rustls is working on. Nothing is written anywhere.
+#[derive(Debug)]
+pub(super) struct SecretTap;
+
+impl KeyLog for SecretTap {
+    fn will_log(&self, label: &str) -> bool {
+        TrafficSecrets::has(label)
+    }
+
+    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
+        with_current(|state| state.secrets.take(label, secret));
+    }
 }
 
 thread_local! {

@@ -9,6 +9,7 @@ use rustls::server::{NoClientAuth, NoServerSessionStorage};
 use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
 use sealion_ktls::Version;
 
+use super::callbacks::SecretTap;
 use super::certificate::{Certificate, ConfigError};
 use super::client_auth::{ClientAuth, ClientAuthId};
 use super::iana_name;
@@ -195,6 +196,7 @@ impl TlsOptions {
             .with_cert_resolver(resolver.clone());
         config.alpn_protocols = alpn.to_vec();
         config.enable_secret_extraction = true;
+        config.key_log = Arc::new(SecretTap);
         config.require_ems = match self.extended_master_secret {
             RequireEms::Always => true,
             RequireEms::WithClientAuth => client_auth.is_some(),

@@ -8,6 +8,7 @@ mod callbacks;
 pub(crate) mod certificate;
 pub(crate) mod client_auth;
 pub(crate) mod config;
+pub(crate) mod key_schedule;
 mod names;
 pub(crate) mod resolver;
 pub(crate) mod secrets;
@@ -33,7 +34,8 @@ use crate::socket::Socket;
 use callbacks::CallbackState;
 use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Limits, Policy, ServerConfig};
-use secrets::{KeySchedule, iana_name};
+use key_schedule::KeySchedule;
+use secrets::iana_name;
 
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,14 +186,17 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         ..secrets::info(&connection)?
     };
     let records_per_key = config.limits.records_per_key.min(secrets::confidentiality_limit(&connection));
-    let (extracted, kernel) =
+    let suite = connection.negotiated_cipher_suite();
+    let (extracted, _) =
         connection.dangerous_into_kernel_connection().map_err(|e| HandshakeError::Tls(e.to_string()))?;
     let (tx_sequence, tx) = extracted.tx;
     let (rx_sequence, rx) = extracted.rx;
+    let tx = secrets::traffic_keys(info.version, &tx)?;
+    let schedule = suite.and_then(|suite| KeySchedule::new(suite, tx.aead(), callbacks.secrets));
     Ok(Finished {
-        tx: (secrets::traffic_keys(info.version, &tx)?, tx_sequence),
+        tx: (tx, tx_sequence),
         rx: (secrets::traffic_keys(info.version, &rx)?, rx_sequence),
-        schedule: KeySchedule::new(kernel, info.version),
+        schedule: schedule.ok_or_else(|| HandshakeError::Tls("rustls showed no traffic secrets".into()))?,
         records_per_key,
         incoming: flight.incoming,
         info,

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::kernel::KernelConnection;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::server::UnbufferedServerConnection;
 use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
 use sealion_ktls::{AeadKey, Version};
 
@@ -62,37 +61,5 @@ pub(super) fn iana_name(rustls_name: &'static str) -> &'static str {
         "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
         "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
         other => other,
-    }
-}
-
-/// Makes the next keys of a direction (RFC 8446 §7.2). TLS 1.2 has none, and its master secret is not kept.
-pub(crate) struct KeySchedule(Option<KernelConnection<ServerConnectionData>>);
-
-/// TLS 1.2 cannot change the keys of a connection without a new handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoNextKeys;
-
-impl KeySchedule {
-    pub(super) fn new(kernel: KernelConnection<ServerConnectionData>, version: Version) -> Self {
-        Self((version == Version::Tls13).then_some(kernel))
-    }
-
-    pub(crate) fn next_tx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        self.next(KernelConnection::update_tx_secret)
-    }
-
-    pub(crate) fn next_rx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        self.next(KernelConnection::update_rx_secret)
-    }
-
-    fn next(
-        &mut self,
-        update: impl FnOnce(
-            &mut KernelConnection<ServerConnectionData>,
-        ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>,
-    ) -> Result<TrafficKeys, NoNextKeys> {
-        let kernel = self.0.as_mut().ok_or(NoNextKeys)?;
-        let (_, secrets) = update(kernel).map_err(|_| NoNextKeys)?;
-        traffic_keys(Version::Tls13, &secrets).map_err(|_| NoNextKeys)
     }
 }

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, Interest, ReadBuf};
 use crate::buffers::{FULL_RECORD, RECORDS_PER_SEND, RECORDS_UNASKED, SendBuffer};
 use crate::error::{Error, HandshakeError};
 use crate::handshake::config::ServerConfig;
-use crate::handshake::secrets::KeySchedule;
+use crate::handshake::key_schedule::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
 use crate::record::{Aead, ContentType, MAX_PLAINTEXT, Opener, Sealer};
 use crate::socket::Socket;
