@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub slots: Arc<Semaphore>,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
-    /// The connections, of which the longest idle one makes room when no permit is left.
+    /// The connections with the times since when they are idle.
     pub idle: IdleConnections,
     /// Upper bound on open connections.
     pub most_connections: usize,
@@ -44,6 +44,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Whether the server accepts connections. It costs no write to memory that other threads read.
+    pub(crate) fn is_serving(&self) -> bool {
+        // This receiver has seen the first phase alone, which is `Serving`. An error means that the server ends.
+        matches!(self.phase.has_changed(), Ok(false))
+    }
+
     /// The inputs to the choice of path. `mode`: the current setting.
     pub(crate) fn path_policy(&self, mode: KtlsMode) -> PathPolicy<'_> {
         PathPolicy { mode, kernel: &self.kernel, costs: &self.costs }

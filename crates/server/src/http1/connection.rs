@@ -10,8 +10,7 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
@@ -19,19 +18,17 @@ use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Ve
 use sealion_http::http1::write::Connection;
 use sealion_http::{Method, Status};
 use sealion_tls::TlsStream;
-use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::buffer::Buffer;
 use super::guess_method;
 use super::respond::{Sent, respond};
 use crate::exchange::{Current, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
-use crate::limits::{Evictable, Permit};
+use crate::limits::{Closing, Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Client};
-use crate::values::{Phase, draining};
 
 /// How a connection ends in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +50,11 @@ pub(crate) async fn serve(
     shared: &Shared,
 ) -> Result<End, Error> {
     let mut connection = Http1 { listener, path: PathChoice::default(), permit: Permit::default(), requests: 0 };
-    let mut phase = shared.phase.clone();
-    let mut end = pin!(closing_idle(&mut phase, shared));
-    let mut idle = pin!(sleep(shared.generations.current().limits.idle_timeout.duration()));
-    let mut evictable = shared.idle.register();
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let mut idle = shared.idle.register(waker);
     let mut in_a_row = 0;
     loop {
-        let waited =
-            wait_for_request(stream, shared, end.as_mut(), idle.as_mut(), &mut evictable, &mut in_a_row).await?;
+        let waited = wait_for_request(stream, &mut idle, &mut in_a_row).await?;
         if let Some(end) = waited {
             return Ok(end);
         }
@@ -91,64 +85,46 @@ struct Http1<'a> {
 
 /// Waits for the first byte of a request, or of the record that holds it. `Some`: close the connection; it ended, timed out, was evicted, or
 /// the server is draining.
-///
-/// `idle` is one timer for all waits of a connection, because arming it for each would be too costly. If it fires for an
-/// earlier wait, it is re-armed.
 async fn wait_for_request(
     stream: &mut TlsStream,
-    shared: &Shared,
-    mut end: Pin<&mut impl Future<Output = ()>>,
-    mut idle: Pin<&mut Sleep>,
-    evictable: &mut Evictable<'_>,
+    idle: &mut Idle<'_>,
     in_a_row: &mut u32,
 ) -> Result<Option<End>, Error> {
     skip_empty_lines(stream);
     if !stream.buffered().is_empty() {
         return Ok(None);
     }
-    let mut since = None;
-    loop {
-        tokio::select! {
-            biased;
-            came = stream.wait_for_record() => match came {
-                Ok(false) => return Ok(Some(End::Usual)),
+    poll_fn(|cx| {
+        while let Poll::Ready(came) = stream.poll_wait_for_record(cx) {
+            match came {
+                Ok(false) => return Poll::Ready(Ok(Some(End::Usual))),
                 Ok(true) => {
                     skip_empty_lines(stream);
                     if stream.is_receiving() {
-                        return Ok(if evictable.begin() { None } else { Some(End::Evicted) });
+                        return Poll::Ready(Ok(if idle.begin() { None } else { Some(End::Evicted) }));
                     }
                 }
                 // Between requests no data can be lost, and many clients close without close_notify.
-                Err(sealion_tls::Error::Truncated) => return Ok(Some(End::Usual)),
-                Err(error) => return Err(error.into()),
-            },
-            () = end.as_mut() => return Ok(Some(End::Usual)),
-            evicted = poll_fn(|cx| {
-                *in_a_row = 0;
-                let since = *since.get_or_insert_with(Instant::now);
-                match evictable.poll_evicted(cx, since.into_std()) {
-                    Poll::Ready(()) => Poll::Ready(true),
-                    Poll::Pending => idle.as_mut().poll(cx).map(|()| false),
-                }
-            }) => {
-                if evicted {
-                    // What the client has not taken would be lost with the connection.
-                    if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
-                        evictable.postpone(Instant::now().into_std());
-                        continue;
-                    }
-                    return Ok(Some(End::Evicted));
-                }
-                let timeout = shared.generations.current().limits.idle_timeout.duration();
-                let deadline = since.unwrap_or_else(Instant::now) + timeout;
-                if deadline <= Instant::now() {
-                    timed_out(metrics::Deadline::Idle);
-                    return Ok(Some(End::Usual));
-                }
-                idle.as_mut().reset(deadline);
+                Err(sealion_tls::Error::Truncated) => return Poll::Ready(Ok(Some(End::Usual))),
+                Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
-    }
+        *in_a_row = 0;
+        let closing = ready!(idle.poll_closing(std::time::Instant::now));
+        if closing == Closing::Evicted {
+            // What the client has not taken would be lost with the connection.
+            if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
+                idle.postpone(std::time::Instant::now());
+                return Poll::Pending;
+            }
+            return Poll::Ready(Ok(Some(End::Evicted)));
+        }
+        if closing == Closing::TimedOut {
+            timed_out(metrics::Deadline::Idle);
+        }
+        Poll::Ready(Ok(Some(End::Usual)))
+    })
+    .await
 }
 
 /// Discards the bytes received so far if they are empty lines (RFC 9112 §2.2). Some clients send one after the content of a POST; it begins
@@ -159,25 +135,6 @@ fn skip_empty_lines(stream: &mut TlsStream) {
         stream.consume(received.len());
     }
 }
-
-/// Completes when idle connections should be closed.
-///
-/// A request that crosses the close_notify remains unanswered. After a takeover by another process there is no hurry: the next
-/// response announces `Connection: close`, and a connection that stays idle is closed late in the grace time.
-async fn closing_idle(phase: &mut watch::Receiver<Phase>, shared: &Shared) {
-    draining(phase).await;
-    if *phase.borrow() == Phase::HandedOver {
-        let grace = shared.generations.current().limits.grace.duration();
-        let last_chance =
-            timeout(grace.mul_f32(IDLE_SHARE_OF_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver));
-        // Boxed, because every idle connection would hold its memory but needs it only once.
-        let _ = Box::pin(last_chance).await;
-    }
-}
-
-/// Fraction of the grace time after which idle connections are closed. The rest is margin for requests that cross the
-/// close_notify.
-const IDLE_SHARE_OF_GRACE: f32 = 0.75;
 
 /// Why a request could not be read.
 enum Unread {
@@ -237,7 +194,7 @@ impl Http1<'_> {
         exchange.answered(&head.request, client, &response);
         let wants_close = !head.keep_alive || head.expect_continue;
         let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
-        let mut close = wants_close || is_last || *shared.phase.borrow() != Phase::Serving;
+        let mut close = wants_close || is_last || !shared.is_serving();
         if head.framing != Framing::None && !wants_close {
             let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
             match Box::pin(drain_body(stream, drain, &mut deadline)).await? {

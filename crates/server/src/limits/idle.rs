@@ -1,34 +1,48 @@
-//! Idle connections: when every slot is taken, the one that has been idle longest makes room for a new one.
+//! Idle connections: which of them are closed, and when. They are closed after a timeout, when the server drains, and, when every slot is
+//! taken, to make room: the one that has been idle longest.
+//!
+//! A connection says here since when it is idle and waits for its [`Closing`]. It needs no timer of its own, which would be memory in every
+//! idle connection.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+
+use slab::Slab;
 
 /// All connections that wait for requests, or serve them.
 #[derive(Debug)]
 pub(crate) struct IdleConnections {
     /// Times are counted from here.
     started: Instant,
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    next: u64,
-    connections: HashMap<u64, Arc<State>>,
+    /// Whether connections that become idle are closed at once.
+    draining: AtomicBool,
+    open: Mutex<Slab<Arc<Connection>>>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// [`BUSY`], [`EVICTED`], or the nanoseconds from the start until the connection became idle.
+struct Connection {
+    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the nanoseconds from the start until the connection became idle.
     since: AtomicU64,
-    waker: Mutex<Option<Waker>>,
+    /// Of its task.
+    waker: Waker,
 }
 
 const BUSY: u64 = 0;
 const EVICTED: u64 = u64::MAX;
+const TIMED_OUT: u64 = u64::MAX - 1;
+
+/// Why an idle connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// To make room for a new connection.
+    Evicted,
+    /// It was idle for as long as it may be.
+    TimedOut,
+    /// The server drains.
+    Draining,
+}
 
 /// Idle time before which a connection is not evicted. A browser that loads a page uses its connections again within this time. Without it,
 /// a server whose connections are all in use would spend its time on handshakes.
@@ -37,98 +51,145 @@ const LEAST_IDLE: Duration = Duration::from_secs(1);
 /// Time until the search is repeated if no connection is idle, or the evicted one has not made room.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Longest time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new configuration holds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections that [`IdleConnections::close_expired`] looks at before it lets others have the lock.
+const STRIDE: usize = 1024;
+
 /// A connection among [`IdleConnections`], until dropped.
 #[derive(Debug)]
-pub(crate) struct Evictable<'a> {
+pub(crate) struct Idle<'a> {
     all: &'a IdleConnections,
-    number: u64,
-    state: Arc<State>,
-    /// The waker in `state`, which can be compared without the lock.
-    waker: Option<Waker>,
+    key: usize,
+    connection: Arc<Connection>,
 }
 
 impl Default for IdleConnections {
     fn default() -> Self {
         // Earlier than any connection, so that no connection is idle since 0.
-        IdleConnections { started: Instant::now() - Duration::from_nanos(1), open: Mutex::default() }
+        let started = Instant::now() - Duration::from_nanos(1);
+        IdleConnections { started, draining: AtomicBool::new(false), open: Mutex::default() }
     }
 }
 
 impl IdleConnections {
-    /// Adds a connection, which is busy.
-    pub(crate) fn register(&self) -> Evictable<'_> {
-        let state = Arc::new(State { since: AtomicU64::new(BUSY), waker: Mutex::default() });
-        let mut open = lock(&self.open);
-        let number = open.next;
-        open.next += 1;
-        open.connections.insert(number, Arc::clone(&state));
-        Evictable { all: self, number, state, waker: None }
+    /// Adds a connection, which is busy. `waker`: of the task that serves it to its end.
+    pub(crate) fn register(&self, waker: Waker) -> Idle<'_> {
+        let connection = Arc::new(Connection { since: AtomicU64::new(BUSY), waker });
+        let key = lock(&self.open).insert(Arc::clone(&connection));
+        Idle { all: self, key, connection }
     }
 
     /// Has the longest idle connection closed. Returns the time after which to call again if no slot is free by then.
     pub(crate) fn evict(&self, now: Instant) -> Duration {
         let open = lock(&self.open);
         loop {
-            let idle = open.connections.values().filter_map(|state| match state.since.load(Ordering::Relaxed) {
-                BUSY | EVICTED => None,
-                since => Some((since, state)),
-            });
-            let Some((since, state)) = idle.min_by_key(|(since, _)| *since) else { return PAUSE };
-            let age = Duration::from_nanos(self.nanoseconds(now).saturating_sub(since));
+            let idle = open.iter().filter_map(|(_, connection)| Some((connection.idle_since()?, connection)));
+            let Some((since, connection)) = idle.min_by_key(|(since, _)| *since) else { return PAUSE };
+            let age = self.age(since, now);
             if age < LEAST_IDLE {
                 return LEAST_IDLE - age;
             }
-            if state.since.compare_exchange(since, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                if let Some(waker) = &*lock(&state.waker) {
-                    waker.wake_by_ref();
-                }
+            if connection.close(since, EVICTED) {
                 return PAUSE;
             }
         }
     }
 
+    /// Has every connection closed that has been idle for `timeout`. Returns the time after which to call again.
+    pub(crate) fn close_expired(&self, now: Instant, timeout: Duration) -> Duration {
+        let mut next = timeout.min(LONGEST_PAUSE);
+        let mut from = 0;
+        loop {
+            let open = lock(&self.open);
+            if from >= open.capacity() {
+                return next;
+            }
+            for connection in (from..from + STRIDE).filter_map(|key| open.get(key)) {
+                let Some(since) = connection.idle_since() else { continue };
+                match timeout.checked_sub(self.age(since, now)) {
+                    None | Some(Duration::ZERO) => {
+                        connection.close(since, TIMED_OUT);
+                    }
+                    Some(left) => next = next.min(left),
+                }
+            }
+            from += STRIDE;
+        }
+    }
+
+    /// Has every idle connection closed, and every other one as soon as it is idle.
+    pub(crate) fn drain(&self) {
+        // Before the search: a connection that becomes idle behind it sees this.
+        self.draining.store(true, Ordering::SeqCst);
+        lock(&self.open).iter().for_each(|(_, connection)| connection.waker.wake_by_ref());
+    }
+
     /// Whether any connection is idle, and would make room for a new one within [`LEAST_IDLE`].
     pub(crate) fn any(&self) -> bool {
-        let is_idle = |state: &Arc<State>| !matches!(state.since.load(Ordering::Relaxed), BUSY | EVICTED);
-        lock(&self.open).connections.values().any(is_idle)
+        lock(&self.open).iter().any(|(_, connection)| connection.idle_since().is_some())
     }
 
     fn nanoseconds(&self, at: Instant) -> u64 {
         // 584 years.
         at.saturating_duration_since(self.started).as_nanos() as u64
     }
+
+    fn age(&self, since: u64, now: Instant) -> Duration {
+        Duration::from_nanos(self.nanoseconds(now).saturating_sub(since))
+    }
 }
 
-impl Evictable<'_> {
-    /// Ready if the connection is to be closed. `since`: when it became idle.
-    pub(crate) fn poll_evicted(&mut self, cx: &Context<'_>, since: Instant) -> Poll<()> {
-        if self.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
-            self.waker = Some(cx.waker().clone());
-            *lock(&self.state.waker) = self.waker.clone();
+impl Connection {
+    /// `None`: it is busy, or has to close.
+    fn idle_since(&self) -> Option<u64> {
+        Some(self.since.load(Ordering::Relaxed)).filter(|since| ![BUSY, EVICTED, TIMED_OUT].contains(since))
+    }
+
+    /// Tells the connection to close. `false`: it is no longer idle since `since`.
+    fn close(&self, since: u64, how: u64) -> bool {
+        let told = self.since.compare_exchange(since, how, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if told {
+            self.waker.wake_by_ref();
         }
-        // A connection that is idle already keeps its time.
-        let idle = self.all.nanoseconds(since).max(1);
-        match self.state.since.compare_exchange(BUSY, idle, Ordering::AcqRel, Ordering::Acquire) {
-            Err(EVICTED) => Poll::Ready(()),
+        told
+    }
+}
+
+impl Idle<'_> {
+    /// Says that the connection is idle. Ready if it is to be closed. A connection that was idle already stays so since then.
+    pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Instant) -> Poll<Closing> {
+        let since = &self.connection.since;
+        let mut seen = since.load(Ordering::Acquire);
+        if seen == BUSY {
+            seen = self.all.nanoseconds(now()).max(1);
+            // Only this connection ends its work: nobody else changes BUSY. SeqCst: before the look at `draining`.
+            since.store(seen, Ordering::SeqCst);
+        }
+        match seen {
+            EVICTED => Poll::Ready(Closing::Evicted),
+            _ if self.all.draining.load(Ordering::SeqCst) => Poll::Ready(Closing::Draining),
+            TIMED_OUT => Poll::Ready(Closing::TimedOut),
             _ => Poll::Pending,
         }
     }
 
     /// Takes an eviction back: the connection counts as idle since `now`, and another one makes room.
     pub(crate) fn postpone(&self, now: Instant) {
-        self.state.since.store(self.all.nanoseconds(now).max(1), Ordering::Release);
+        self.connection.since.store(self.all.nanoseconds(now).max(1), Ordering::Release);
     }
 
     /// Marks the connection as busy. `false`: it was evicted a moment before, and its slot is promised to another.
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
-        self.state.since.swap(BUSY, Ordering::AcqRel) != EVICTED
+        self.connection.since.swap(BUSY, Ordering::AcqRel) != EVICTED
     }
 }
 
-impl Drop for Evictable<'_> {
+impl Drop for Idle<'_> {
     fn drop(&mut self) {
-        lock(&self.all.open).connections.remove(&self.number);
+        lock(&self.all.open).remove(self.key);
     }
 }
 
@@ -140,35 +201,88 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    /// A registry with connections that are idle since these seconds after the start of the test.
+    fn idle_since<'a>(all: &'a IdleConnections, begun: Instant, seconds: &[u64]) -> Vec<Idle<'a>> {
+        let idle = |since: &u64| {
+            let mut idle = all.register(Waker::noop().clone());
+            assert_eq!(idle.poll_closing(|| begun + Duration::from_secs(*since)), Poll::Pending);
+            idle
+        };
+        seconds.iter().map(idle).collect()
+    }
+
+    /// What each connection has been told. Those that have been told nothing keep their time.
+    fn told(connections: &mut [Idle<'_>]) -> Vec<Option<Closing>> {
+        let told = |idle: &mut Idle<'_>| match idle.poll_closing(|| unreachable!("it is idle already")) {
+            Poll::Ready(closing) => Some(closing),
+            Poll::Pending => None,
+        };
+        connections.iter_mut().map(told).collect()
+    }
+
     #[test]
     fn the_longest_idle_connection_is_evicted_and_a_busy_one_never() {
         let all = IdleConnections::default();
-        let mut connections: Vec<_> = (0..3).map(|_| all.register()).collect();
-        let cx = Context::from_waker(Waker::noop());
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
+        let busy = all.register(Waker::noop().clone());
         assert_eq!((all.evict(at(9)), all.any()), (PAUSE, false), "all are busy");
-        for (connection, since) in connections.iter_mut().zip([2, 1, 3]) {
-            assert_eq!(connection.poll_evicted(&cx, at(since)), Poll::Pending);
-        }
+        let mut connections = idle_since(&all, begun, &[2, 1, 3]);
         assert!(all.any());
-        // Polled again, it keeps its time.
-        assert_eq!(connections[1].poll_evicted(&cx, at(4)), Poll::Pending);
         assert_eq!(all.evict(at(1)), LEAST_IDLE, "none has been idle long enough");
         assert_eq!(all.evict(at(5)), PAUSE);
-        let evicted = |connections: &mut Vec<Evictable<'_>>| -> Vec<bool> {
-            connections.iter_mut().map(|connection| connection.poll_evicted(&cx, at(5)).is_ready()).collect()
-        };
-        assert_eq!(evicted(&mut connections), [false, true, false]);
+        assert_eq!(told(&mut connections), [None, Some(Closing::Evicted), None]);
         connections[1].postpone(at(4));
-        assert_eq!(evicted(&mut connections), [false, false, false]);
+        assert_eq!(told(&mut connections), [None; 3]);
         all.evict(at(6));
-        assert_eq!(evicted(&mut connections), [true, false, false], "the one that has been idle longest now");
+        assert_eq!(
+            told(&mut connections),
+            [Some(Closing::Evicted), None, None],
+            "the one that has been idle longest now"
+        );
         connections[0].postpone(at(5));
         assert!(connections[0].begin(), "a request came");
         all.evict(at(9));
         assert!(!connections[2].begin(), "evicted when its request came");
         connections.remove(1);
-        assert_eq!(lock(&all.open).connections.len(), 2);
+        assert_eq!(lock(&all.open).len(), 3);
+        drop((busy, connections));
+        assert!(lock(&all.open).is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_closed_when_its_time_is_over_and_not_before() {
+        const TIMEOUT: Duration = Duration::from_secs(10);
+        let all = IdleConnections::default();
+        let begun = Instant::now();
+        let mut connections = idle_since(&all, begun, &[0, 5]);
+        let after = |milliseconds| begun + Duration::from_millis(milliseconds);
+        assert_eq!(all.close_expired(after(1000), TIMEOUT), LONGEST_PAUSE);
+        assert_eq!(
+            all.close_expired(after(9900), TIMEOUT),
+            Duration::from_millis(100),
+            "the time that the first has left"
+        );
+        assert_eq!(told(&mut connections), [None, None]);
+        all.close_expired(after(10_000), TIMEOUT);
+        assert_eq!(told(&mut connections), [Some(Closing::TimedOut), None]);
+        assert!(connections[0].begin(), "a request that came in the same moment is answered");
+        assert_eq!(
+            all.close_expired(after(10_000), Duration::from_millis(50)),
+            Duration::from_millis(50),
+            "a shorter timeout"
+        );
+        assert_eq!(told(&mut connections[1..]), [Some(Closing::TimedOut)]);
+    }
+
+    #[test]
+    fn a_server_that_drains_closes_idle_connections_and_those_that_become_idle() {
+        let all = IdleConnections::default();
+        let begun = Instant::now();
+        let mut busy = all.register(Waker::noop().clone());
+        let mut idle = idle_since(&all, begun, &[1]);
+        all.drain();
+        assert_eq!(told(&mut idle), [Some(Closing::Draining)]);
+        assert_eq!(busy.poll_closing(|| begun), Poll::Ready(Closing::Draining));
     }
 }

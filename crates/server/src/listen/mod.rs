@@ -7,6 +7,7 @@
 mod address;
 mod config;
 mod connection;
+mod idle;
 mod inherited;
 mod proxy_protocol;
 mod unix;
@@ -23,6 +24,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 pub(crate) use address::{Address, Held, Purpose};
 pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port};
+pub(crate) use idle::close_idle;
 pub(crate) use inherited::Inherited;
 
 /// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.

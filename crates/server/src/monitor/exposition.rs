@@ -14,7 +14,6 @@ use crate::observe::metrics::{
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
-use crate::values::Phase;
 
 /// Renders the page.
 pub(super) fn render(shared: &Shared) -> String {
@@ -75,7 +74,7 @@ impl Scrape<'_> {
             page.gauge("process_max_fds", "Limit on file descriptors.").value(count);
         }
         page.gauge("sealion_workers", "Worker threads.").value(self.workers.len());
-        let draining = *self.shared.phase.borrow() != Phase::Serving;
+        let draining = !self.shared.is_serving();
         page.gauge("sealion_draining", "1 if the server accepts no new connections and is about to end.")
             .value(u8::from(draining));
         let number = self.shared.generations.number();

@@ -257,7 +257,7 @@ fn health(shared: &Shared) -> Reply {
 
 /// Whether another connection would be served now.
 fn ready(shared: &Shared) -> Reply {
-    if *shared.phase.borrow() != Phase::Serving {
+    if !shared.is_serving() {
         return health(shared);
     }
     if shared.metrics.short.load(Ordering::Relaxed) > 0 {

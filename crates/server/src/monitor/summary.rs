@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::exchange::Shared;
 use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
 use crate::path::policy::PathReason;
-use crate::values::Phase;
 
 /// The numbers of one moment. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -95,7 +94,7 @@ impl Summary {
         Summary {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: metrics.started.elapsed().as_secs_f64(),
-            draining: *shared.phase.borrow() != Phase::Serving,
+            draining: !shared.is_serving(),
             config_generation: shared.generations.number(),
             workers: workers.len(),
             connections: connections(shared, &workers),

@@ -22,7 +22,7 @@ use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::IdleConnections;
-use crate::listen::{Inherited, Listeners, worker};
+use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     // After the predecessor's last order: only one process may order a certificate.
     server.start_certificates()?;
     service_manager::ready(&server.status());
+    runtime.spawn(close_idle(Arc::downgrade(&server.shared)));
     let drained = runtime.block_on(async {
         let stop = server.serve(&program, &mut signals).await;
         server.drain(stop, &mut signals).await

@@ -145,17 +145,16 @@ impl TlsStream {
         }
     }
 
-    /// As [`Self::read_more`], but returns as soon as the beginning of a record has come, so that a deadline can begin. `false`: the
+    /// As [`Self::poll_read_more`], but ready as soon as the beginning of a record has come, so that a deadline can begin. `false`: the
     /// peer has closed.
     ///
     /// # Errors
     /// As [`Self::read_more`].
-    pub async fn wait_for_record(&mut self) -> Result<bool, Error> {
-        poll_fn(|cx| match self.poll_read_more(cx) {
+    pub fn poll_wait_for_record(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+        match self.poll_read_more(cx) {
             Poll::Pending if !self.receiver.sealed.is_empty() => Poll::Ready(Ok(true)),
             came => came.map_ok(|came| came > 0),
-        })
-        .await
+        }
     }
 
     /// Whether the peer has sent bytes that are not consumed, or the beginning of a record.

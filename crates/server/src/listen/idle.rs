@@ -1,0 +1,49 @@
+//! Closes idle connections: after their timeout, and when the server drains.
+
+use std::pin::pin;
+use std::sync::Weak;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::exchange::Shared;
+use crate::values::{Phase, draining};
+
+/// Fraction of the grace time after which idle connections are closed. The rest is margin for requests that cross the
+/// close_notify.
+const IDLE_SHARE_OF_GRACE: f32 = 0.75;
+
+/// Has idle connections closed for as long as the server runs. One task does so for all connections, so that none needs a timer of its own.
+pub(crate) async fn close_idle(shared: Weak<Shared>) {
+    let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
+    let mut drained = pin!(time_to_drain(&mut phase, &shared));
+    loop {
+        let Some(server) = shared.upgrade() else { return };
+        let pause =
+            server.idle.close_expired(Instant::now(), server.generations.latest().limits.idle_timeout.duration());
+        drop(server);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = &mut drained => break,
+        }
+    }
+    if let Some(server) = shared.upgrade() {
+        server.idle.drain();
+    }
+}
+
+/// Waits until idle connections should be closed.
+///
+/// A request that crosses the close_notify remains unanswered. After a takeover by another process there is no hurry: the next
+/// response announces `Connection: close`, and a connection that stays idle is closed late in the grace time.
+async fn time_to_drain(phase: &mut watch::Receiver<Phase>, shared: &Weak<Shared>) {
+    draining(phase).await;
+    if *phase.borrow() != Phase::HandedOver {
+        return;
+    }
+    let Some(grace) = shared.upgrade().map(|shared| shared.generations.latest().limits.grace.duration()) else {
+        return;
+    };
+    let _ = timeout(grace.mul_f32(IDLE_SHARE_OF_GRACE), phase.wait_for(|phase| *phase > Phase::HandedOver)).await;
+}
