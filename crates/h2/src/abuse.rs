@@ -1,0 +1,219 @@
+//! Counters against clients that make more work than they do (RFC 9113 §10.5).
+//!
+//! | attack | bound |
+//! |---|---|
+//! | resets of requests (Rapid Reset, CVE-2023-44487), or frames that provoke resets (MadeYouReset, CVE-2025-8671) | [`Limits::resets`], refilled by completed requests; a reset stream keeps its slot |
+//! | PING, SETTINGS | [`MOST_REPLIES`] replies that are not written yet; the ratio |
+//! | DATA without content | [`MOST_EMPTY_DATA`], refilled by completed requests |
+//! | WINDOW_UPDATE by few octets | [`MOST_SMALL_UPDATES`], refilled by DATA that was sent |
+//! | PRIORITY_UPDATE | [`MOST_PRIORITY_UPDATES`], refilled by completed requests |
+//! | any frames without use | the ratio: (all octets) / 8 > payload + 1 MiB, as in nginx |
+//!
+//! Header blocks are bounded in `request` and `connection`.
+
+use crate::error::ConnectionError;
+use crate::settings::Limits;
+
+/// Replies to PING and SETTINGS that may wait to be written.
+pub const MOST_REPLIES: u32 = 32;
+
+/// DATA frames without content and without END_STREAM that a client may send before it has completed a request.
+///
+/// GUESS: clients send none, or one before the content of a request.
+pub const MOST_EMPTY_DATA: u32 = 100;
+
+/// WINDOW_UPDATE frames by fewer than [`SMALL_UPDATE`] octets that a client may send beyond two for each DATA frame that it got.
+///
+/// GUESS: a client that reads in small pieces may announce each.
+pub const MOST_SMALL_UPDATES: u32 = 1000;
+
+/// An increment below is small.
+pub const SMALL_UPDATE: u32 = 1024;
+
+/// PRIORITY_UPDATE frames that a client may send before it has completed a request; each completed request allows eight more.
+///
+/// GUESS: a browser sends one or two for an image whose place on the screen becomes known.
+pub const MOST_PRIORITY_UPDATES: u32 = 500;
+
+/// Frames may take this many octets for each octet of payload, beyond [`FREE_OVERHEAD`]. INHERITED: nginx.
+const OVERHEAD_RATIO: u64 = 8;
+
+/// INHERITED: nginx.
+const FREE_OVERHEAD: u64 = 1 << 20;
+
+/// The counters of a connection.
+#[derive(Debug)]
+pub(crate) struct Abuse {
+    resets: Budget,
+    empty_data: Budget,
+    small_updates: Budget,
+    priority_updates: Budget,
+    replies: u32,
+    /// Octets of all frames received.
+    received: u64,
+    /// Octets that were of use: decoded fields, content of both directions.
+    payload: u64,
+}
+
+/// What may still happen. It refills up to what it began with.
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    most: u32,
+}
+
+impl Budget {
+    fn new(most: u32) -> Self {
+        Budget { left: most, most }
+    }
+
+    fn spend(&mut self, why: &'static str) -> Result<(), ConnectionError> {
+        self.left = self.left.checked_sub(1).ok_or(ConnectionError::calm(why))?;
+        Ok(())
+    }
+
+    fn refill(&mut self, by: u32) {
+        self.left = self.left.saturating_add(by).min(self.most);
+    }
+}
+
+impl Abuse {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Abuse {
+            resets: Budget::new(limits.resets),
+            empty_data: Budget::new(MOST_EMPTY_DATA),
+            small_updates: Budget::new(MOST_SMALL_UPDATES),
+            priority_updates: Budget::new(MOST_PRIORITY_UPDATES),
+            replies: 0,
+            received: 0,
+            payload: 0,
+        }
+    }
+
+    /// A frame of `octets`, header included, arrived.
+    pub(crate) fn frame(&mut self, octets: usize) -> Result<(), ConnectionError> {
+        self.received += octets as u64;
+        if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
+            return Err(ConnectionError::calm("too many octets in frames without use"));
+        }
+        Ok(())
+    }
+
+    /// `octets` of decoded fields, or of content that was received or sent.
+    pub(crate) fn useful(&mut self, octets: u64) {
+        self.payload += octets;
+    }
+
+    /// A stream was reset by the client or by its fault, or refused.
+    pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
+        self.resets.spend("too many streams were reset")
+    }
+
+    /// A request was answered to its end.
+    pub(crate) fn completed(&mut self) {
+        self.resets.refill(1);
+        self.empty_data.refill(8);
+        self.priority_updates.refill(8);
+    }
+
+    /// DATA without content and without END_STREAM arrived.
+    pub(crate) fn empty_data(&mut self) -> Result<(), ConnectionError> {
+        self.empty_data.spend("too many DATA frames without content")
+    }
+
+    /// WINDOW_UPDATE arrived.
+    pub(crate) fn window_update(&mut self, increment: u32) -> Result<(), ConnectionError> {
+        if increment >= SMALL_UPDATE {
+            return Ok(());
+        }
+        self.small_updates.spend("too many WINDOW_UPDATE frames by few octets")
+    }
+
+    /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection.
+    pub(crate) fn sent_data(&mut self, octets: u32) {
+        self.payload += u64::from(octets);
+        self.small_updates.refill(2);
+    }
+
+    /// PRIORITY_UPDATE, or the deprecated PRIORITY, arrived.
+    pub(crate) fn priority_update(&mut self) -> Result<(), ConnectionError> {
+        self.priority_updates.spend("too many priority updates")
+    }
+
+    /// A reply to PING or SETTINGS is queued.
+    pub(crate) fn reply(&mut self) -> Result<(), ConnectionError> {
+        if self.replies == MOST_REPLIES {
+            return Err(ConnectionError::calm("too many frames that ask for a reply"));
+        }
+        self.replies += 1;
+        Ok(())
+    }
+
+    pub(crate) fn replies_written(&mut self) {
+        self.replies = 0;
+    }
+
+    pub(crate) fn replies_wait(&self) -> bool {
+        self.replies > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn abuse() -> Abuse {
+        Abuse::new(&Limits { resets: 10, ..Limits::default() })
+    }
+
+    /// How often `step` succeeds, up to 10,000 times.
+    fn count(mut step: impl FnMut() -> Result<(), ConnectionError>) -> u32 {
+        let mut count = 0;
+        while count < 10_000 && step().is_ok() {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn every_budget_ends() {
+        let mut abuse = abuse();
+        assert_eq!(count(|| abuse.reset()), 10);
+        assert_eq!(count(|| abuse.empty_data()), MOST_EMPTY_DATA);
+        assert_eq!(count(|| abuse.window_update(SMALL_UPDATE - 1)), MOST_SMALL_UPDATES);
+        assert_eq!(count(|| abuse.window_update(SMALL_UPDATE)), 10_000);
+        assert_eq!(count(|| abuse.priority_update()), MOST_PRIORITY_UPDATES);
+        assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
+        abuse.replies_written();
+        assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
+    }
+
+    #[test]
+    fn work_that_is_done_refills_a_budget_up_to_its_size() {
+        let mut abuse = abuse();
+        count(|| abuse.reset());
+        abuse.completed();
+        assert_eq!(count(|| abuse.reset()), 1);
+        (0..100).for_each(|_| abuse.completed());
+        assert_eq!(count(|| abuse.reset()), 10);
+        count(|| abuse.window_update(1));
+        abuse.sent_data(1);
+        assert_eq!(count(|| abuse.window_update(1)), 2);
+    }
+
+    #[test]
+    fn octets_without_use_are_bounded_by_the_octets_of_use() {
+        let mut abuse = abuse();
+        let mut received = 0;
+        while abuse.frame(17).is_ok() {
+            received += 17;
+        }
+        assert!((8 << 20) - received < 2 * 17, "{received}");
+        abuse.useful(100);
+        let mut more = 17;
+        while abuse.frame(17).is_ok() {
+            more += 17;
+        }
+        assert!((800 - 34..=800 + 34).contains(&more), "{more}");
+    }
+}

@@ -1,0 +1,300 @@
+//! A connection: octets in, events out; responses in, frames out.
+
+mod frames;
+mod receive;
+mod send;
+
+pub use receive::{LONGEST_BLOCK, MOST_CONTINUATIONS};
+pub use send::DataFrame;
+
+use crate::abuse::Abuse;
+use crate::error::{ConnectionError, ErrorCode};
+use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
+use crate::hpack::Decoder;
+use crate::priority::Priority;
+use crate::schedule::{Bounds, Turns};
+use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
+use crate::stream::{By, Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
+use crate::windows::{BandwidthDelay, ReceiveWindow, SendWindow};
+
+use receive::Reader;
+
+/// The server's side of an HTTP/2 connection, without I/O and without a clock.
+///
+/// Invariants, which the tests are named after: no DATA exceeds a window; a stream keeps its slot until the driver releases it; what a client
+/// sends costs memory only within [`Limits`]; a response that was not sent to its end never ends with END_STREAM.
+#[derive(Debug)]
+pub struct Connection {
+    limits: Limits,
+    reader: Reader,
+    decoder: Decoder,
+    peer: PeerSettings,
+    /// In the order of their numbers.
+    streams: Vec<Stream>,
+    closed: RecentlyClosed,
+    /// The highest stream that the client opened.
+    highest: u32,
+    /// Priorities of streams that are not open yet.
+    early_priorities: Vec<(u32, Priority)>,
+    /// Frames that wait for the driver, besides responses.
+    control: Vec<u8>,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    /// What the windows of streams grow to; the connection's grows to twice as much.
+    window_target: u32,
+    connection_target: u32,
+    bandwidth_delay: BandwidthDelay,
+    turns: Turns,
+    abuse: Abuse,
+    drain: Drain,
+    /// No header block was sent yet.
+    first_block: bool,
+    settings_acknowledged: bool,
+    failed: Option<ConnectionError>,
+}
+
+/// The end of a connection by two GOAWAY frames (RFC 9113 §6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    No,
+    /// The client was told, and may have opened more streams meanwhile.
+    Announced,
+    /// Streams above this one are not processed.
+    Final(u32),
+}
+
+/// Content of PINGs that the connection itself sends.
+const PING_BANDWIDTH: [u8; 8] = *b"sealion0";
+const PING_DRAIN: [u8; 8] = *b"sealion1";
+
+impl Connection {
+    /// A connection whose handshake has just ended. The server's preface is queued.
+    pub fn new(limits: Limits) -> Self {
+        let mut control = Vec::with_capacity(64);
+        let settings: Vec<_> = limits.announced().collect();
+        write_settings(&mut control, &settings);
+        let connection_window = limits.connection_window.clamp(DEFAULT_WINDOW, MAX_WINDOW);
+        if connection_window > DEFAULT_WINDOW {
+            write_window_update(&mut control, 0, connection_window - DEFAULT_WINDOW);
+        }
+        Connection {
+            reader: Reader::default(),
+            decoder: Decoder::new(),
+            peer: PeerSettings::default(),
+            streams: Vec::new(),
+            closed: RecentlyClosed::default(),
+            highest: 0,
+            early_priorities: Vec::new(),
+            control,
+            send_window: SendWindow::new(DEFAULT_WINDOW),
+            receive_window: ReceiveWindow::new(connection_window),
+            window_target: limits.stream_window.min(MAX_WINDOW),
+            connection_target: connection_window,
+            bandwidth_delay: BandwidthDelay::default(),
+            turns: Turns::default(),
+            abuse: Abuse::new(&limits),
+            drain: Drain::No,
+            first_block: true,
+            settings_acknowledged: false,
+            failed: None,
+            limits,
+        }
+    }
+
+    /// Whether [`receive`](Self::receive) should get more input: not while replies wait to be written, so that a client that sends but does not
+    /// read stops itself.
+    pub fn wants_read(&self) -> bool {
+        self.failed.is_none() && !self.abuse.replies_wait()
+    }
+
+    /// Whether [`write_control`](Self::write_control) has something to write.
+    pub fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// Appends the frames that wait: SETTINGS, replies, window updates, resets, GOAWAY. Frames are sent in the order of the calls that made them.
+    pub fn write_control(&mut self, out: &mut Vec<u8>) {
+        if !self.control.is_empty() {
+            out.extend_from_slice(&self.control);
+            self.control.clear();
+            self.abuse.replies_written();
+        }
+    }
+
+    /// Whether no stream has a slot.
+    pub fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Streams that have a slot.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether a frame or a header block has begun and not ended. Its deadline is the driver's.
+    pub fn is_within_frame(&self) -> bool {
+        self.reader.is_within_frame()
+    }
+
+    /// Whether the client has acknowledged our settings.
+    pub fn settings_acknowledged(&self) -> bool {
+        self.settings_acknowledged
+    }
+
+    /// Gives back memory that an idle connection does not need. Worth a call when the driver is about to wait for a new request.
+    pub fn shrink(&mut self) {
+        if self.streams.is_empty() {
+            self.streams = Vec::new();
+        }
+        if self.control.is_empty() {
+            self.control = Vec::new();
+        }
+    }
+
+    /// Octets that the connection takes, itself included.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.reader.memory()
+            + self.decoder.memory()
+            + self.streams.capacity() * size_of::<Stream>()
+            + self.control.capacity()
+    }
+
+    /// Tells the client to open no more streams, and goes on with those it opens until it has read that (RFC 9113 §6.8): a PING behind the first GOAWAY
+    /// is acknowledged by then, and brings the second one.
+    pub fn drain(&mut self) {
+        if self.drain == Drain::No {
+            self.drain = Drain::Announced;
+            write_go_away(&mut self.control, MAX_WINDOW, ErrorCode::NO_ERROR);
+            write_ping(&mut self.control, false, PING_DRAIN);
+        }
+    }
+
+    /// Refuses all streams above the highest so far, without waiting for the client to read [`drain`](Self::drain)'s GOAWAY.
+    pub fn drain_now(&mut self) {
+        if !matches!(self.drain, Drain::Final(_)) {
+            self.drain = Drain::Final(self.highest);
+            write_go_away(&mut self.control, self.highest, ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Whether the connection drains and no stream is left: close it once everything is written.
+    pub fn is_drained(&self) -> bool {
+        matches!(self.drain, Drain::Final(_)) && self.streams.is_empty()
+    }
+
+    /// Ends the connection by GOAWAY with `code`, as a deadline does.
+    pub fn close(&mut self, code: ErrorCode, why: &'static str) {
+        self.fail(ConnectionError::new(code, why));
+    }
+
+    /// Resets a stream: its response cannot be completed, or its request is not wanted. Its slot stays until [`release`](Self::release).
+    ///
+    /// A stream whose last frame was [withdrawn](Self::withdraw) is reset too.
+    pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
+        if let Some(index) = self.index(stream.0)
+            && let State::Live { .. } = self.streams[index].state
+        {
+            self.streams[index].state = State::Reset(By::Server);
+            write_reset(&mut self.control, stream.0, code);
+        }
+    }
+
+    /// Gives the slot of a stream back: the driver's work for it has ended. Each [`Event::Request`] and [`Event::TooLarge`] is followed by exactly one
+    /// call.
+    ///
+    /// A response that has not ended is reset (INTERNAL_ERROR), so that it never looks complete. A request whose content has not ended is
+    /// no longer needed (NO_ERROR, RFC 9113 §8.1).
+    ///
+    /// [`Event::Request`]: crate::Event::Request
+    /// [`Event::TooLarge`]: crate::Event::TooLarge
+    pub fn release(&mut self, stream: StreamId) {
+        let Some(index) = self.index(stream.0) else { return };
+        let how = match self.streams[index].state {
+            State::Live { receiving: Receiving::Ended, sending: Sending::Ended } => {
+                self.abuse.completed();
+                Closed::Ended
+            }
+            State::Live { sending: Sending::Ended, .. } => {
+                self.abuse.completed();
+                write_reset(&mut self.control, stream.0, ErrorCode::NO_ERROR);
+                Closed::Reset(By::Server)
+            }
+            State::Live { .. } => {
+                write_reset(&mut self.control, stream.0, ErrorCode::INTERNAL_ERROR);
+                Closed::Reset(By::Server)
+            }
+            State::Reset(by) => Closed::Reset(by),
+        };
+        let held = self.streams[index].receive_window.held();
+        self.streams.remove(index);
+        self.closed.remember(stream.0, how);
+        self.discard(held);
+    }
+
+    /// `octets` of a stream's content were consumed, so that the client may send more.
+    pub fn consume(&mut self, stream: StreamId, octets: usize) {
+        let Some(index) = self.index(stream.0) else { return };
+        let stream = &mut self.streams[index];
+        let consumed = stream.receive_window.consume(u32::try_from(octets).unwrap_or(u32::MAX));
+        if stream.is_receiving()
+            && let Some(increment) = stream.receive_window.renew(self.window_target)
+        {
+            write_window_update(&mut self.control, stream.id, increment);
+        }
+        self.discard(consumed);
+    }
+
+    /// The priority of a stream's response.
+    pub fn priority(&self, stream: StreamId) -> Priority {
+        self.index(stream.0).map_or(Priority::default(), |index| self.streams[index].priority)
+    }
+
+    /// Sets the priority of a stream's response, as a server may that knows better than the client (RFC 9218 §8).
+    pub fn set_priority(&mut self, stream: StreamId, priority: Priority) {
+        if let Some(index) = self.index(stream.0) {
+            self.streams[index].priority = priority;
+        }
+    }
+
+    /// Octets of content in all frames made for a stream. A driver that waits for a window asks this for progress: a client that opens the window octet by
+    /// octet makes little of it.
+    pub fn progress(&self, stream: StreamId) -> u64 {
+        self.index(stream.0).map_or(0, |index| self.streams[index].sent)
+    }
+
+    /// The streams whose content the windows hold back, with their [progress](Self::progress).
+    pub fn stalled(&self) -> impl Iterator<Item = (StreamId, u64)> {
+        let bounds = self.bounds();
+        let stalled = self.streams.iter().filter(move |stream| bounds.hold_back(stream));
+        stalled.map(|stream| (StreamId(stream.id), stream.sent))
+    }
+
+    /// `octets` of all streams' content need no memory any more.
+    fn discard(&mut self, octets: u32) {
+        self.receive_window.consume(octets);
+        if let Some(increment) = self.receive_window.renew(self.connection_target) {
+            write_window_update(&mut self.control, 0, increment);
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            window: self.send_window.available(),
+            max_frame_size: self.peer.max_frame_size,
+            initial_window: self.peer.initial_window,
+        }
+    }
+
+    /// The index of a stream that has a slot.
+    fn index(&self, stream: u32) -> Option<usize> {
+        self.streams.binary_search_by_key(&stream, |stream| stream.id).ok()
+    }
+
+    fn fail(&mut self, error: ConnectionError) {
+        if self.failed.is_none() {
+            self.failed = Some(error);
+            write_go_away(&mut self.control, self.highest, error.code);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Output: responses and DATA.
+
+use crate::error::StreamClosed;
+use crate::frame::{FrameHead, HEADER_LEN, flag, kind, write_headers};
+use crate::hpack::NO_DYNAMIC_TABLE;
+use crate::stream::{Sending, State, StreamId};
+
+use super::Connection;
+
+/// A DATA frame to be sent: its header, then `length` octets of the stream's content, in the order of the frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataFrame {
+    /// The stream.
+    pub stream: StreamId,
+    /// The frame header.
+    pub header: [u8; HEADER_LEN],
+    /// Octets of content, at most [`RECORD_PAYLOAD`](crate::RECORD_PAYLOAD).
+    pub length: usize,
+    /// Whether the frame ends the stream.
+    pub end: bool,
+}
+
+impl Connection {
+    /// Appends an informational response (1xx) to `out`, with the control frames that wait. `block` is the header block, in parts.
+    ///
+    /// # Errors
+    /// [`StreamClosed`]: the stream was reset, or its response has begun.
+    pub fn informational(&mut self, stream: StreamId, block: &[&[u8]], out: &mut Vec<u8>) -> Result<(), StreamClosed> {
+        self.expect(stream, |sending| sending == Sending::Head)?;
+        self.write_block(stream, false, block, out);
+        Ok(())
+    }
+
+    /// Appends the head of a response to `out`, with the control frames that wait. `block` is the header block in parts, such as one that is kept
+    /// with a file and one with the date. With `end` the response has no content.
+    ///
+    /// # Errors
+    /// [`StreamClosed`]: the stream was reset, or its response has begun.
+    pub fn respond(
+        &mut self,
+        stream: StreamId,
+        block: &[&[u8]],
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StreamClosed> {
+        let index = self.expect(stream, |sending| sending == Sending::Head)?;
+        let next = if end { Sending::Ended } else { Sending::Content { offered: 0, last: false } };
+        self.streams[index].set_sending(next);
+        self.write_block(stream, end, block, out);
+        Ok(())
+    }
+
+    /// `octets` more of a response's content are ready to be sent; with `last` they are its end. [`next_frame`](Self::next_frame) asks for them.
+    ///
+    /// # Errors
+    /// [`StreamClosed`]: the stream was reset, or its head is not written, or its end is already known.
+    pub fn offer(&mut self, stream: StreamId, octets: u64, last: bool) -> Result<(), StreamClosed> {
+        let index = self.expect(stream, |sending| matches!(sending, Sending::Content { last: false, .. }))?;
+        if let Some(Sending::Content { offered, .. }) = self.streams[index].sending() {
+            self.streams[index].set_sending(Sending::Content { offered: offered.saturating_add(octets), last });
+        }
+        Ok(())
+    }
+
+    /// Appends trailers to `out`, which end the response, with the control frames that wait. All that was offered has been sent before.
+    ///
+    /// # Errors
+    /// [`StreamClosed`]: the stream was reset, or has content to be sent, or has ended.
+    pub fn trailers(&mut self, stream: StreamId, block: &[&[u8]], out: &mut Vec<u8>) -> Result<(), StreamClosed> {
+        let index = self.expect(stream, |sending| sending == Sending::Content { offered: 0, last: false })?;
+        self.streams[index].set_sending(Sending::Ended);
+        self.write_block(stream, true, block, out);
+        Ok(())
+    }
+
+    /// The next DATA frame, of at most `room` octets with its header. `None`: no stream has anything that the windows let through.
+    ///
+    /// The order is that of RFC 9218; several calls fill a batch of TLS records from several streams. With room for a whole record the frame fills it,
+    /// if the stream has so much.
+    pub fn next_frame(&mut self, room: usize) -> Option<DataFrame> {
+        let pick = self.turns.pick(&self.streams, self.bounds(), room)?;
+        let stream = &mut self.streams[pick.index];
+        let id = stream.id;
+        self.turns.took(pick, id);
+        let Some(Sending::Content { offered, last }) = stream.sending() else { return None };
+        stream.set_sending(if pick.end {
+            Sending::Ended
+        } else {
+            Sending::Content { offered: offered - u64::from(pick.length), last }
+        });
+        stream.send_window.take(pick.length);
+        stream.sent += u64::from(pick.length);
+        self.send_window.take(pick.length);
+        self.abuse.sent_data(pick.length);
+        let (length, flags) = (pick.length as usize, if pick.end { flag::END_STREAM } else { 0 });
+        let header = FrameHead { length, kind: kind::DATA, flags, stream: id }.encode();
+        Some(DataFrame { stream: StreamId(id), header, length, end: pick.end })
+    }
+
+    /// Whether [`next_frame`](Self::next_frame) has a frame.
+    pub fn has_frame(&self) -> bool {
+        self.turns.pick(&self.streams, self.bounds(), usize::MAX).is_some()
+    }
+
+    /// Takes a frame back that was made last of its stream and not sent, because its content cannot be read: its octets count as not sent, and the
+    /// response as not ended. [`reset`](Self::reset) or [`release`](Self::release) the stream then.
+    pub fn withdraw(&mut self, frame: DataFrame) {
+        let octets = frame.length as u32;
+        self.send_window.give_back(octets);
+        let Some(index) = self.index(frame.stream.0) else { return };
+        let stream = &mut self.streams[index];
+        stream.send_window.give_back(octets);
+        stream.sent = stream.sent.saturating_sub(u64::from(octets));
+        stream.set_sending(Sending::Content { offered: 0, last: false });
+    }
+
+    /// The index of a stream whose sending side is as `expected`.
+    fn expect(&self, stream: StreamId, expected: impl Fn(Sending) -> bool) -> Result<usize, StreamClosed> {
+        let index = self.index(stream.0).ok_or(StreamClosed)?;
+        match self.streams[index].state {
+            State::Live { sending, .. } if expected(sending) => Ok(index),
+            _ => Err(StreamClosed),
+        }
+    }
+
+    fn write_block(&mut self, stream: StreamId, end: bool, block: &[&[u8]], out: &mut Vec<u8>) {
+        self.write_control(out);
+        let prefix = if std::mem::take(&mut self.first_block) { NO_DYNAMIC_TABLE } else { &[] };
+        let before = out.len();
+        write_headers(out, stream.0, end, prefix, block);
+        self.abuse.useful((out.len() - before) as u64);
+    }
+}

@@ -1,0 +1,109 @@
+//! Error codes (RFC 9113 §7) and the errors of this crate.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// An error code of RST_STREAM and GOAWAY (RFC 9113 §7). Codes that are not registered keep their number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub u32);
+
+/// Makes the constants, and the names for messages, of one list.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($code);)*
+
+            /// The registered name.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Not an error: a graceful end, or a request body that is not needed.
+    NO_ERROR = 0x0,
+    /// A violation of the protocol that no other code describes.
+    PROTOCOL_ERROR = 0x1,
+    /// The sender cannot go on.
+    INTERNAL_ERROR = 0x2,
+    /// The peer sent more than its window.
+    FLOW_CONTROL_ERROR = 0x3,
+    /// SETTINGS were not acknowledged in time.
+    SETTINGS_TIMEOUT = 0x4,
+    /// A frame arrived on a stream that is half closed or closed.
+    STREAM_CLOSED = 0x5,
+    /// A frame of an invalid length.
+    FRAME_SIZE_ERROR = 0x6,
+    /// The request was not processed and may be repeated.
+    REFUSED_STREAM = 0x7,
+    /// The stream is no longer needed.
+    CANCEL = 0x8,
+    /// The field section compression context is lost.
+    COMPRESSION_ERROR = 0x9,
+    /// The connection made by CONNECT was reset.
+    CONNECT_ERROR = 0xa,
+    /// The peer behaves in a way that may generate excessive load.
+    ENHANCE_YOUR_CALM = 0xb,
+    /// The transport is not secure enough.
+    INADEQUATE_SECURITY = 0xc,
+    /// The request needs HTTP/1.1.
+    HTTP_1_1_REQUIRED = 0xd,
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "error code {:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The connection cannot go on (RFC 9113 §5.4.1). GOAWAY with `code` is queued: write it, then close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{code}: {why}")]
+pub struct ConnectionError {
+    /// The code in GOAWAY.
+    pub code: ErrorCode,
+    /// The reason, for the log.
+    pub why: &'static str,
+}
+
+impl ConnectionError {
+    pub(crate) const fn new(code: ErrorCode, why: &'static str) -> Self {
+        ConnectionError { code, why }
+    }
+
+    pub(crate) const fn protocol(why: &'static str) -> Self {
+        Self::new(ErrorCode::PROTOCOL_ERROR, why)
+    }
+
+    pub(crate) const fn frame_size(why: &'static str) -> Self {
+        Self::new(ErrorCode::FRAME_SIZE_ERROR, why)
+    }
+
+    pub(crate) const fn flow_control(why: &'static str) -> Self {
+        Self::new(ErrorCode::FLOW_CONTROL_ERROR, why)
+    }
+
+    pub(crate) const fn calm(why: &'static str) -> Self {
+        Self::new(ErrorCode::ENHANCE_YOUR_CALM, why)
+    }
+}
+
+/// The call does not fit the state of the stream: it was reset, has been released, or what was sent before excludes it. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the stream takes no such frame any more")]
+pub struct StreamClosed;

@@ -1,0 +1,90 @@
+//! What a client did.
+
+use crate::error::ErrorCode;
+use crate::priority::Priority;
+use crate::stream::{By, StreamId};
+
+/// What a client did. Everything else, such as PING and SETTINGS, the connection answers itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A request; its head is in the [`HeadBuffer`]. It is answered by [`Connection::respond`], and takes a slot until [`Connection::release`].
+    ///
+    /// [`HeadBuffer`]: crate::HeadBuffer
+    /// [`Connection::respond`]: crate::Connection::respond
+    /// [`Connection::release`]: crate::Connection::release
+    Request {
+        /// The stream.
+        stream: StreamId,
+        /// Whether the request has no content.
+        end: bool,
+    },
+    /// A request whose head is above the limits: answer 431. Its head in the [`HeadBuffer`] is incomplete. It takes a slot as any request.
+    ///
+    /// [`HeadBuffer`]: crate::HeadBuffer
+    TooLarge {
+        /// The stream.
+        stream: StreamId,
+        /// Whether the request has no content.
+        end: bool,
+    },
+    /// Content of a request, or a part of it. [`Connection::consume`] lets the client send more.
+    ///
+    /// [`Connection::consume`]: crate::Connection::consume
+    Data {
+        /// The stream.
+        stream: StreamId,
+        /// The octets; empty only at the end.
+        data: &'a [u8],
+        /// Whether this is the end of the content.
+        end: bool,
+    },
+    /// The end of the content, by trailers; these are in the [`HeadBuffer`].
+    ///
+    /// [`HeadBuffer`]: crate::HeadBuffer
+    Trailers {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The stream was reset: end its work, then call [`Connection::release`].
+    ///
+    /// [`Connection::release`]: crate::Connection::release
+    Reset {
+        /// The stream.
+        stream: StreamId,
+        /// The code in RST_STREAM.
+        code: ErrorCode,
+        /// Who sent it. By the server: because of what the client sent.
+        by: By,
+    },
+    /// A malformed request that was reset before it took a slot (RFC 9113 §8.1.1). For the log; nothing is to be done.
+    Malformed {
+        /// The number of the stream.
+        stream: StreamId,
+        /// The reason.
+        why: &'static str,
+    },
+    /// A request that was refused, because too many are open or the connection drains. For the log; nothing is to be done.
+    Refused {
+        /// The number of the stream.
+        stream: StreamId,
+    },
+    /// Content that the windows held back can be sent: on the stream, or on any of them.
+    WindowOpened {
+        /// The stream; `None`: the connection's window.
+        stream: Option<StreamId>,
+    },
+    /// The client changed the priority of a response (RFC 9218 §7). It is taken into account already.
+    PriorityChanged {
+        /// The stream.
+        stream: StreamId,
+        /// The new priority.
+        priority: Priority,
+    },
+    /// The client opens no more streams (GOAWAY). Close the connection when it [is idle](crate::Connection::is_idle).
+    GoAway {
+        /// The code.
+        code: ErrorCode,
+    },
+    /// The client acknowledged our settings.
+    SettingsAcknowledged,
+}

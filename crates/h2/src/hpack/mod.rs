@@ -1,0 +1,22 @@
+//! HPACK (RFC 7541): a decoder for requests, and an encoder that uses no dynamic table.
+//!
+//! Responses are encoded with the static table and Huffman codes only, so that a header block depends on nothing but its fields and can
+//! be kept beside a hot file. The decoder's dynamic table is bounded by what the server announces and grows with what is stored in it.
+
+mod decode;
+mod encode;
+mod huffman;
+mod integer;
+mod static_table;
+mod table;
+
+pub(crate) use decode::{Decoder, SEPARATOR};
+pub use encode::HeaderBlock;
+pub(crate) use encode::NO_DYNAMIC_TABLE;
+
+use crate::error::{ConnectionError, ErrorCode};
+
+/// A header block that cannot be decoded (RFC 7541 §3 to §6): the dynamic table is lost, and with it the connection.
+pub(crate) const fn error(why: &'static str) -> ConnectionError {
+    ConnectionError::new(ErrorCode::COMPRESSION_ERROR, why)
+}

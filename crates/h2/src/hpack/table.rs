@@ -1,0 +1,150 @@
+//! The decoder's dynamic table (RFC 7541 §2.3.2 and §4).
+
+use std::collections::VecDeque;
+
+/// What each entry costs besides its octets (RFC 7541 §4.1).
+const OVERHEAD: usize = 32;
+
+/// The newest entries that fit into a bounded size.
+///
+/// The octets lie one behind the other in one buffer, oldest first. It grows with its content up to the table's size, so that a browser's
+/// first request leaves about as many octets as its fields have.
+#[derive(Debug)]
+pub(crate) struct Table {
+    octets: Vec<u8>,
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    /// Sum of the entries' sizes.
+    size: usize,
+    max_size: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Place of the name in the buffer; the value follows.
+    at: u32,
+    name: u32,
+    value: u32,
+}
+
+impl Entry {
+    fn size(self) -> usize {
+        self.name as usize + self.value as usize + OVERHEAD
+    }
+
+    fn end(self) -> usize {
+        (self.at + self.name + self.value) as usize
+    }
+}
+
+impl Table {
+    pub(crate) fn new(max_size: usize) -> Self {
+        Table { octets: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
+    }
+
+    pub(crate) fn max_size(&self) -> usize {
+        self.max_size
+    }
+
+    /// Changes the size, and evicts what no longer fits (RFC 7541 §4.3).
+    pub(crate) fn resize(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict(max_size);
+        if self.entries.is_empty() {
+            (self.octets, self.entries) = Default::default();
+        }
+    }
+
+    /// The name and value of the entry at `index`; 0 is the newest.
+    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let entry = *self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
+        let (name, value) = self.octets.get(entry.at as usize..entry.end())?.split_at(entry.name as usize);
+        Some((name, value))
+    }
+
+    /// Inserts an entry; one that is larger than the table empties it (RFC 7541 §4.4).
+    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
+        let octets = name.len() + value.len();
+        let size = octets + OVERHEAD;
+        if size > self.max_size {
+            self.evict(0);
+            self.octets.clear();
+            return;
+        }
+        self.evict(self.max_size - size);
+        if self.octets.len() + octets > self.octets.capacity() {
+            self.compact();
+            let wanted = self.octets.len() + octets;
+            if wanted > self.octets.capacity() {
+                let room = wanted.next_multiple_of(256).min(self.max_size) - self.octets.len();
+                self.octets.reserve_exact(room);
+            }
+        }
+        let at = self.octets.len() as u32;
+        self.octets.extend_from_slice(name);
+        self.octets.extend_from_slice(value);
+        self.entries.push_back(Entry { at, name: name.len() as u32, value: value.len() as u32 });
+        self.size += size;
+    }
+
+    fn evict(&mut self, max_size: usize) {
+        while self.size > max_size
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.size -= entry.size();
+        }
+    }
+
+    /// Moves the octets of the entries to the beginning of the buffer.
+    fn compact(&mut self) {
+        let start = self.entries.front().map_or(self.octets.len(), |entry| entry.at as usize);
+        self.octets.drain(..start);
+        for entry in &mut self.entries {
+            entry.at -= start as u32;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Octets on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        self.octets.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entries_are_evicted() {
+        let mut table = Table::new(100);
+        table.insert(b"a", b"1");
+        table.insert(b"bb", b"22");
+        assert_eq!((table.get(0), table.get(1)), (Some((&b"bb"[..], &b"22"[..])), Some((&b"a"[..], &b"1"[..]))));
+        assert_eq!((table.get(2), table.size()), (None, 70));
+        table.insert(b"c", b"");
+        assert_eq!((table.get(0), table.get(1)), (Some((&b"c"[..], &b""[..])), Some((&b"bb"[..], &b"22"[..]))));
+        assert_eq!((table.get(2), table.size()), (None, 69));
+        table.insert(&[b'x'; 69], b"");
+        assert_eq!((table.get(0), table.size()), (None, 0), "a too large entry empties the table");
+        table.insert(&[b'x'; 68], b"");
+        assert_eq!(table.size(), 100);
+        table.resize(99);
+        assert_eq!((table.get(0), table.memory()), (None, 0));
+    }
+
+    #[test]
+    fn the_buffer_is_no_larger_than_the_table() {
+        let mut table = Table::new(4096);
+        for round in 0..2000usize {
+            let (name, value) = (vec![b'n'; round % 50], vec![round as u8; round * 7 % 600]);
+            table.insert(&name, &value);
+            assert_eq!(table.get(0), Some((&name[..], &value[..])));
+            assert!(table.octets.capacity() <= 4096 && table.entries.capacity() <= 128, "{}", table.memory());
+        }
+    }
+}

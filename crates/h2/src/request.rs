@@ -1,0 +1,416 @@
+//! Field sections of requests (RFC 9113 §8): decoded once into a buffer of the driver's, and checked on the way.
+
+use sealion_http::FieldSection;
+use sealion_http::request::{Conditions, Method, Request, Target};
+
+use crate::error::ConnectionError;
+use crate::hpack::{Decoder, SEPARATOR};
+use crate::priority::Priority;
+use crate::settings::Limits;
+
+/// The buffer that requests are decoded into. One a thread suffices: each request overwrites the one before. A driver that answers later keeps it
+/// (`std::mem::take`) with the request.
+///
+/// Fields lie in it as lines in the form of HTTP/1.1, so that [`FieldSection`] reads those of every protocol.
+#[derive(Debug, Default)]
+pub struct HeadBuffer {
+    lines: Vec<u8>,
+    /// The merged cookie, while its lines are read.
+    cookie: Vec<u8>,
+    /// Values of the pseudo-header fields in `lines`, in the order of [`Pseudo`].
+    pseudo: [Option<Span>; 5],
+    /// Where the lines of fields begin.
+    fields: usize,
+    host: Option<Span>,
+    content_length: Option<u64>,
+    priority: Option<Priority>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: usize,
+    end: usize,
+}
+
+/// The pseudo-header fields of a request (RFC 9113 §8.3.1, RFC 8441 §4).
+#[derive(Debug, Clone, Copy)]
+enum Pseudo {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+    Protocol,
+}
+
+/// The head of a request, well formed by RFC 9113 §8.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHead<'a> {
+    /// `:method`: a token.
+    pub method: &'a str,
+    /// `:scheme`; CONNECT without a protocol has none.
+    pub scheme: Option<&'a str>,
+    /// `:authority`, or else Host.
+    pub authority: Option<&'a str>,
+    /// `:path`: begins with `/`, or is `*` of OPTIONS; CONNECT without a protocol has none.
+    pub path: Option<&'a str>,
+    /// `:protocol` of an extended CONNECT (RFC 8441).
+    pub protocol: Option<&'a str>,
+    /// The fields in order, names in lower case; the lines of `cookie` are merged into one at the end.
+    pub fields: FieldSection<'a>,
+    /// Length of the content, if the client says it.
+    pub content_length: Option<u64>,
+    /// The value of `priority`, if the client sent one.
+    pub priority: Option<Priority>,
+}
+
+impl<'a> RequestHead<'a> {
+    /// The request as handlers see it. `None`: `:path` has octets that no request-target has; answer 400.
+    ///
+    /// The target of a CONNECT without a protocol is its authority, as in HTTP/1.1, and the request of it `None` too.
+    pub fn to_request(&self) -> Option<Request<'a>> {
+        let raw_target = self.path?;
+        let target = if raw_target == "*" { Target::Asterisk } else { Target::from_origin_form(raw_target)? };
+        let mut conditions = Conditions::default();
+        for (name, value) in self.fields.iter() {
+            // Names of the server's conditions are valid, and only those matter.
+            if let Ok(name) = std::str::from_utf8(name) {
+                conditions.add(name, value);
+            }
+        }
+        Some(Request {
+            method: Method::from_token(self.method),
+            target,
+            raw_target,
+            authority: self.authority,
+            conditions,
+            fields: self.fields,
+        })
+    }
+}
+
+impl HeadBuffer {
+    /// The request that was decoded last, behind [`Event::Request`] and [`Event::TooLarge`]; the latter's fields are those that fitted.
+    ///
+    /// [`Event::Request`]: crate::Event::Request
+    /// [`Event::TooLarge`]: crate::Event::TooLarge
+    pub fn request(&self) -> RequestHead<'_> {
+        let pseudo = |pseudo: Pseudo| self.text(self.pseudo[pseudo as usize]);
+        RequestHead {
+            method: pseudo(Pseudo::Method).unwrap_or_default(),
+            scheme: pseudo(Pseudo::Scheme),
+            authority: pseudo(Pseudo::Authority).or(self.text(self.host)),
+            path: pseudo(Pseudo::Path),
+            protocol: pseudo(Pseudo::Protocol),
+            fields: self.fields(),
+            content_length: self.content_length,
+            priority: self.priority,
+        }
+    }
+
+    /// The fields that were decoded last: of a request, or of trailers behind [`Event::Trailers`].
+    ///
+    /// [`Event::Trailers`]: crate::Event::Trailers
+    pub fn fields(&self) -> FieldSection<'_> {
+        FieldSection::from_lines(&self.lines[self.fields.min(self.lines.len())..])
+    }
+
+    /// Octets on the heap.
+    pub fn memory(&self) -> usize {
+        self.lines.capacity() + self.cookie.capacity()
+    }
+
+    /// The values that are checked to be visible ASCII, and Host, which may hold anything else and is no authority then.
+    fn text(&self, span: Option<Span>) -> Option<&str> {
+        std::str::from_utf8(self.slice(span?)).ok()
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        // Lines of a section that is too large or malformed were taken away.
+        self.lines.get(span.start..span.end).unwrap_or_default()
+    }
+
+    fn pseudo_value(&self, pseudo: Pseudo) -> Option<&[u8]> {
+        self.pseudo[pseudo as usize].map(|span| self.slice(span))
+    }
+
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.cookie.clear();
+        self.pseudo = [None; 5];
+        self.fields = 0;
+        self.host = None;
+        self.content_length = None;
+        self.priority = None;
+    }
+}
+
+/// What a field section is, once it is decoded to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// Well formed.
+    Good,
+    /// Larger than [`Limits::head`], or more than [`Limits::fields`].
+    TooLarge,
+    /// Malformed (RFC 9113 §8.1.1).
+    Malformed(&'static str),
+}
+
+/// What a field section belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request,
+    Trailers,
+}
+
+/// Decodes a header block into `buffer`. The block is read to its end, malformed or not, for the sake of the dynamic table; one that decodes to much
+/// more than the limits ends the connection at once.
+pub(crate) fn decode(
+    kind: Kind,
+    decoder: &mut Decoder,
+    block: &[u8],
+    buffer: &mut HeadBuffer,
+    limits: &Limits,
+) -> Result<Section, ConnectionError> {
+    buffer.clear();
+    let mut reading = Reading { kind, limits, buffer, section: Section::Good, fields: 0 };
+    let (mut lines, mut octets) = (0usize, 0usize);
+    let mut block = decoder.block(block);
+    while let Some(span) = block.next(&mut reading.buffer.lines)? {
+        lines += 1;
+        octets += reading.buffer.lines.len() - span.start;
+        if octets > limits.head.saturating_mul(HARD_OCTETS) || lines > limits.fields.saturating_mul(HARD_LINES) {
+            return Err(ConnectionError::calm("a header block decodes to far more than the limits"));
+        }
+        if reading.section == Section::Good {
+            reading.line(span.start, span.name_len, span.value_start(), span.name_is_static);
+        }
+        if reading.section != Section::Good {
+            reading.buffer.lines.truncate(span.start);
+        }
+    }
+    Ok(reading.finish())
+}
+
+/// A block that decodes to so many times the limit ends the connection. Until then it only costs its own stream: a client may not know the limit.
+const HARD_OCTETS: usize = 4;
+const HARD_LINES: usize = 8;
+
+struct Reading<'a> {
+    kind: Kind,
+    limits: &'a Limits,
+    buffer: &'a mut HeadBuffer,
+    section: Section,
+    /// Fields, of which the lines of `cookie` are one.
+    fields: usize,
+}
+
+impl Reading<'_> {
+    /// Checks the last line of the buffer, ends it, and remembers what it says.
+    fn line(&mut self, start: usize, name_len: usize, value_start: usize, name_is_static: bool) {
+        let line = &self.buffer.lines[start..];
+        let (name, value) = (&line[..name_len], &self.buffer.lines[value_start..]);
+        if !is_field_value(value) {
+            self.section = Section::Malformed("a field value with invalid octets, or with whitespace at its ends");
+            return;
+        }
+        if name.first() == Some(&b':') {
+            self.pseudo(start, name_len, value_start);
+            return;
+        }
+        if !name_is_static && !is_field_name(name) {
+            self.section = Section::Malformed("a field name that is no token in lower case");
+            return;
+        }
+        if self.fields == 0 && self.buffer.cookie.is_empty() {
+            self.buffer.fields = start;
+        }
+        if name == b"cookie" {
+            self.cookie(start, value_start);
+            return;
+        }
+        self.fields += 1;
+        let value = Span { start: value_start, end: self.buffer.lines.len() };
+        if let Err(why) = self.field(start, name_len, value) {
+            self.section = Section::Malformed(why);
+            return;
+        }
+        self.buffer.lines.extend_from_slice(LINE_END);
+        self.check_size();
+    }
+
+    fn pseudo(&mut self, start: usize, name_len: usize, value_start: usize) {
+        let pseudo = match &self.buffer.lines[start..start + name_len] {
+            b":method" => Pseudo::Method,
+            b":scheme" => Pseudo::Scheme,
+            b":authority" => Pseudo::Authority,
+            b":path" => Pseudo::Path,
+            b":protocol" => Pseudo::Protocol,
+            _ => return self.section = Section::Malformed("an unknown pseudo-header field"),
+        };
+        let is_late = self.fields > 0 || !self.buffer.cookie.is_empty();
+        if self.kind == Kind::Trailers || is_late {
+            return self.section = Section::Malformed("a pseudo-header field behind the head or behind a field");
+        }
+        let value = Span { start: value_start, end: self.buffer.lines.len() };
+        if !self.buffer.slice(value).iter().all(u8::is_ascii_graphic) {
+            return self.section = Section::Malformed("a pseudo-header field that is not visible ASCII");
+        }
+        if self.buffer.pseudo[pseudo as usize].replace(value).is_some() {
+            return self.section = Section::Malformed("a pseudo-header field twice");
+        }
+        self.buffer.fields = self.buffer.lines.len();
+        self.check_size();
+    }
+
+    /// Crumbs are one field (RFC 9113 §8.2.3).
+    fn cookie(&mut self, start: usize, value_start: usize) {
+        if self.buffer.cookie.is_empty() {
+            self.fields += 1;
+            self.buffer.cookie.extend_from_slice(b"cookie: ");
+        } else {
+            self.buffer.cookie.extend_from_slice(b"; ");
+        }
+        let buffer = &mut *self.buffer;
+        buffer.cookie.extend_from_slice(&buffer.lines[value_start..]);
+        buffer.lines.truncate(start);
+        self.check_size();
+    }
+
+    /// Fields that matter to the protocol (RFC 9113 §8.1.1, §8.2.2, §8.3.1).
+    fn field(&mut self, start: usize, name_len: usize, value: Span) -> Result<(), &'static str> {
+        let octets = self.buffer.slice(value);
+        match &self.buffer.lines[start..start + name_len] {
+            b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
+                Err("a connection-specific field")
+            }
+            b"te" if octets != b"trailers" => Err("a TE field other than trailers"),
+            _ if self.kind == Kind::Trailers => Ok(()),
+            b"host" => match self.buffer.host.replace(value) {
+                Some(_) => Err("Host twice"),
+                None => Ok(()),
+            },
+            b"content-length" => {
+                let length = content_length(octets).ok_or("an invalid content-length")?;
+                match self.buffer.content_length.replace(length) {
+                    Some(other) if other != length => Err("two different values of content-length"),
+                    _ => Ok(()),
+                }
+            }
+            b"priority" => {
+                self.buffer.priority = Some(Priority::parse(octets));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_size(&mut self) {
+        let size = self.buffer.lines.len() + self.buffer.cookie.len();
+        if size > self.limits.head || self.fields > self.limits.fields {
+            self.section = Section::TooLarge;
+        }
+    }
+
+    fn finish(self) -> Section {
+        let buffer = self.buffer;
+        if !buffer.cookie.is_empty() {
+            let (lines, cookie) = (&mut buffer.lines, &buffer.cookie);
+            lines.extend_from_slice(cookie);
+            lines.extend_from_slice(LINE_END);
+        } else if self.fields == 0 {
+            buffer.fields = buffer.lines.len();
+        }
+        match (self.section, self.kind) {
+            (Section::Good, Kind::Request) => match check_request(buffer, self.limits) {
+                Ok(()) => Section::Good,
+                Err(why) => Section::Malformed(why),
+            },
+            (section, _) => section,
+        }
+    }
+}
+
+const LINE_END: &[u8] = b"\r\n";
+
+/// The pseudo-header fields as a whole (RFC 9113 §8.3.1 and §8.5, RFC 8441 §4).
+fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str> {
+    let method = head.pseudo_value(Pseudo::Method).ok_or("no :method")?;
+    if method.is_empty() || !method.iter().all(|octet| is_token(*octet)) {
+        return Err("a :method that is no token");
+    }
+    let scheme = head.pseudo_value(Pseudo::Scheme);
+    let path = head.pseudo_value(Pseudo::Path);
+    let authority = head.pseudo_value(Pseudo::Authority);
+    if let Some(authority) = authority {
+        if authority.is_empty() || authority.contains(&b'@') {
+            return Err("an :authority that is empty or has user information");
+        }
+        if head.host.is_some_and(|host| !head.slice(host).eq_ignore_ascii_case(authority)) {
+            return Err("Host differs from :authority");
+        }
+    }
+    match head.pseudo_value(Pseudo::Protocol) {
+        Some(_) if !limits.connect_protocol => return Err("a :protocol that was not announced"),
+        Some(_) if method != b"CONNECT" || authority.is_none() => {
+            return Err("a :protocol without CONNECT or :authority");
+        }
+        None if method == b"CONNECT" => {
+            return match (scheme, path, authority) {
+                (None, None, Some(_)) => Ok(()),
+                _ => Err("CONNECT with :scheme or :path, or without :authority"),
+            };
+        }
+        _ => {}
+    }
+    let scheme = scheme.ok_or("no :scheme")?;
+    if !scheme.first().is_some_and(u8::is_ascii_alphabetic) {
+        return Err("an invalid :scheme");
+    }
+    match path.ok_or("no :path")? {
+        [b'/', ..] => Ok(()),
+        b"*" if method == b"OPTIONS" => Ok(()),
+        _ => Err("a :path that does not begin with a slash"),
+    }
+}
+
+/// RFC 9110 §8.6.
+fn content_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// RFC 9110 §5.6.2, without upper case (RFC 9113 §8.2).
+fn is_field_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|octet| is_token(*octet) && !octet.is_ascii_uppercase())
+}
+
+/// RFC 9110 §5.5: no control characters but tab, and no whitespace at the ends (RFC 9113 §8.2.1).
+fn is_field_value(value: &[u8]) -> bool {
+    // Without a branch for each octet, so that the compiler takes many at a time.
+    let valid = value.iter().fold(true, |valid, octet| valid & (*octet >= b' ' && *octet != 0x7f || *octet == b'\t'));
+    let is_space = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
+    valid && !is_space(value.first()) && !is_space(value.last())
+}
+
+const fn is_token(octet: u8) -> bool {
+    TOKEN[octet as usize]
+}
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        let this = octet as u8;
+        table[octet] = this.is_ascii_alphanumeric()
+            || matches!(
+                this,
+                b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
+            );
+        octet += 1;
+    }
+    table
+};
+
+const _: () = assert!(SEPARATOR.len() == 2, "lines are those that FieldSection reads");

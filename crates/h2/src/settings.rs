@@ -1,0 +1,185 @@
+//! Settings of both sides (RFC 9113 §6.5), and the limits that a server sets for its clients.
+
+use crate::error::ConnectionError;
+use crate::frame::{DEFAULT_MAX_FRAME_SIZE, MAX_WINDOW, u32_at};
+
+/// What a server allows one client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Streams at a time, those included that were reset and whose work has not ended (SETTINGS_MAX_CONCURRENT_STREAMS).
+    ///
+    /// INHERITED: nginx and h2o allow 128 and 100. RFC 9113 §6.5.2 asks for 100 at least.
+    pub streams: u32,
+    /// Octets of a decoded field section: names, values, and 4 for each line. Beyond, the request is [`Event::TooLarge`]; beyond four times as much the
+    /// connection ends while the block is being decoded (SETTINGS_MAX_HEADER_LIST_SIZE).
+    ///
+    /// The limit of HTTP/1.1 (`HeadLimits`) is the same.
+    ///
+    /// [`Event::TooLarge`]: crate::Event::TooLarge
+    pub head: usize,
+    /// Fields of a request; the lines of `cookie` are one. Beyond, the request is [`Event::TooLarge`]; beyond eight times as many lines of any kind the
+    /// connection ends.
+    ///
+    /// [`Event::TooLarge`]: crate::Event::TooLarge
+    pub fields: usize,
+    /// Size of the dynamic table that the client may use (SETTINGS_HEADER_TABLE_SIZE).
+    ///
+    /// 4096 is what a client may use before it has read any setting. A browser's later requests take some 50 octets with it instead of 500,
+    /// and memory is only taken for what the table holds.
+    pub header_table: u32,
+    /// Octets of request content that a client may send on a stream at first (SETTINGS_INITIAL_WINDOW_SIZE).
+    pub stream_window: u32,
+    /// Octets of request content that a client may send on all streams at first, at least 65,535.
+    ///
+    /// Twice the window of a stream: one stream whose content waits does not stop the others.
+    pub connection_window: u32,
+    /// Largest window that a stream grows to; the connection's is twice as large.
+    pub largest_window: u32,
+    /// Whether CONNECT may name a protocol (RFC 8441).
+    pub connect_protocol: bool,
+    /// Resets that a client may cause before it has completed a request; each completed request allows one more, up to this number.
+    ///
+    /// A browser that leaves a page resets as many streams as it has open; twice the streams leave room for that.
+    pub resets: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            streams: 128,
+            head: 32 * 1024,
+            fields: 100,
+            header_table: 4096,
+            stream_window: 65_535,
+            connection_window: 131_070,
+            largest_window: 8 << 20,
+            connect_protocol: false,
+            resets: 256,
+        }
+    }
+}
+
+impl Limits {
+    /// The settings to announce: those that differ from the protocol's defaults.
+    pub(crate) fn announced(&self) -> impl Iterator<Item = (u16, u32)> {
+        let head = u32::try_from(self.head).unwrap_or(u32::MAX);
+        let when = |wanted: bool, id: u16, value: u32| wanted.then_some((id, value));
+        [
+            when(self.header_table != 4096, id::HEADER_TABLE_SIZE, self.header_table),
+            Some((id::MAX_CONCURRENT_STREAMS, self.streams)),
+            when(self.stream_window != DEFAULT_WINDOW, id::INITIAL_WINDOW_SIZE, self.stream_window),
+            Some((id::MAX_HEADER_LIST_SIZE, head)),
+            when(self.connect_protocol, id::ENABLE_CONNECT_PROTOCOL, 1),
+            Some((id::NO_RFC7540_PRIORITIES, 1)),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// Windows as long as nothing else is said (RFC 9113 §6.9.2).
+pub(crate) const DEFAULT_WINDOW: u32 = 65_535;
+
+/// Setting identifiers (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
+mod id {
+    pub(super) const HEADER_TABLE_SIZE: u16 = 1;
+    pub(super) const ENABLE_PUSH: u16 = 2;
+    pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
+    pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
+    pub(super) const MAX_FRAME_SIZE: u16 = 5;
+    pub(super) const MAX_HEADER_LIST_SIZE: u16 = 6;
+    pub(super) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+    pub(super) const NO_RFC7540_PRIORITIES: u16 = 9;
+}
+
+/// The client's settings that matter to a server that pushes nothing and uses no dynamic table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeerSettings {
+    pub(crate) initial_window: u32,
+    pub(crate) max_frame_size: usize,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        PeerSettings { initial_window: DEFAULT_WINDOW, max_frame_size: DEFAULT_MAX_FRAME_SIZE }
+    }
+}
+
+impl PeerSettings {
+    /// Takes over the payload of a SETTINGS frame.
+    pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
+        if !payload.len().is_multiple_of(SETTING_LEN) {
+            return Err(ConnectionError::frame_size("SETTINGS of a length that is no multiple of 6"));
+        }
+        if payload.len() > MOST_SETTINGS * SETTING_LEN {
+            return Err(ConnectionError::calm("too many settings in a frame"));
+        }
+        for setting in payload.chunks_exact(SETTING_LEN) {
+            self.set(u16::from_be_bytes([setting[0], setting[1]]), u32_at(setting, 2))?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, id: u16, value: u32) -> Result<(), ConnectionError> {
+        match id {
+            id::INITIAL_WINDOW_SIZE if value > MAX_WINDOW => {
+                return Err(ConnectionError::flow_control("an initial window above 2^31 - 1"));
+            }
+            id::INITIAL_WINDOW_SIZE => self.initial_window = value,
+            id::MAX_FRAME_SIZE if !(DEFAULT_MAX_FRAME_SIZE..1 << 24).contains(&(value as usize)) => {
+                return Err(ConnectionError::protocol("a largest frame size outside 2^14 to 2^24 - 1"));
+            }
+            id::MAX_FRAME_SIZE => self.max_frame_size = value as usize,
+            id::ENABLE_PUSH | id::ENABLE_CONNECT_PROTOCOL | id::NO_RFC7540_PRIORITIES if value > 1 => {
+                return Err(ConnectionError::protocol("a setting that is neither 0 nor 1"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+const SETTING_LEN: usize = 6;
+
+/// Eleven are registered; clients send some reserved ones besides (RFC 8701's idea).
+const MOST_SETTINGS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(settings: &[(u16, u32)]) -> Result<PeerSettings, ConnectionError> {
+        let mut payload = Vec::new();
+        for (id, value) in settings {
+            payload.extend_from_slice(&id.to_be_bytes());
+            payload.extend_from_slice(&value.to_be_bytes());
+        }
+        let mut peer = PeerSettings::default();
+        peer.apply(&payload).map(|()| peer)
+    }
+
+    #[test]
+    fn the_last_value_of_a_setting_counts() {
+        let expected = PeerSettings { initial_window: 7, max_frame_size: 1 << 20 };
+        assert_eq!(apply(&[(4, 9), (5, 1 << 20), (0x0a0a, 3), (4, 7), (1, 0), (2, 0), (6, 1)]).unwrap(), expected);
+        assert_eq!(apply(&[]).unwrap(), PeerSettings::default());
+    }
+
+    #[test]
+    fn values_out_of_range_end_the_connection() {
+        use crate::ErrorCode;
+        for (id, value, code) in [
+            (4, 1 << 31, ErrorCode::FLOW_CONTROL_ERROR),
+            (5, 16_383, ErrorCode::PROTOCOL_ERROR),
+            (5, 1 << 24, ErrorCode::PROTOCOL_ERROR),
+            (2, 2, ErrorCode::PROTOCOL_ERROR),
+            (8, 2, ErrorCode::PROTOCOL_ERROR),
+            (9, u32::MAX, ErrorCode::PROTOCOL_ERROR),
+        ] {
+            assert_eq!(apply(&[(id, value)]).unwrap_err().code, code, "{id}");
+        }
+        assert_eq!(PeerSettings::default().apply(&[0; 7]).unwrap_err().code, ErrorCode::FRAME_SIZE_ERROR);
+        apply(&[(99, 0); 32]).unwrap();
+        assert_eq!(apply(&[(99, 0); 33]).unwrap_err().code, ErrorCode::ENHANCE_YOUR_CALM);
+    }
+}

@@ -1,0 +1,178 @@
+//! Streams and their states (RFC 9113 §5.1).
+//!
+//! ```text
+//!            HEADERS                       both sides ended
+//!   idle ─────────────► Live { receiving, sending } ──────────► (released) closed
+//!                         │ RST_STREAM of either side                ▲
+//!                         ▼                                          │ release: the driver's work has ended
+//!                       Reset ───────────────────────────────────────┘
+//! ```
+//!
+//! A stream that was opened keeps its slot until the driver releases it, so that resets do not make room for more work (CVE-2023-44487,
+//! CVE-2025-8671). Streams without a slot are idle or closed, which their number tells.
+
+use crate::priority::Priority;
+use crate::windows::{ReceiveWindow, SendWindow};
+
+/// The identifier of a stream that the client opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub(crate) u32);
+
+impl StreamId {
+    /// The number: odd, at least 1.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl std::fmt::Display for StreamId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A stream that has not been released.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) priority: Priority,
+    pub(crate) state: State,
+    pub(crate) send_window: SendWindow,
+    pub(crate) receive_window: ReceiveWindow,
+    /// Octets of content in the frames that were made.
+    pub(crate) sent: u64,
+}
+
+/// The state of a stream that has a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Open, half closed, or closed by END_STREAM of both sides.
+    Live {
+        /// What the client may still send.
+        receiving: Receiving,
+        /// What we may still send.
+        sending: Sending,
+    },
+    /// Closed by RST_STREAM.
+    Reset(By),
+}
+
+/// Who sent RST_STREAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The client.
+    Client,
+    /// This crate, because of what the client sent, or the driver.
+    Server,
+}
+
+/// The client's side of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// DATA, or trailers; `left` octets of content are missing, if content-length was sent.
+    Content { left: Option<u64> },
+    /// The client sent END_STREAM.
+    Ended,
+}
+
+/// Our side of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// No final response yet.
+    Head,
+    /// The head is written. `offered` octets are ready to be sent; if `last`, none follow.
+    Content { offered: u64, last: bool },
+    /// We sent END_STREAM.
+    Ended,
+}
+
+impl Stream {
+    pub(crate) fn sending(&self) -> Option<Sending> {
+        match self.state {
+            State::Live { sending, .. } => Some(sending),
+            State::Reset(_) => None,
+        }
+    }
+
+    pub(crate) fn set_sending(&mut self, new: Sending) {
+        if let State::Live { sending, .. } = &mut self.state {
+            *sending = new;
+        }
+    }
+
+    /// Octets of content that are ready, and whether they are the last. `None`: nothing to send.
+    pub(crate) fn ready(&self) -> Option<(u64, bool)> {
+        match self.state {
+            State::Live { sending: Sending::Content { offered, last }, .. } if offered > 0 || last => {
+                Some((offered, last))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether content may still arrive.
+    pub(crate) fn is_receiving(&self) -> bool {
+        matches!(self.state, State::Live { receiving: Receiving::Content { .. }, .. })
+    }
+}
+
+/// How a stream without a slot was closed, as long as it is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// By END_STREAM of both sides: any further frame is an error of the connection.
+    Ended,
+    /// By RST_STREAM: of ours, whose frames may still be on their way, or of the client's.
+    Reset(By),
+}
+
+/// The streams that closed last. Frames on older ones count as frames on streams that were reset.
+#[derive(Debug, Default)]
+pub(crate) struct RecentlyClosed {
+    streams: [u32; REMEMBERED],
+    how: [u8; REMEMBERED],
+    next: u8,
+}
+
+/// GUESS: what may be under way on a stream that was just reset.
+const REMEMBERED: usize = 16;
+
+impl RecentlyClosed {
+    pub(crate) fn remember(&mut self, stream: u32, how: Closed) {
+        let at = usize::from(self.next) % REMEMBERED;
+        self.streams[at] = stream;
+        self.how[at] = match how {
+            Closed::Ended => 0,
+            Closed::Reset(By::Client) => 1,
+            Closed::Reset(By::Server) => 2,
+        };
+        self.next = self.next.wrapping_add(1);
+    }
+
+    pub(crate) fn get(&self, stream: u32) -> Option<Closed> {
+        let at = self.streams.iter().position(|closed| *closed == stream)?;
+        Some(match self.how[at] {
+            0 => Closed::Ended,
+            1 => Closed::Reset(By::Client),
+            _ => Closed::Reset(By::Server),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_streams_are_remembered() {
+        let mut closed = RecentlyClosed::default();
+        assert_eq!(closed.get(1), None);
+        for stream in 1..300 {
+            let how = if stream % 2 == 0 { Closed::Ended } else { Closed::Reset(By::Server) };
+            closed.remember(stream, how);
+            assert_eq!(closed.get(stream), Some(how));
+            assert!(stream <= 16 || closed.get(stream - 16).is_none());
+        }
+        closed.remember(301, Closed::Reset(By::Client));
+        assert_eq!(closed.get(301), Some(Closed::Reset(By::Client)));
+    }
+}

@@ -1,0 +1,171 @@
+//! Flow-control windows (RFC 9113 §5.2 and §6.9).
+
+use crate::frame::MAX_WINDOW;
+
+/// What the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SendWindow(i32);
+
+/// A window above 2^31 − 1 (RFC 9113 §6.9.1).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overflow;
+
+impl SendWindow {
+    pub(crate) fn new(initial: u32) -> Self {
+        SendWindow(initial.min(MAX_WINDOW) as i32)
+    }
+
+    /// Octets that may be sent now.
+    pub(crate) fn available(self) -> u32 {
+        self.0.max(0) as u32
+    }
+
+    /// WINDOW_UPDATE.
+    pub(crate) fn grow(&mut self, increment: u32) -> Result<(), Overflow> {
+        self.shift(i64::from(increment))
+    }
+
+    /// A change of SETTINGS_INITIAL_WINDOW_SIZE.
+    pub(crate) fn shift(&mut self, difference: i64) -> Result<(), Overflow> {
+        let window = i64::from(self.0) + difference;
+        if window > i64::from(MAX_WINDOW) {
+            return Err(Overflow);
+        }
+        // The difference is at least −(2^31 − 1), and a window falls below 0 by such differences alone, whose sum is bounded by the settings.
+        self.0 = i32::try_from(window).unwrap_or(i32::MIN);
+        Ok(())
+    }
+
+    /// `octets`, at most [`Self::available`], are sent.
+    pub(crate) fn take(&mut self, octets: u32) {
+        self.0 -= octets as i32;
+    }
+
+    /// `octets` that were taken are not sent after all.
+    pub(crate) fn give_back(&mut self, octets: u32) {
+        self.0 = self.0.saturating_add_unsigned(octets);
+    }
+}
+
+/// What we let the peer send. It is renewed as content is consumed, up to a target that grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReceiveWindow {
+    /// Octets that the peer may still send.
+    open: u32,
+    /// Octets that were received and not consumed.
+    held: u32,
+}
+
+impl ReceiveWindow {
+    pub(crate) fn new(initial: u32) -> Self {
+        ReceiveWindow { open: initial, held: 0 }
+    }
+
+    /// DATA of `octets` arrived, padding included. `false`: more than the window.
+    #[must_use]
+    pub(crate) fn receive(&mut self, octets: u32) -> bool {
+        match self.open.checked_sub(octets) {
+            Some(open) => {
+                self.open = open;
+                self.held += octets;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// `octets` were consumed or thrown away; returns how many of them had been held.
+    pub(crate) fn consume(&mut self, octets: u32) -> u32 {
+        let consumed = octets.min(self.held);
+        self.held -= consumed;
+        consumed
+    }
+
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// The increment to announce so that window and held octets reach `target`, once it is worth a frame: half of the target.
+    pub(crate) fn renew(&mut self, target: u32) -> Option<u32> {
+        let increment = target.saturating_sub(self.open.saturating_add(self.held));
+        if increment < target.div_ceil(2) {
+            return None;
+        }
+        self.open += increment;
+        Some(increment)
+    }
+}
+
+/// Measures the bandwidth-delay product of an upload: the octets that arrive between a PING and its acknowledgement are what one round trip
+/// carries. No clock is needed.
+///
+/// The idea is that of gRPC's estimator.
+#[derive(Debug, Default)]
+pub(crate) struct BandwidthDelay {
+    /// Octets received since the PING; `None` between two measurements.
+    since_ping: Option<u32>,
+}
+
+impl BandwidthDelay {
+    /// Content arrived. `true`: a measurement begins, send a PING.
+    #[must_use]
+    pub(crate) fn receive(&mut self, octets: u32) -> bool {
+        match &mut self.since_ping {
+            Some(since) => {
+                *since = since.saturating_add(octets);
+                false
+            }
+            None => {
+                self.since_ping = Some(octets);
+                true
+            }
+        }
+    }
+
+    /// The PING was acknowledged: a better target than `target`, if a round trip carried more than half of it.
+    pub(crate) fn measured(&mut self, target: u32, largest: u32) -> Option<u32> {
+        let carried = self.since_ping.take()?;
+        (carried > target / 2).then(|| target.saturating_mul(2).max(carried.saturating_mul(2)).min(largest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_window_is_bounded_above_and_can_be_negative() {
+        let mut window = SendWindow::new(100);
+        window.take(60);
+        window.shift(-100).unwrap();
+        assert_eq!((window, window.available()), (SendWindow(-60), 0));
+        window.grow(61).unwrap();
+        assert_eq!(window.available(), 1);
+        window.grow(MAX_WINDOW - 1).unwrap();
+        assert_eq!(window.grow(1), Err(Overflow));
+        assert_eq!(window.available(), MAX_WINDOW);
+    }
+
+    #[test]
+    fn a_receive_window_is_renewed_when_half_of_it_is_consumed() {
+        let mut window = ReceiveWindow::new(100);
+        assert!(window.receive(100) && !window.receive(1));
+        assert_eq!(window.renew(100), None, "nothing is consumed");
+        assert_eq!((window.consume(49), window.renew(100)), (49, None));
+        assert_eq!((window.consume(1), window.renew(100)), (1, Some(50)));
+        assert_eq!((window.open, window.held), (50, 50));
+        assert_eq!((window.consume(99), window.renew(400)), (50, Some(350)), "a larger target is reached at once");
+    }
+
+    #[test]
+    fn a_window_doubles_while_a_round_trip_carries_more_than_half_of_it() {
+        let mut measure = BandwidthDelay::default();
+        assert!(measure.receive(100) && !measure.receive(401));
+        assert_eq!(measure.measured(1000, 4000), Some(2000));
+        assert!(measure.receive(1000));
+        assert_eq!(measure.measured(2000, 4000), None, "half is no reason");
+        assert_eq!(measure.measured(2000, 4000), None, "no measurement");
+        assert!(measure.receive(3000));
+        assert_eq!(measure.measured(2000, 4000), Some(4000));
+    }
+}
