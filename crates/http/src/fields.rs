@@ -38,6 +38,66 @@ pub struct Fields {
     pub extra: ExtraFields,
 }
 
+impl Fields {
+    /// Calls `visit` with each field but those that framing makes, Server and Date: its name in lower case, as HTTP/2 has it, and its value.
+    /// HTTP/1 writes the same fields by `http1::write::write_head`.
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &[u8])) {
+        let Fields {
+            content_type,
+            content_encoding,
+            varies,
+            last_modified,
+            etag,
+            accept_ranges,
+            content_range,
+            location,
+            allow,
+            retry_after,
+            anonymous: _,
+            extra,
+        } = self;
+        let mut value = Vec::new();
+        if let Some(content_type) = content_type {
+            content_type.write(&mut value);
+            visit("content-type", &value);
+        }
+        if let Some(coding) = content_encoding {
+            visit("content-encoding", coding.token().as_bytes());
+        }
+        if *varies {
+            visit("vary", b"Accept-Encoding");
+        }
+        if let Some(modified) = last_modified {
+            visit("last-modified", modified.as_bytes());
+        }
+        if let Some(etag) = etag {
+            visit("etag", etag.as_bytes());
+        }
+        if *accept_ranges {
+            visit("accept-ranges", b"bytes");
+        }
+        if let Some(range) = content_range {
+            value.clear();
+            range.write(&mut value);
+            visit("content-range", &value);
+        }
+        if let Some(location) = location {
+            visit("location", location.as_bytes());
+        }
+        if let Some(methods) = allow {
+            visit("allow", methods.as_bytes());
+        }
+        if let Some(seconds) = retry_after {
+            value.clear();
+            write_decimal(&mut value, (*seconds).into());
+            visit("retry-after", &value);
+        }
+        for (name, value) in extra.iter() {
+            visit(&name.to_ascii_lowercase(), value.as_bytes());
+        }
+    }
+}
+
 /// The value of Content-Range (RFC 9110 §14.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContentRange {

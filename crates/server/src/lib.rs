@@ -18,6 +18,7 @@ mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod http1;
+mod http2;
 mod limits;
 mod listen;
 mod monitor;

@@ -196,7 +196,7 @@ pub(crate) fn build(
         problems.add(&(0..0), "tls.acme.challenge", what);
     }
     let options = TlsOptions {
-        alpn: vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()],
+        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()],
         min_version: config.min_version.into(),
         suites: config.suites.iter().map(|suite| suite.value.clone()).collect(),
         tickets: keys,

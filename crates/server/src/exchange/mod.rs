@@ -45,6 +45,15 @@ pub(crate) struct Exchange<'a> {
     started: Option<Instant>,
 }
 
+/// How a connection ends in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With its last response, by the client, or after a timeout.
+    Usual,
+    /// Idle, to make room for a new connection.
+    Evicted,
+}
+
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -102,15 +111,25 @@ impl<'a> Exchange<'a> {
         listener: &Listener,
         request: Option<&Request<'_>>,
     ) -> Self {
-        let worker_metrics = metrics::worker();
-        let is_timed = shared.access_log.is_on() || worker_metrics.is_some();
-        Exchange {
-            shared,
-            generation,
-            site: generation.sites.find(request.and_then(|request| request.authority), &listener.name),
-            worker_metrics,
-            started: is_timed.then(Instant::now),
-        }
+        let is_timed = shared.access_log.is_on() || metrics::worker().is_some();
+        Self::resume(shared, generation, listener, request, is_timed.then(Instant::now))
+    }
+
+    /// The exchange of a request that was kept aside after [`Self::begin`], at `started`, while others went on. `generation`: as then.
+    pub(crate) fn resume(
+        shared: &'a Shared,
+        generation: &'a Generation,
+        listener: &Listener,
+        request: Option<&Request<'_>>,
+        started: Option<Instant>,
+    ) -> Self {
+        let site = generation.sites.find(request.and_then(|request| request.authority), &listener.name);
+        Exchange { shared, generation, site, worker_metrics: metrics::worker(), started }
+    }
+
+    /// When the head of the request was complete, if anybody wants to know.
+    pub(crate) fn started(&self) -> Option<Instant> {
+        self.started
     }
 
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the

@@ -24,20 +24,11 @@ use tokio::time::{Instant, timeout_at};
 use super::buffer::Buffer;
 use super::guess_method;
 use super::respond::{Sent, respond};
-use crate::exchange::{Current, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
+use crate::exchange::{Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Closing, Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Client};
-
-/// How a connection ends in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// With its last response, by the client, or after a timeout.
-    Usual,
-    /// Idle, to make room for a new connection.
-    Evicted,
-}
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
 ///

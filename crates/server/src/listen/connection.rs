@@ -11,10 +11,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
-use crate::exchange::{Current, Error, Listener, Shared};
-use crate::http1::{self, connection::End};
+use crate::exchange::{Current, End, Error, Listener, Shared};
 use crate::limits::Admitted;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
+use crate::{http1, http2};
 
 /// Time for the close_notify of an idle connection that makes room for another. TCP takes it at once, unless the client has not read the
 /// last response for long.
@@ -52,7 +52,11 @@ pub(crate) fn serve(
         let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
             return;
         };
-        let served = http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await;
+        let served = match stream.info().alpn.as_deref() {
+            // Boxed: the first connections of HTTP/1.1 would hold its memory.
+            Some(b"h2") => Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await,
+            _ => http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await,
+        };
         Box::pin(close(&mut stream, served, peer, &shared)).await;
         if let Some(worker) = counted {
             worker.ended(&stream.counts());

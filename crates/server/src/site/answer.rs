@@ -55,6 +55,11 @@ pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, n
     }
 }
 
+/// [`answer`] without waiting: `None` where it would have to wait, or might have to.
+pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
+    Answering { site, request, client, now }.answer_from_cache()
+}
+
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);

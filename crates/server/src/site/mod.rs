@@ -41,7 +41,7 @@ use crate::files::resolve::Root;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
 use crate::values::{At, Problems};
 
-pub(crate) use answer::{Client, answer, refuse};
+pub(crate) use answer::{Client, answer, answer_from_cache, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 

@@ -1,0 +1,200 @@
+//! From a request's head to its response, at once or after waiting.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Instant;
+
+use sealion_h2::HeadBuffer;
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::http1::head::Version;
+use sealion_http::{Method, Status};
+use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
+
+use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
+use crate::limits::{Permit, Refusal};
+use crate::response::Response;
+use crate::site::{self, Client};
+
+/// What all requests of a connection share.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) listener: &'a Listener,
+    /// The remote end of the connection.
+    pub(super) remote: SocketAddr,
+    /// The client authentication that the handshake enforced.
+    pub(super) auth: Option<ClientAuthId>,
+}
+
+/// A request with its response.
+pub(super) struct Answered {
+    /// The head, if the access log wants it.
+    head: Option<HeadBuffer>,
+    current: Current,
+    started: Option<Instant>,
+    /// The client's address.
+    client: SocketAddr,
+    pub(super) response: Response,
+    /// As of HTTP/1.1: HTTP/2 frames content by itself, but announces and omits it by the same rules (RFC 9113 §8.1).
+    pub(super) framing: ResponseFraming,
+}
+
+/// A response that is made while others are sent.
+pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
+
+/// A response, at once or later.
+pub(super) enum Answer<'a> {
+    Now(Answered),
+    Later(Answering<'a>),
+}
+
+impl<'a> Context<'a> {
+    /// Answers the request in `head`. What has to wait keeps the head.
+    pub(super) fn answer(&self, head: &mut HeadBuffer, permit: &mut Permit, socket: &Socket) -> Answer<'a> {
+        let current = self.shared.generations.current();
+        let decoded = head.request();
+        let Some(request) = decoded.to_request() else {
+            let method = Method::from_token(decoded.method) == Method::Head;
+            return self.refuse(Status::BAD_REQUEST, method);
+        };
+        let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
+        let client = self.listener.client(self.remote, &request);
+        let refusal = exchange.admit(client, permit, socket);
+        let peer = Peer { address: client, auth: self.auth };
+        let response = match exchange.route(peer) {
+            None => Some(exchange.misdirected()),
+            Some(site) => site::answer_from_cache(site, &request, Client { address: address(client), refusal }, now()),
+        };
+        let started = exchange.started();
+        match response {
+            Some(response) => {
+                exchange.answered(&request, peer, &response);
+                let framing = framing(request.method, &response);
+                let head = self.shared.access_log.is_on().then(|| std::mem::replace(head, free_head()));
+                Answer::Now(Answered { head, current, started, client, response, framing })
+            }
+            None => {
+                let head = std::mem::replace(head, free_head());
+                Answer::Later(Box::pin(self.answer_later(head, current, started, peer, refusal)))
+            }
+        }
+    }
+
+    async fn answer_later(
+        self,
+        head: HeadBuffer,
+        current: Current,
+        started: Option<Instant>,
+        peer: Peer,
+        refusal: Option<Refusal>,
+    ) -> Answered {
+        let (response, framing) = {
+            let decoded = head.request();
+            let request = decoded.to_request();
+            let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
+            match (&request, exchange.route(peer)) {
+                (Some(request), Some(site)) => {
+                    let client = Client { address: address(peer.address), refusal };
+                    let response = site::answer(site, request, client, now()).await;
+                    exchange.answered(request, peer, &response);
+                    let framing = framing(request.method, &response);
+                    (response, framing)
+                }
+                // Not reached: both were looked at before.
+                _ => {
+                    let response = exchange.misdirected();
+                    let framing = framing(Method::Get, &response);
+                    (response, framing)
+                }
+            }
+        };
+        Answered { head: Some(head), current, started, client: peer.address, response, framing }
+    }
+
+    /// Answers a request that cannot be understood. `is_head`: its method is HEAD.
+    pub(super) fn refuse(&self, status: Status, is_head: bool) -> Answer<'a> {
+        let (context, current) = (*self, self.shared.generations.current());
+        Answer::Later(Box::pin(async move {
+            let (response, started) = {
+                let exchange = Exchange::begin(context.shared, &current, context.listener, None);
+                let response = exchange.refuse(Peer { address: context.remote, auth: context.auth }, status).await;
+                (response, exchange.started())
+            };
+            let method = if is_head { Method::Head } else { Method::Get };
+            let framing = framing(method, &response);
+            Answered { head: None, current, started, client: context.remote, response, framing }
+        }))
+    }
+}
+
+/// How a response was sent.
+pub(super) struct Delivery<'a> {
+    /// Octets of content.
+    pub(super) body: u64,
+    /// Octets of frames.
+    pub(super) wire: u64,
+    pub(super) path: SealedBy,
+    pub(super) choice: &'a mut PathChoice,
+    /// Why the response is incomplete.
+    pub(super) aborted: Option<&'a dyn Display>,
+}
+
+impl Answered {
+    /// Writes the line of the access log and updates the metrics.
+    pub(super) fn finish(mut self, context: &Context<'_>, tls: &HandshakeInfo, delivery: Delivery<'_>) {
+        let Delivery { body, wire, path, choice, aborted } = delivery;
+        let head = self.head.take();
+        let decoded = head.as_ref().map(HeadBuffer::request);
+        let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+        let exchange =
+            Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
+        let outcome = Outcome {
+            status: self.response.status,
+            encoding: self.response.fields.content_encoding,
+            user: self.response.user.as_deref(),
+            body,
+            wire,
+            path,
+            reason: choice.reason,
+            moved_at: choice.moved_at,
+            set_up: choice.set_up.take(),
+            aborted,
+        };
+        exchange.finish(request.as_ref().map(|request| (request, "HTTP/2")), self.client, tls, &outcome);
+        if let Some(head) = head {
+            keep_head(head);
+        }
+    }
+}
+
+fn framing(method: Method<'_>, response: &Response) -> ResponseFraming {
+    ResponseFraming::of(Version::Http11, method, response.status, response.body.len())
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<HeadBuffer>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Buffers kept per thread: as many as there are responses in a batch of small ones.
+const MOST_KEPT: usize = 64;
+
+/// Octets above which a buffer is freed, as for HTTP/1.
+const LONGEST_KEPT: usize = 8 << 10;
+
+/// An empty buffer, from the thread's store if it has one.
+pub(super) fn free_head() -> HeadBuffer {
+    FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Gives a buffer to the thread's store.
+pub(super) fn keep_head(head: HeadBuffer) {
+    if head.memory() <= LONGEST_KEPT {
+        FREE.with_borrow_mut(|free| {
+            if free.len() < MOST_KEPT {
+                free.push(head);
+            }
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! A response that is being sent on a stream.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use sealion_h2::{Connection, StreamClosed, StreamId};
+
+use super::batch::Batch;
+use super::request::Answered;
+use crate::exchange::Error;
+use crate::files::resolve::SiteFile;
+use crate::response::{Body, BodyStream, Piece, SharedBytes};
+
+/// A response whose head is written.
+pub(super) struct Sending {
+    pub(super) stream: StreamId,
+    pub(super) answered: Answered,
+    content: Pieces,
+    /// Octets of content that were put into batches.
+    pub(super) body: u64,
+    /// Octets of frames that were put into batches.
+    pub(super) wire: u64,
+    /// The frame with END_STREAM is in a batch.
+    pub(super) ended: bool,
+}
+
+/// Content that is ready to be sent, and the source of more.
+struct Pieces {
+    ready: VecDeque<ContentPiece>,
+    source: Option<BodyStream>,
+    /// Octets that `source` gave.
+    given: u64,
+}
+
+enum ContentPiece {
+    Bytes(Cow<'static, [u8]>, Range<usize>),
+    Shared(Arc<SharedBytes>, Range<usize>),
+    File(Arc<SiteFile>, Range<u64>),
+}
+
+impl Sending {
+    /// Takes the content out of the response. `head`: octets of the frames of its head.
+    pub(super) fn new(stream: StreamId, mut answered: Answered, head: u64) -> Self {
+        let body = match answered.framing.has_content() {
+            true => std::mem::replace(&mut answered.response.body, Body::Empty),
+            false => Body::Empty,
+        };
+        Self { stream, answered, content: Pieces::of(body), body: 0, wire: head, ended: false }
+    }
+
+    /// Tells the connection what content is ready from the start.
+    pub(super) fn offer(&self, connection: &mut Connection) -> Result<(), StreamClosed> {
+        connection.offer(self.stream, self.content.len(), self.content.source.is_none())
+    }
+
+    /// Puts the next `length` octets of content into `batch`.
+    pub(super) fn take(&mut self, length: usize, batch: &mut Batch) {
+        self.content.take(length, batch);
+        self.body += length as u64;
+    }
+
+    /// Asks the source for more content, unless much is ready. Ready: it failed.
+    pub(super) fn poll_source(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Error> {
+        while let Some(source) = &mut self.content.source
+            && self.content.ready.len() < MOST_READY
+        {
+            let Poll::Ready(piece) = source.source.as_mut().poll_piece(cx) else { return Poll::Pending };
+            let announced = source.length;
+            match piece {
+                Some(Ok(piece)) => {
+                    self.content.given += piece.len();
+                    let given = self.content.given;
+                    if let Some(announced) = announced.filter(|announced| given > *announced) {
+                        return Poll::Ready(Error::SourceLength { announced, given });
+                    }
+                    // A stream that was reset takes nothing.
+                    let _ = connection.offer(self.stream, piece.len(), false);
+                    self.content.push(piece);
+                }
+                Some(Err(error)) => return Poll::Ready(Error::Source(error)),
+                None => {
+                    let given = self.content.given;
+                    if let Some(announced) = announced.filter(|announced| given < *announced) {
+                        return Poll::Ready(Error::SourceLength { announced, given });
+                    }
+                    self.content.source = None;
+                    let _ = connection.offer(self.stream, 0, true);
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Pieces of a source that wait to be sent, after which it is asked for no more.
+const MOST_READY: usize = 4;
+
+impl Pieces {
+    fn of(body: Body) -> Self {
+        let mut pieces = Pieces { ready: VecDeque::new(), source: None, given: 0 };
+        match body {
+            Body::Empty => {}
+            Body::Bytes(bytes) => pieces.push_bytes(bytes),
+            Body::Shared(shared) => {
+                let all = 0..shared.bytes.len();
+                pieces.ready.push_back(ContentPiece::Shared(shared, all));
+            }
+            Body::File { file, range } => pieces.ready.push_back(ContentPiece::File(file, range)),
+            Body::Multipart { file, parts, closing } => {
+                for part in parts {
+                    pieces.push_bytes(part.head.into());
+                    pieces.ready.push_back(ContentPiece::File(Arc::clone(&file), part.range));
+                }
+                pieces.push_bytes(closing.into());
+            }
+            Body::Stream(stream) => pieces.source = Some(stream),
+        }
+        pieces
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match piece {
+            Piece::Bytes(bytes) => self.push_bytes(bytes.into()),
+            Piece::File { file, range } => self.ready.push_back(ContentPiece::File(file, range)),
+        }
+    }
+
+    fn push_bytes(&mut self, bytes: Cow<'static, [u8]>) {
+        let all = 0..bytes.len();
+        self.ready.push_back(ContentPiece::Bytes(bytes, all));
+    }
+
+    fn len(&self) -> u64 {
+        self.ready.iter().map(ContentPiece::len).sum()
+    }
+
+    fn take(&mut self, mut length: usize, batch: &mut Batch) {
+        while length > 0
+            && let Some(piece) = self.ready.front_mut()
+        {
+            length -= piece.take(length, batch);
+            if piece.len() == 0 {
+                self.ready.pop_front();
+            }
+        }
+        debug_assert_eq!(length, 0, "a frame has no more than was offered");
+    }
+}
+
+impl ContentPiece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(_, range) | Self::Shared(_, range) => range.len() as u64,
+            Self::File(_, range) => range.end - range.start,
+        }
+    }
+
+    /// Puts at most `most` octets into `batch`. Returns how many.
+    fn take(&mut self, most: usize, batch: &mut Batch) -> usize {
+        let length = usize::try_from(self.len()).unwrap_or(usize::MAX).min(most);
+        let next = |range: &mut Range<usize>| {
+            let start = range.start;
+            range.start += length;
+            start..range.start
+        };
+        match self {
+            Self::Bytes(bytes, range) => batch.bytes(bytes, next(range)),
+            Self::Shared(shared, range) => batch.shared(shared, next(range)),
+            Self::File(file, range) => {
+                let start = range.start;
+                range.start += length as u64;
+                batch.file(file, start..range.start);
+            }
+        }
+        length
+    }
+}
+
+/// The error of a stream that the client reset.
+pub(super) fn reset_by_client(code: sealion_h2::ErrorCode) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, format!("the client reset the stream: {code}"))
+}
