@@ -145,9 +145,10 @@ pub(crate) struct CertifiedSite<'a> {
 }
 
 /// Builds the TLS configuration. `None`: the errors are in `problems`. `any_certificate`: whether any site names a
-/// certificate, including sites that cannot be built. `has_plain_listener`: whether HTTP-01 validations can arrive.
+/// certificate, including sites that cannot be built. `http2`: whether clients are offered it. `has_plain_listener`: whether HTTP-01 validations can arrive.
 pub(crate) fn build(
     config: &TlsConfig,
+    http2: bool,
     sites: &[CertifiedSite<'_>],
     any_certificate: bool,
     has_plain_listener: bool,
@@ -195,8 +196,9 @@ pub(crate) fn build(
         let what = "HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`: add one for port 80";
         problems.add(&(0..0), "tls.acme.challenge", what);
     }
+    let protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].into_iter().skip(usize::from(!http2));
     let options = TlsOptions {
-        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()],
+        alpn: protocols.map(<[u8]>::to_vec).collect(),
         min_version: config.min_version.into(),
         suites: config.suites.iter().map(|suite| suite.value.clone()).collect(),
         tickets: keys,

@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::TlsConfig;
+use crate::http2::Http2Config;
 use crate::limits::LimitsConfig;
 use crate::listen::ListenConfig;
 use crate::observe::access_log::AccessLogConfig;
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub server: ProcessConfig,
     /// Limits on connections, requests and time.
     pub limits: LimitsConfig,
+    /// HTTP/2 on all listeners with TLS.
+    pub http2: Http2Config,
     /// Addresses to listen on.
     pub listen: Vec<ListenConfig>,
     /// Versions, suites, session tickets and automatic certificates, for all sites.

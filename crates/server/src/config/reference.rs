@@ -52,7 +52,7 @@ pub fn markdown() -> String {
          server.\n\
          Generated from the code by `sealion reference`; a test keeps this page up to date.\n\n\
          Times have a unit (`500ms`, `10s`, `2h`), and so do sizes (`512B`, `64KiB`, `10MB`). Relative paths start at the \
-         directory of the file. The keys of `[server]`, `[limits]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
+         directory of the file. The keys of `[server]`, `[limits]`, `[http2]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
          of `[[listen]]` and `min_version` of `[tls]` are also options of `sealion serve` and environment variables, which \
          override the file: see `sealion serve --help`.\n",
     );

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Config, PrivilegesConfig, ProcessConfig};
 use crate::certificates::{CertificateConfig, TlsConfig};
+use crate::http2::Http2Config;
 use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
@@ -53,6 +54,9 @@ pub(crate) struct ServeArgs {
     pub limits: LimitsConfig,
 
     #[command(flatten)]
+    pub http2: Http2Config,
+
+    #[command(flatten)]
     pub privileges: PrivilegesConfig,
 
     /// The arguments that were given, as opposed to defaulted.
@@ -78,6 +82,7 @@ impl ServeArgs {
         config.metrics.override_by(&self.metrics, &self.given);
         config.tls.override_by(&self.tls, &self.given);
         config.limits.override_by(&self.limits, &self.given);
+        config.http2.override_by(&self.http2, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
     }

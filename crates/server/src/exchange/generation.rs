@@ -36,6 +36,8 @@ pub(crate) struct Generation {
     pub limits: LimitsConfig,
     /// Bounds of a request head.
     pub head_limits: HeadLimits,
+    /// What one client may do on a connection of HTTP/2.
+    pub http2: sealion_h2::Limits,
     /// When connections move into the kernel.
     pub ktls: KtlsMode,
 }

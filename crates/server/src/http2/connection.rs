@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
-use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, HeaderBlock, Limits, StreamId};
+use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::Status;
 use sealion_tls::{Source, TlsStream};
 use tokio::task::yield_now;
@@ -93,6 +93,7 @@ struct Http2<'a> {
     protocol: Connection,
     permit: Permit,
     path: PathChoice,
+    receiving: Vec<Receiving>,
     answering: Vec<(StreamId, Answering<'a>)>,
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
@@ -112,6 +113,19 @@ struct Http2<'a> {
     deadline: Option<Deadline>,
 }
 
+/// A request whose content has not ended.
+struct Receiving {
+    stream: StreamId,
+    head: HeadBuffer,
+    /// Octets of content so far.
+    content: u64,
+}
+
+/// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
+fn expects_continue(head: &HeadBuffer) -> bool {
+    head.fields().first("expect").is_some()
+}
+
 /// What is waited for, and until when.
 struct Deadline {
     of: Wait,
@@ -124,6 +138,8 @@ struct Deadline {
 enum Wait {
     /// For the rest of a frame or a header block.
     Frame,
+    /// For the rest of a request's content.
+    Content,
     /// For the client to open a window.
     Window,
 }
@@ -145,13 +161,12 @@ const HEAD_ESTIMATE: u64 = 128;
 
 impl<'a> Http2<'a> {
     fn new(context: Context<'a>) -> Self {
-        let head = &context.shared.generations.current().head_limits;
-        let limits = Limits { head: head.head, fields: head.fields, ..Limits::default() };
         Self {
             context,
-            protocol: Connection::new(limits),
+            protocol: Connection::new(context.shared.generations.current().http2.clone()),
             permit: Permit::default(),
             path: PathChoice::default(),
+            receiving: Vec::new(),
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
@@ -189,7 +204,6 @@ impl<'a> Http2<'a> {
                 self.deadline = None;
                 return Ok(end);
             }
-            self.deadline = None;
             if self.upcoming > 0 {
                 let current = self.context.shared.generations.current();
                 let upcoming = std::mem::take(&mut self.upcoming);
@@ -264,23 +278,30 @@ impl<'a> Http2<'a> {
 
     fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut HeadBuffer, block: &mut HeaderBlock) {
         match event {
-            Event::Request { stream: id, .. } => {
+            Event::Request { stream: id, end } => {
                 self.count_request();
-                match self.context.answer(head, &mut self.permit, stream.socket()) {
-                    Answer::Now(answered) => self.respond(id, answered, stream, block),
-                    Answer::Later(answering) => self.answering.push((id, answering)),
+                if end || expects_continue(head) {
+                    self.answer(id, head, stream, block);
+                } else {
+                    let head = std::mem::replace(head, free_head());
+                    self.receiving.push(Receiving { stream: id, head, content: 0 });
                 }
             }
             Event::TooLarge { stream: id, .. } => {
                 self.count_request();
-                match self.context.refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, false) {
-                    Answer::Now(answered) => self.respond(id, answered, stream, block),
-                    Answer::Later(answering) => self.answering.push((id, answering)),
-                }
+                let refused = self.context.refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, false);
+                self.answering.push((id, refused));
             }
-            // Content is not needed: files take none.
-            Event::Data { stream: id, data, .. } => self.protocol.consume(id, data.len()),
+            Event::Data { stream: id, data, end } => {
+                self.protocol.consume(id, data.len());
+                self.received(id, data.len() as u64, end, stream, block);
+            }
+            Event::Trailers { stream: id } => self.received(id, 0, true, stream, block),
             Event::Reset { stream: id, code, by } => {
+                if let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) {
+                    keep_head(self.receiving.swap_remove(index).head);
+                    self.protocol.release(id);
+                }
                 // An answer that is being made goes on: its stream keeps its slot until then.
                 if let Some(index) = self.sending.iter().position(|sending| sending.stream == id) {
                     let why: &dyn Display = match by {
@@ -296,10 +317,28 @@ impl<'a> Http2<'a> {
             }
             Event::Refused { stream: id } => tracing::debug!("{}: stream {id} refused", self.context.remote),
             Event::GoAway { .. } => self.protocol.drain_now(),
-            Event::Trailers { .. }
-            | Event::WindowOpened { .. }
-            | Event::PriorityChanged { .. }
-            | Event::SettingsAcknowledged => {}
+            Event::WindowOpened { .. } | Event::PriorityChanged { .. } | Event::SettingsAcknowledged => {}
+        }
+    }
+
+    /// Answers the request in `head`.
+    fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream, block: &mut HeaderBlock) {
+        match self.context.answer(head, &mut self.permit, stream.socket()) {
+            Answer::Now(answered) => self.respond(id, answered, stream, block),
+            Answer::Later(answering) => self.answering.push((id, answering)),
+        }
+    }
+
+    /// Discards `length` octets of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
+    /// the client is told then that the rest is not wanted.
+    fn received(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream, block: &mut HeaderBlock) {
+        let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
+        let receiving = &mut self.receiving[index];
+        receiving.content += length;
+        if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
+            let mut head = self.receiving.swap_remove(index).head;
+            self.answer(id, &mut head, stream, block);
+            keep_head(head);
         }
     }
 
@@ -366,6 +405,10 @@ impl<'a> Http2<'a> {
             return Next::Send;
         }
         let idle = self.protocol.is_idle() && self.answering.is_empty();
+        if self.finished && !self.receiving.is_empty() {
+            // The rest of their content will not come.
+            return Next::End(Some(End::Usual));
+        }
         if self.failed || (idle && (self.finished || self.protocol.is_drained())) {
             return Next::End(Some(self.closing.unwrap_or(End::Usual)));
         }
@@ -382,6 +425,7 @@ impl<'a> Http2<'a> {
         let of = match () {
             () if stalled => Wait::Window,
             () if self.protocol.is_within_frame() => Wait::Frame,
+            () if !self.receiving.is_empty() => Wait::Content,
             () => {
                 self.deadline = None;
                 return Poll::Pending;
@@ -402,6 +446,16 @@ impl<'a> Http2<'a> {
                 }
                 self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
                 self.failed = true;
+            }
+            Wait::Content => {
+                for Receiving { stream: id, head, .. } in std::mem::take(&mut self.receiving) {
+                    if let Some(worker) = metrics::worker() {
+                        worker.timed_out(metrics::Deadline::Request);
+                    }
+                    let is_head = head.request().method == "HEAD";
+                    keep_head(head);
+                    self.answering.push((id, self.context.refuse(Status::REQUEST_TIMEOUT, is_head)));
+                }
             }
             Wait::Window => {
                 let stalled: Vec<StreamId> = self.protocol.stalled().map(|(id, _)| id).collect();

@@ -8,7 +8,10 @@
 //! ```
 
 mod batch;
+mod config;
 pub(crate) mod connection;
 mod head;
 mod request;
 mod response;
+
+pub(crate) use config::Http2Config;

@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
         let decoded = head.request();
         let Some(request) = decoded.to_request() else {
             let method = Method::from_token(decoded.method) == Method::Head;
-            return self.refuse(Status::BAD_REQUEST, method);
+            return Answer::Later(self.refuse(Status::BAD_REQUEST, method));
         };
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, &request);
@@ -114,9 +114,9 @@ impl<'a> Context<'a> {
     }
 
     /// Answers a request that cannot be understood. `is_head`: its method is HEAD.
-    pub(super) fn refuse(&self, status: Status, is_head: bool) -> Answer<'a> {
+    pub(super) fn refuse(&self, status: Status, is_head: bool) -> Answering<'a> {
         let (context, current) = (*self, self.shared.generations.current());
-        Answer::Later(Box::pin(async move {
+        Box::pin(async move {
             let (response, started) = {
                 let exchange = Exchange::begin(context.shared, &current, context.listener, None);
                 let response = exchange.refuse(Peer { address: context.remote, auth: context.auth }, status).await;
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
             let method = if is_head { Method::Head } else { Method::Get };
             let framing = framing(method, &response);
             Answered { head: None, current, started, client: context.remote, response, framing }
-        }))
+        })
     }
 }
 

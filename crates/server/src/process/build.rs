@@ -50,6 +50,7 @@ pub(crate) fn build(
     let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
     let tls = certificates::build(
         &config.tls,
+        config.http2.enabled,
         &certified,
         any_certificate,
         has_plain_listener,
@@ -66,6 +67,7 @@ pub(crate) fn build(
             certificates: Arc::new(certificates),
             limits: config.limits.clone(),
             head_limits: config.limits.head(),
+            http2: config.http2.limits(&config.limits.head()),
             ktls: config.server.ktls,
         }),
         _ => Err(problems),

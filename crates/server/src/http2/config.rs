@@ -1,0 +1,42 @@
+//! `[http2]`
+
+use clap::Args;
+use schemars::JsonSchema;
+use sealion_h2::Limits;
+use sealion_http::http1::head::HeadLimits;
+use serde::{Deserialize, Serialize};
+
+use crate::values::{Bounded, overridable};
+
+/// HTTP/2 on all listeners with TLS. The limits on heads, bodies and times in `[limits]` hold for it too.
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[command(next_help_heading = "HTTP/2")]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Http2Config {
+    /// Whether clients are offered HTTP/2 (ALPN `h2`). Without it they use HTTP/1.1.
+    #[arg(long = "http2", id = "http2_enabled", value_name = "BOOL", env = "SEALION_HTTP2", action = clap::ArgAction::Set,
+          default_value_t = Self::default().enabled)]
+    pub enabled: bool,
+
+    /// Requests that a client may have in progress at a time on one connection (SETTINGS_MAX_CONCURRENT_STREAMS). RFC 9113 asks for 100 at
+    /// least.
+    // INHERITED: nginx' http2_max_concurrent_streams.
+    #[arg(long = "http2-max-streams", id = "http2_max_streams", value_name = "NUMBER", env = "SEALION_HTTP2_MAX_STREAMS",
+          default_value_t = Self::default().max_streams)]
+    pub max_streams: Bounded<1, 1000>,
+}
+
+impl Default for Http2Config {
+    fn default() -> Self {
+        Http2Config { enabled: true, max_streams: const { Bounded::new(128).unwrap() } }
+    }
+}
+
+overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_streams" });
+
+impl Http2Config {
+    /// What one client may do on a connection. `head`: the bounds of a request head.
+    pub(crate) fn limits(&self, head: &HeadLimits) -> Limits {
+        Limits { streams: self.max_streams.get() as u32, head: head.head, fields: head.fields, ..Limits::default() }
+    }
+}
