@@ -27,6 +27,28 @@ pub(super) struct Delivery {
     timer: Pin<Box<Sleep>>,
 }
 
+impl Delivery {
+    /// Waits until nothing is `unsent`, or the peer is given up. `this`: the wait, which begins when something is unsent.
+    fn poll(
+        this: &mut Option<Box<Self>>,
+        cx: &mut Context<'_>,
+        mut unsent: impl FnMut() -> Result<u64, Error>,
+        mut given_up: impl FnMut(&mut Context<'_>) -> Poll<Error>,
+    ) -> Poll<Result<(), Error>> {
+        while unsent()? > 0 {
+            if let Poll::Ready(given_up) = given_up(cx) {
+                return Poll::Ready(Err(given_up));
+            }
+            let delivery =
+                this.get_or_insert_with(|| Box::new(Self { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
+            ready!(delivery.timer.as_mut().poll(cx));
+            delivery.pause = (2 * delivery.pause).min(LONGEST_PAUSE);
+            delivery.timer.as_mut().reset(Instant::now() + delivery.pause);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl TlsStream {
     /// Ends the connection in order: everything sent so far, `close_notify`, FIN, then a bounded wait
     /// for the peer's FIN, so that no reset overtakes the tail.
@@ -91,22 +113,15 @@ impl TlsStream {
     /// Waits until TCP has every sealed byte, or the peer is given up. The kernel accepts a send of which TCP took only a part, and
     /// FIN or close would cut the rest off.
     fn poll_delivered_to_tcp(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while let Sender::Kernel(kernel) = &self.sender {
-            match kernel.tx.unsent() {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(e) if e.kind() == Kind::Peer => return Poll::Ready(Err(Error::Io(e.into()))),
-                Err(e) => return Poll::Ready(Err(Error::Kernel(e))),
-            }
-            if let Poll::Ready(given_up) = self.poll_given_up(cx) {
-                return Poll::Ready(Err(given_up));
-            }
-            let delivery = self
-                .delivery
-                .get_or_insert_with(|| Box::new(Delivery { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
-            ready!(delivery.timer.as_mut().poll(cx));
-            delivery.pause = (2 * delivery.pause).min(LONGEST_PAUSE);
-            delivery.timer.as_mut().reset(Instant::now() + delivery.pause);
+        if let Sender::Kernel(kernel) = &self.sender {
+            let unsent = || match kernel.tx.unsent() {
+                Err(e) if e.kind() == Kind::Peer => Err(Error::Io(e.into())),
+                unsent => unsent.map_err(Error::Kernel),
+            };
+            let (patience, limits) = (&mut self.patience, &self.config.limits);
+            let (socket, written) = (self.sender.socket(), self.written);
+            let given_up = |cx: &mut Context<'_>| patience.poll(cx, limits, || socket.taken(written));
+            ready!(Delivery::poll(&mut self.delivery, cx, unsent, given_up))?;
         }
         self.patience.rewarded();
         Poll::Ready(Ok(()))
@@ -116,5 +131,58 @@ impl TlsStream {
         if !self.receiver.finished() {
             let _ = timeout(self.config.limits.linger, self.discard_until_fin()).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::super::patience::Patience;
+    use super::*;
+    use crate::handshake::config::Limits;
+
+    /// Waits for a peer that has taken everything when it is asked the `last` time. `takes`: bytes that it takes between two questions. Returns
+    /// the questions too.
+    fn wait(takes: u64, last: u64, stall: Duration) -> (Result<(), Error>, u64) {
+        let (asked, taken) = (Cell::new(0), Cell::new(0));
+        let limits = Limits { stall, least_rate: None, ..Limits::default() };
+        let (mut delivery, mut patience) = (None, Patience::default());
+        let unsent = || {
+            asked.set(asked.get() + 1);
+            taken.set(taken.get() + takes);
+            Ok(u64::from(asked.get() < last))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let waited = runtime.block_on(poll_fn(|cx| {
+            Delivery::poll(&mut delivery, cx, unsent, |cx| patience.poll(cx, &limits, || taken.get()))
+        }));
+        (waited, asked.get())
+    }
+
+    /// Eight pauses of at least 2 ms take longer than `stall`.
+    #[test]
+    fn a_peer_that_goes_on_taking_gets_the_tail_however_long_it_takes() {
+        let (waited, asked) = wait(1, 9, Duration::from_millis(10));
+        assert!(waited.is_ok(), "{waited:?}");
+        assert_eq!(asked, 9);
+    }
+
+    /// Pauses of 2, 4, 8, 16, 32 and 64 ms are over before `stall`, and two of 100 ms are not.
+    #[test]
+    fn a_peer_that_takes_nothing_is_given_up_after_few_questions() {
+        let (waited, asked) = wait(0, u64::MAX, Duration::from_millis(200));
+        assert!(matches!(waited, Err(Error::Stalled(_))), "{waited:?}");
+        assert!(asked <= 9, "{asked}");
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_is_not_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let waited = runtime.block_on(poll_fn(|cx| {
+            let reset = || Err(Error::Io(rustix::io::Errno::CONNRESET.into()));
+            Delivery::poll(&mut None, cx, reset, |_| panic!("nothing is waited for"))
+        }));
+        assert!(matches!(waited, Err(Error::Io(_))), "{waited:?}");
     }
 }
