@@ -5,6 +5,7 @@ use std::{fmt, io};
 use sealion_tls::AlertDescription;
 
 use crate::observe::metrics::ErrorKind;
+use crate::values::Phase;
 
 /// An error that ended a connection.
 #[derive(Debug)]
@@ -37,6 +38,38 @@ impl Error {
             Error::Tls(error) => ErrorKind::of(error),
             Error::Source(_) | Error::SourceLength { .. } => ErrorKind::Source,
         }
+    }
+}
+
+/// Why a response was dropped before its end, without an error of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// It took longer than the grace time.
+    Grace,
+    /// A second signal ended the process.
+    Stopped,
+    /// The task of its connection panicked.
+    Panic,
+}
+
+impl Cut {
+    /// `phase`: that of the process.
+    pub(super) fn by(phase: Phase, is_panicking: bool) -> Self {
+        match phase {
+            _ if is_panicking => Cut::Panic,
+            Phase::Stopping => Cut::Stopped,
+            Phase::Serving | Phase::HandedOver | Phase::Draining => Cut::Grace,
+        }
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cut::Grace => "the time of grace ended",
+            Cut::Stopped => "a second signal ended the server",
+            Cut::Panic => "the task of the connection panicked",
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::response::Response;
 use crate::site::{self, Site};
 
 pub(crate) use clock::now;
-pub(crate) use error::Error;
+pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
 pub(crate) use path_choice::{PathChoice, PathPolicy};
@@ -169,6 +169,11 @@ impl<'a> Exchange<'a> {
             Some(site) => site::refuse(site, status).await,
             None => self.generation.sites.plain(status),
         }
+    }
+
+    /// Why a response is dropped before its end.
+    pub(crate) fn cut(&self) -> Cut {
+        Cut::by(*self.shared.phase.borrow(), std::thread::panicking())
     }
 
     /// Writes the access log line and updates the metrics. `request`: with its protocol, such as `HTTP/1.1`; `None`: it could not

@@ -8,6 +8,7 @@
 //!   │ draining: end    │ timeout: 408                │ timeout: 408
 //! ```
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::{Poll, ready};
@@ -16,14 +17,14 @@ use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
-use sealion_http::{Method, Status};
+use sealion_http::{Method, Request, Status};
 use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::buffer::Buffer;
 use super::guess_method;
-use super::respond::{Sent, respond};
+use super::respond::{Progress, Sent, respond};
 use crate::exchange::{Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Closing, Idle, Permit};
 use crate::observe::metrics;
@@ -204,19 +205,13 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let sent = respond(
-            stream,
-            &mut self.path,
-            shared.path_policy(current.ktls),
-            &mut response,
-            framing,
-            connection,
-            &date,
-        )
-        .await;
         let protocol = if head.version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
-        self.finish(&exchange, Some((&head.request, protocol)), stream, peer, &response, &sent);
-        sent.result.map(|()| connection != Connection::Close)
+        let policy = shared.path_policy(current.ktls);
+        let request = Some((&head.request, protocol));
+        let mut sending = Responding::new(&mut self.path, stream, &exchange, request, *peer, &mut response);
+        let Responding { path, stream, response, progress, .. } = &mut sending;
+        let result = respond(stream, path, policy, response, framing, connection, &date, progress).await;
+        sending.end(result).map(|()| connection != Connection::Close)
     }
 
     /// Sends the response to a request that could not be read. `method`: guessed from its first bytes. `false`: close the
@@ -235,35 +230,71 @@ impl Http1<'_> {
         let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
-        let sent =
-            respond(stream, &mut self.path, shared.path_policy(current.ktls), &mut response, framing, close, &date)
-                .await;
-        self.finish(&exchange, None, stream, peer, &response, &sent);
-        sent.result.map(|()| false)
+        let policy = shared.path_policy(current.ktls);
+        let mut sending = Responding::new(&mut self.path, stream, &exchange, None, *peer, &mut response);
+        let Responding { path, stream, response, progress, .. } = &mut sending;
+        let result = respond(stream, path, policy, response, framing, close, &date, progress).await;
+        sending.end(result).map(|()| false)
+    }
+}
+
+/// A response being sent. Its line is written when it ends, or when it is dropped before: with the worker's runtime, at the end of the grace
+/// time.
+struct Responding<'a> {
+    path: &'a mut PathChoice,
+    stream: &'a mut TlsStream,
+    exchange: &'a Exchange<'a>,
+    request: Option<(&'a Request<'a>, &'static str)>,
+    peer: SocketAddr,
+    response: &'a mut Response,
+    progress: Progress,
+    has_ended: bool,
+}
+
+impl<'a> Responding<'a> {
+    /// `request`: with its protocol; `None`: it could not be read.
+    fn new(
+        path: &'a mut PathChoice,
+        stream: &'a mut TlsStream,
+        exchange: &'a Exchange<'a>,
+        request: Option<(&'a Request<'a>, &'static str)>,
+        peer: SocketAddr,
+        response: &'a mut Response,
+    ) -> Self {
+        let progress = Progress::begin(stream);
+        Responding { path, stream, exchange, request, peer, response, progress, has_ended: false }
     }
 
-    fn finish(
-        &self,
-        exchange: &Exchange<'_>,
-        request: Option<(&sealion_http::Request<'_>, &'static str)>,
-        stream: &TlsStream,
-        peer: &SocketAddr,
-        response: &Response,
-        sent: &Sent,
-    ) {
+    /// Ends it with the result of [`respond`].
+    fn end(mut self, result: Result<(), Error>) -> Result<(), Error> {
+        self.has_ended = true;
+        self.finish(result.as_ref().err().map(|error| error as &dyn Display));
+        result
+    }
+
+    fn finish(&self, aborted: Option<&dyn Display>) {
+        let Sent { body, wire } = self.progress.sent(self.stream);
         let outcome = Outcome {
-            status: response.status,
-            encoding: response.fields.content_encoding,
-            user: response.user.as_deref(),
-            body: sent.body,
-            wire: sent.wire,
-            path: stream.path(),
+            status: self.response.status,
+            encoding: self.response.fields.content_encoding,
+            user: self.response.user.as_deref(),
+            body,
+            wire,
+            path: self.stream.path(),
             reason: self.path.reason,
             moved_at: self.path.moved_at,
             set_up: self.path.set_up,
-            aborted: sent.result.as_ref().err().map(|error| error as &dyn std::fmt::Display),
+            aborted,
         };
-        exchange.finish(request, *peer, stream.info(), &outcome);
+        self.exchange.finish(self.request, self.peer, self.stream.info(), &outcome);
+    }
+}
+
+impl Drop for Responding<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.finish(Some(&self.exchange.cut()));
+        }
     }
 }
 

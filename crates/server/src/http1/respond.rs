@@ -14,17 +14,41 @@ use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Body, BodyStream, Piece, Response};
 
-/// The result of sending a response.
+/// How much of a response has been sent. It can be read while the response is being sent, and when its sending was dropped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    /// Bytes that the connection had sent before.
+    before: u64,
+    /// Bytes of head and framing.
+    overhead: u64,
+}
+
+/// The bytes of a response that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// The error that cut the response short, if any.
-    pub(super) result: Result<(), Error>,
-    /// Bytes of the body that were sent.
+    /// Bytes of the body.
     pub(super) body: u64,
-    /// All bytes that were sent, including head and framing.
+    /// All bytes, including head and framing.
     pub(super) wire: u64,
 }
 
+impl Progress {
+    /// Of a response that begins now.
+    pub(super) fn begin(stream: &TlsStream) -> Self {
+        Progress { before: stream.payload_sent(), overhead: 0 }
+    }
+
+    pub(super) fn sent(&self, stream: &TlsStream) -> Sent {
+        let wire = stream.payload_sent() - self.before;
+        Sent { body: wire.saturating_sub(self.overhead), wire }
+    }
+}
+
 /// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date.
+///
+/// # Errors
+/// The error that cut the response short.
+#[expect(clippy::too_many_arguments, reason = "a struct of them would be built for each response")]
 pub(super) async fn respond(
     stream: &mut TlsStream,
     path: &mut PathChoice,
@@ -33,29 +57,23 @@ pub(super) async fn respond(
     framing: ResponseFraming,
     connection: Connection,
     date: &HttpTime,
-) -> Sent {
-    let before = stream.payload_sent();
-    let mut overhead = 0;
-    let result = async {
-        let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
-        path.make(stream, HEAD_ESTIMATE + known, policy).await?;
-        let mut head = Buffer::take();
-        write_head(&mut head, response.status, &response.fields, framing, connection, date);
-        overhead = head.len() as u64;
-        if !framing.has_content() {
-            return Ok(stream.respond(&[Part::Bytes(&head)]).await?);
-        }
-        match &mut response.body {
-            Body::Stream(body) => {
-                let mut sending = Sending { stream, path, policy, framing, overhead: &mut overhead };
-                Box::pin(sending.send(head, body)).await
-            }
-            body => Ok(respond_whole(stream, &head, body).await?),
-        }
+    progress: &mut Progress,
+) -> Result<(), Error> {
+    let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
+    path.make(stream, HEAD_ESTIMATE + known, policy).await?;
+    let mut head = Buffer::take();
+    write_head(&mut head, response.status, &response.fields, framing, connection, date);
+    progress.overhead = head.len() as u64;
+    if !framing.has_content() {
+        return Ok(stream.respond(&[Part::Bytes(&head)]).await?);
     }
-    .await;
-    let wire = stream.payload_sent() - before;
-    Sent { result, body: wire.saturating_sub(overhead), wire }
+    match &mut response.body {
+        Body::Stream(body) => {
+            let mut sending = Sending { stream, path, policy, framing, overhead: &mut progress.overhead };
+            Box::pin(sending.send(head, body)).await
+        }
+        body => Ok(respond_whole(stream, &head, body).await?),
+    }
 }
 
 /// Usual length of a head, for the choice of path.

@@ -25,6 +25,13 @@ static PKI: LazyLock<Pki> = LazyLock::new(Pki::ecdsa);
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
+/// A response that has ended.
+struct Ended {
+    result: Result<(), Error>,
+    body: u64,
+    wire: u64,
+}
+
 /// A source that yields the pieces from a channel, and ends with it.
 struct Channel(UnboundedReceiver<io::Result<Piece>>);
 
@@ -66,7 +73,7 @@ fn serve(
     method: Method<'static>,
     length: Option<u64>,
     source: impl Source + 'static,
-) -> (JoinHandle<Sent>, Client) {
+) -> (JoinHandle<Ended>, Client) {
     let limits = Limits { stall: PATIENCE, ..Limits::default() };
     let config = ServerConfig::from_pem_files(&PKI.certificate_file(), &PKI.key_file(), &[], limits);
     let config = Arc::new(config.unwrap());
@@ -96,20 +103,23 @@ fn serve(
     (server, Connector::new(&PKI, Suite::TLS13).connect(address))
 }
 
-async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'_>, body: Body) -> Sent {
+async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'_>, body: Body) -> Ended {
     let (kernel, costs) = (KernelOffer::new(sealion_ktls::probe::probe()), Costs::shipped("a test".into()));
     let policy = PathPolicy { mode: KtlsMode::Never, kernel: &kernel, costs: &costs };
     let mut path = PathChoice::default();
     let mut response = Response::new(Status::OK, Fields::default(), body);
     let framing = ResponseFraming::of(version, method, response.status, response.body.len());
     let date = DATE.parse().unwrap();
-    let sent = respond(stream, &mut path, policy, &mut response, framing, Connection::Close, &date).await;
+    let mut progress = Progress::begin(stream);
+    let close = Connection::Close;
+    let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress).await;
     assert_eq!(path.reason, Some(PathReason::Never));
-    sent
+    let Sent { body, wire } = progress.sent(stream);
+    Ended { result, body, wire }
 }
 
 /// What the server sent. Closes the client first: the server waits for that.
-fn finish(server: JoinHandle<Sent>, client: Client) -> Sent {
+fn finish(server: JoinHandle<Ended>, client: Client) -> Ended {
     drop(client);
     server.join().unwrap()
 }
@@ -120,7 +130,7 @@ fn respond_with(
     method: Method<'static>,
     length: Option<u64>,
     source: impl Source + 'static,
-) -> (Sent, Ending) {
+) -> (Ended, Ending) {
     let (server, mut client) = serve(version, method, length, source);
     let ending = client.read_to_end().unwrap();
     let sent = finish(server, client);
@@ -128,7 +138,7 @@ fn respond_with(
     (sent, ending)
 }
 
-fn get(length: Option<u64>, source: impl Source + 'static) -> (Sent, Ending) {
+fn get(length: Option<u64>, source: impl Source + 'static) -> (Ended, Ending) {
     respond_with(Version::Http11, Method::Get, length, source)
 }
 

@@ -106,8 +106,16 @@ fn what_takes_longer_than_the_grace_is_cut_and_counted() {
     server.signal(Signal::TERM);
     assert_success(&mut server);
     wait_for_message(&server, "1 connections were cut: their responses took longer than --grace");
+    let line = access_line(&server, 1);
+    assert_eq!(line.get("aborted"), "the time of grace ended");
+    assert_eq!((line.get("target"), line.get("status")), ("/large", "200"));
+    let sent: u64 = line.get("bytes").parse().expect("a number");
+    assert!(sent < LARGE, "{sent}");
     if let Ok(ending) = read_until_cut(&mut client) {
-        assert!((ending.data.len() as u64) < LARGE);
+        let received = ending.data.len() as u64;
+        assert!(received < LARGE);
+        // The records of one send count when TCP has all of them.
+        assert!(received <= sent + (33 << 14), "{received} received, {sent} counted");
         assert!(!ending.events.contains(&Event::Alert(AlertDescription::CLOSE_NOTIFY)), "it is not complete");
     }
 }
@@ -121,4 +129,5 @@ fn a_second_signal_ends_at_once() {
     server.signal(Signal::INT);
     assert_success(&mut server);
     wait_for_message(&server, "SIGINT again: stopping at once");
+    assert_eq!(access_line(&server, 1).get("aborted"), "a second signal ended the server");
 }
