@@ -20,6 +20,18 @@ pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject>
     find_lines(buf, limits)
 }
 
+/// The fields of a head that [`RequestHead::parse`] refused. `None`: one of the field lines is malformed itself, so that another
+/// recipient may have read them otherwise.
+#[cold]
+pub fn fields(buf: &[u8], span: HeadSpan) -> Option<FieldSection<'_>> {
+    let mut parsed = [httparse::EMPTY_HEADER; HeadLimits::MOST_FIELDS];
+    match httparse::parse_headers(&buf[span.request_line_end..span.end], &mut parsed) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) | Err(_) => return None,
+    }
+    Some(FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
+}
+
 /// The position of a complete head in a buffer, as found by [`find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadSpan {

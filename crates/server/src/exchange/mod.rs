@@ -17,7 +17,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, Method, Request, Status, Target};
+use sealion_http::{Coding, FieldSection, Method, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 
 use crate::limits::{Permit, Refusal};
@@ -64,9 +64,9 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The client of a request on a connection from `peer`.
-    pub(crate) fn client(&self, peer: SocketAddr, request: &Request<'_>) -> SocketAddr {
-        self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, request.fields))
+    /// The client of a request with these fields, on a connection from `peer`.
+    pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
+        self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, fields))
     }
 }
 

@@ -167,11 +167,13 @@ impl Http1<'_> {
             Err(reject) => {
                 let Unread::Refused(status) = reject.into() else { return Ok(false) };
                 let method = guess_method(&bytes);
+                let peer =
+                    &head::fields(&bytes, span.from_start()).map_or(*peer, |all| self.listener.client(*peer, all));
                 return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };
         let exchange = Exchange::begin(shared, &current, self.listener, Some(&head.request));
-        let peer = &self.listener.client(*peer, &head.request);
+        let peer = &self.listener.client(*peer, head.request.fields);
         let date = now();
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };

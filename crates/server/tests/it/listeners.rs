@@ -255,3 +255,33 @@ fn trusted_proxies_name_the_client_in_a_field() {
         http::request(&mut forger, "GET", "/office/f", &[("X-Forwarded-For", "192.0.2.7")]).expect("an answer");
     assert_eq!(forged.status, 403);
 }
+
+/// A filter that bans addresses by the log must not ban the proxy for what its clients send.
+#[test]
+fn the_client_of_a_head_that_is_refused_is_the_one_in_its_field() {
+    let site = Site::new();
+    let listen = "address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'";
+    let server = site.config("").listen(listen).serve_from_user_space();
+    const FIELD: &str = "X-Forwarded-For: 192.0.2.7\r\n";
+    for (count, (head, status, address)) in [
+        (format!("GET / HTTP/1.1\r\n{FIELD}\r\n"), "400", "192.0.2.7"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n{FIELD}\r\n"), "400", "192.0.2.7"),
+        (format!("GET / HTTP/2.0\r\nHost: a\r\n{FIELD}\r\n"), "505", "192.0.2.7"),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n{FIELD}\r\n"), "400", "192.0.2.7"),
+        // Proxies may read such lines otherwise.
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{FIELD}X-Forwarded-For : 192.0.2.8\r\n\r\n"), "400", "127.0.0.1"),
+        // The head has no end.
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{FIELD}X: \n"), "400", "127.0.0.1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut client = site.connect(&server);
+        client.send(head.as_bytes()).expect("it leaves");
+        client.read_to_end().expect("the server closes").assert_orderly();
+        drop(client);
+        let line = access_line(&server, count + 1);
+        let peer: std::net::SocketAddr = line.get("peer").parse().expect("an address");
+        assert_eq!((line.get("status"), peer.ip().to_string().as_str()), (status, address), "{head}");
+    }
+}
