@@ -89,6 +89,7 @@ impl CorsConfig {
                 problems.add(&name.span, &format!("{key}.{which}"), format!("{:?} is not a token", name.value));
             }
         }
+        self.check_names(key, problems);
         if self.methods.is_empty() {
             problems.add(&first.span, &format!("{key}.methods"), "is empty: write for instance [\"GET\", \"HEAD\"]");
         }
@@ -118,6 +119,57 @@ impl CorsConfig {
         Some(Cors { origins, paths, response, preflight })
     }
 }
+
+impl CorsConfig {
+    /// Finds names that browsers ignore (Fetch standard, §2.2): scripts can neither send nor read these fields, nor use these methods.
+    fn check_names(&self, key: &str, problems: &mut Problems) {
+        let mut refuse = |names: &[At<String>], which: &str, is_refused: &dyn Fn(&str) -> bool, what: &str| {
+            for name in names.iter().filter(|name| is_refused(name)) {
+                problems.add(&name.span, &format!("{key}.{which}"), format!("{:?} {what}", name.value));
+            }
+        };
+        let is_one_of = |names: &[&str], name: &str| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+        let never_sent = |name: &str| {
+            let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+            is_one_of(&NEVER_SENT, name) || start("proxy-") || start("sec-")
+        };
+        refuse(&self.headers, "headers", &never_sent, "is a field that browsers let no script set: remove it");
+        let never_read = |name: &str| is_one_of(&["set-cookie", "set-cookie2"], name);
+        refuse(&self.expose, "expose", &never_read, "is a field that browsers let no script read: remove it");
+        let never_used = |name: &str| is_one_of(&["connect", "trace", "track"], name);
+        refuse(&self.methods, "methods", &never_used, "is a method that browsers let no script use: remove it");
+        if *self.credentials {
+            let remedy = "means a field of that name where credentials is true: list the names instead";
+            for (names, which) in [(&self.methods, "methods"), (&self.headers, "headers"), (&self.expose, "expose")] {
+                refuse(names, which, &|name| name == "*", remedy);
+            }
+        }
+    }
+}
+
+/// Request fields that no script can set.
+const NEVER_SENT: [&str; 20] = [
+    "accept-charset",
+    "accept-encoding",
+    "access-control-request-headers",
+    "access-control-request-method",
+    "connection",
+    "content-length",
+    "cookie",
+    "cookie2",
+    "date",
+    "dnt",
+    "expect",
+    "host",
+    "keep-alive",
+    "origin",
+    "referer",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
 
 impl Cors {
     /// The response, if this is a preflight request. An origin that is not allowed gets a response without permission.
@@ -281,6 +333,17 @@ mod tests {
             ("origins = ['*']\nmethods = []", "f:1: cors.methods: is empty"),
             ("origins = ['*']\nheaders = ['a b']", "f:2: cors.headers: \"a b\" is not a token"),
             ("origins = ['*']\npaths = ['a/b']", "f:2: cors.paths: begin it"),
+            (
+                "origins = ['*']\nheaders = ['Range', 'Host']",
+                "f:2: cors.headers: \"Host\" is a field that browsers let no script",
+            ),
+            ("origins = ['*']\nheaders = ['Sec-Fetch-Site']", "f:2: cors.headers: \"Sec-Fetch-Site\" is a field"),
+            ("origins = ['*']\nexpose = ['ETag', 'set-cookie']", "f:2: cors.expose: \"set-cookie\" is a field"),
+            ("origins = ['*']\nmethods = ['TRACE']", "f:2: cors.methods: \"TRACE\" is a method"),
+            (
+                "origins = ['https://a']\ncredentials = true\nexpose = ['*']",
+                "f:3: cors.expose: \"*\" means a field of that name",
+            ),
         ] {
             let (cors, problems) = build(text);
             assert!(cors.is_none());

@@ -77,7 +77,7 @@ impl HeadersConfig<'_> {
         let mut preset: Vec<_> =
             self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         if let Some(value) = self.hsts.build(&dotted(key, "hsts"), self.plain, problems) {
-            preset.push(("Strict-Transport-Security".to_owned(), value));
+            preset.push((HSTS.to_owned(), value));
         }
         if !preset.is_empty() {
             steps.push(Step { path: PathPattern::every(), set: preset, unset: Vec::new() });
@@ -135,6 +135,12 @@ impl HeadersRule {
                 problems.add(&name.span, &key, "set server_header = false for the site instead");
             } else if !is_name(name) {
                 problems.add(&name.span, &key, "is not a field name: use letters, digits and hyphens");
+            } else if is_ours(name) && !name.eq_ignore_ascii_case(HSTS) {
+                problems.add(
+                    &name.span,
+                    &key,
+                    "removes fields of earlier rules and of the preset, of which this is none",
+                );
             }
         }
         (problems.len() == before).then_some(())?;
@@ -197,6 +203,9 @@ pub(crate) fn is_ours(name: &str) -> bool {
     OURS.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
 }
 
+/// Of these the only one that rules can remove: it is a step before theirs.
+const HSTS: &str = "Strict-Transport-Security";
+
 /// Fields that the server or another key sets, with the reason or remedy.
 const OURS: &[(&str, &str)] = &[
     ("Accept-Ranges", "the server sends it where it applies"),
@@ -220,7 +229,7 @@ const OURS: &[(&str, &str)] = &[
     ("Location", "use redirects"),
     ("Retry-After", "the server sends it"),
     ("Server", "the server sends it; server_header = false removes it"),
-    ("Strict-Transport-Security", "use hsts"),
+    (HSTS, "use hsts"),
     ("Trailer", "it belongs to the connection"),
     ("Transfer-Encoding", "it belongs to the connection"),
     ("Upgrade", "it belongs to the connection"),

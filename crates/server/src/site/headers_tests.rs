@@ -105,6 +105,10 @@ fn configuration_errors_name_the_key() {
         ("headers = [{ set = { 'a b' = 'a' } }]", "f:1: site.headers.set.a b: is not a field name"),
         ("headers = [{ set = { A = \"a\\r\\nB: c\" } }]", "f:1: site.headers.set.A: write visible ASCII"),
         ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: set server_header = false"),
+        (
+            "headers = [{ unset = ['etag'] }]",
+            "f:1: site.headers.unset: removes fields of earlier rules and of the preset",
+        ),
         ("headers = [{ path = 'a/b', unset = ['A'] }]", "f:1: site.headers.path: begin it with a slash"),
         ("headers = [\n{ path = '*' }]", "f:2: site.headers: has no effect"),
         ("cache_control = [{ path = '*', value = '' }]", "f:1: site.cache_control.value: write directives"),
