@@ -8,8 +8,8 @@
 //!
 //! The network check comes first, since it costs least. Preflight requests carry no password. A file sent under another path (a
 //! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
-//! bypassed. A precompressed sibling that must not pass gives way to its original. An error page is sent whatever networks and passwords
-//! say of it, since a refusal may have a page. A client over its limits is refused before all this, with the site's fields and error page.
+//! bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password that was not
+//! checked for the original. An error page is sent whatever networks and passwords say of it, since a refusal may have a page. A client over its limits is refused before all this, with the site's fields and error page.
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
@@ -166,13 +166,10 @@ impl<'a> Answering<'a> {
         response
     }
 
-    /// Replaces the content with `page`. A precompressed sibling that needs a password is not sent.
+    /// Replaces the content with `page`, for which no password is checked.
     async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>) {
-        let basic_auth = self.site.features.basic_auth.as_ref();
-        let is_open = |path: &SitePath<'_>| {
-            self.is_allowed(path) && basic_auth.is_none_or(|basic_auth| !basic_auth.protects(path))
-        };
-        self.site.add_error_page(response, page, &self.request.conditions.accept_encoding, is_open).await;
+        let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
+        self.site.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
     }
 
     /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
@@ -282,8 +279,8 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// `file`, or its original if it is a precompressed sibling that the request may not access. `path`: that of the original; `beneath`:
-    /// the same beneath the root of `files`.
+    /// `file`, or its original if it is a precompressed sibling that the request may not access. `path`: that of the original, which the
+    /// request may access; `beneath`: the same beneath the root of `files`.
     async fn sibling_or_original(
         &self,
         file: Arc<SiteFile>,
@@ -292,7 +289,7 @@ impl<'a> Answering<'a> {
         path: &SitePath<'_>,
     ) -> Result<Arc<SiteFile>, Unresolved> {
         let Some(coding) = file.coding.filter(|_| self.site.may_withhold(&file)) else { return Ok(file) };
-        if self.may_have_sibling(&path.sibling(coding)) {
+        if self.may_have_sibling(&path.sibling(coding), Some(path)) {
             return Ok(file);
         }
         match files.find(beneath, &FieldLines::default()).await? {
@@ -301,13 +298,13 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Whether the request may access a precompressed sibling. A password that is not known yet is not verified for it: the response with the
-    /// original would tell whether it is right, and nothing would log the attempt.
-    fn may_have_sibling(&self, path: &SitePath<'_>) -> bool {
-        let authorization = self.request.fields.singleton("authorization");
-        let has_password =
-            |basic_auth: &BasicAuth| matches!(basic_auth.check(path, authorization.value()), Verdict::Decided(Ok(_)));
-        self.is_allowed(path) && self.site.features.basic_auth.as_ref().is_none_or(has_password)
+    /// Whether the request may access a precompressed sibling. `original`: the file whose passwords the request has; `None`: none was checked.
+    ///
+    /// No password is checked for a sibling alone. Whether the response is the sibling or the original would tell whether the password is right,
+    /// or known from another request, at no cost and without a line for a wrong one.
+    fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
+        let needs_more = |basic_auth: &BasicAuth| basic_auth.needs_more(sibling, original);
+        self.is_allowed(sibling) && !self.site.features.basic_auth.as_ref().is_some_and(needs_more)
     }
 
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.

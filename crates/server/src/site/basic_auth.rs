@@ -159,9 +159,14 @@ impl BasicAuth {
         }
     }
 
-    /// Whether a path needs a password.
-    pub(crate) fn protects(&self, path: &SitePath<'_>) -> bool {
-        !self.parts(path).is_empty()
+    /// Whether a path needs a password that is not among those of `passed`.
+    pub(crate) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
+        let parts = self.parts(path);
+        if parts.is_empty() {
+            return false;
+        }
+        let passed = passed.map_or_else(Vec::new, |passed| self.parts(passed));
+        !parts.iter().all(|part| passed.iter().any(|passed| Arc::ptr_eq(&part.users, &passed.users)))
     }
 
     /// The parts whose passwords a path needs, each file of users once: the innermost part that covers the path, the file of which it

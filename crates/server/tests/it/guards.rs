@@ -217,7 +217,49 @@ fn a_compressed_sibling_is_sent_to_those_who_may_have_it() {
         assert_eq!(body(&response), "original", "{password}");
     }
     assert_eq!(served.get("/p.txt.gz", &["-u", "ada:ada"]).status, 200);
-    assert_eq!(body(&served.get("/p.txt", &["-H", "Accept-Encoding: gzip", "-u", "ada:ada"])), "compressed");
+    // The password is known now, and a guess would tell whether it is.
+    assert_eq!(body(&served.get("/p.txt", &["-H", "Accept-Encoding: gzip", "-u", "ada:ada"])), "original");
     assert_eq!(body(&served.get("/r.txt", &["-H", "Accept-Encoding: gzip"])), "original");
     assert_eq!(body(&served.get("/r.txt", &["-H", "Accept-Encoding: br"])), "compressed");
+}
+
+/// The sibling needs no other password than the file in whose place it is sent.
+#[test]
+fn a_user_gets_the_compressed_sibling_of_a_file_with_the_same_password() {
+    let site = Site::new();
+    for name in ["in/a.txt", "in/index.html", "x/both.txt", "404.html"] {
+        site.add(name, "original");
+        site.add(&format!("{name}.gz"), "compressed");
+    }
+    add_users(&site, "insiders", &["bob", "eve"]);
+    add_users(&site, "archivists", &["ada", "eve"]);
+    let served = Configured::serve(
+        site,
+        "precompressed = ['gzip']\nerror_pages = { 404 = '/404.html' }\n\
+         basic_auth = [\n\
+           { path = '/in/', users = 'insiders' }, { path = '/404.html', users = 'insiders' },\n\
+           { path = '/x/', users = 'insiders' }, { regex = '^/x/.*\\.gz$', users = 'archivists' },\n\
+         ]\n",
+    );
+    let get = |target: &str, user: &str| {
+        let response = served.get(target, &["-H", "Accept-Encoding: gzip", "-u", &format!("{user}:{user}")]);
+        (response.status, body(&response).to_owned())
+    };
+    let answer = |status, content: &str| (status, content.to_owned());
+    // The second time the credentials are known.
+    for _ in 0..2 {
+        assert_eq!(get("/in/a.txt", "bob"), answer(200, "compressed"));
+        assert_eq!(get("/in/", "bob"), answer(200, "compressed"));
+        assert_eq!(get("/in/a.txt", "ada").0, 401);
+        // The sibling needs a password more, which is not asked for.
+        for user in ["bob", "eve"] {
+            assert_eq!(get("/x/both.txt", user), answer(200, "original"), "{user}");
+        }
+        assert_eq!(get("/x/both.txt.gz", "eve"), answer(200, "compressed"));
+        assert_eq!(get("/x/both.txt.gz", "bob").0, 401);
+        // No password is checked for an error page, so whether one is known does not show.
+        for user in ["bob", "ada"] {
+            assert_eq!(get("/none.png", user), answer(404, "original"), "{user}");
+        }
+    }
 }
