@@ -1,6 +1,7 @@
 //! Listening addresses of all servers.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 
 use toml::Value;
 
@@ -96,7 +97,9 @@ impl Listeners {
         self.taken.clear();
         // The obsolete `ssl on;` for the whole server.
         let all_tls = is_all_tls(server);
-        let trusted = trusted(server.children().iter().chain(shared.iter().copied()));
+        let proxies = || server.children().iter().chain(shared.iter().copied()).filter(|inner| is_proxy(inner));
+        let trusted = trusted(proxies());
+        let names_a_proxy = proxies().any(|proxy| guards::network(proxy.first()).is_none());
         let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
         // nginx's default address.
         let implicit = Directive {
@@ -115,7 +118,8 @@ impl Listeners {
                 continue;
             }
             let Some(address) = address(directive.first()) else {
-                context.report_with(directive, "write the address with its port, for instance 0.0.0.0:443");
+                let remedy = "write the address with its port, for instance 0.0.0.0:443: names are not resolved";
+                context.report_with(directive, remedy);
                 continue;
             };
             let tls = all_tls || self.tls.contains(&address);
@@ -154,6 +158,12 @@ impl Listeners {
             }
             if proxy_protocol && trusted.is_empty() {
                 context.report_with(directive, "list the proxies in trusted_proxies of the listener");
+            }
+            if proxy_protocol && names_a_proxy {
+                context.report_with(
+                    directive,
+                    "trusted_proxies has networks: write those of the names in set_real_ip_from",
+                );
             }
         }
         listens
@@ -277,12 +287,16 @@ impl Listeners {
     }
 }
 
-/// The distinct networks of `set_real_ip_from`.
+/// Whether a directive trusts a proxy that has an address.
+fn is_proxy(directive: &Directive) -> bool {
+    directive.name == "set_real_ip_from" && directive.first() != "unix:"
+}
+
+/// The distinct networks of `set_real_ip_from`, without host names, which are not resolved.
 fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     let mut networks: Vec<Value> = Vec::new();
-    for directive in directives.filter(|directive| directive.name == "set_real_ip_from" && directive.first() != "unix:")
-    {
-        let network = Value::from(directive.first());
+    for network in directives.filter_map(|directive| guards::network(directive.first())) {
+        let network = Value::from(guards::short(network));
         if !networks.contains(&network) {
             networks.push(network);
         }
@@ -336,8 +350,9 @@ fn address(text: &str) -> Option<String> {
         Some((_, after)) => after.starts_with(':'),
         None => text.contains(':'),
     };
-    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '[' | ']' | '-'));
-    (plain && !text.is_empty()).then(|| if has_port { text.to_owned() } else { format!("{text}:80") })
+    let address = if has_port { text.to_owned() } else { format!("{text}:80") };
+    let is_local = address.strip_prefix("localhost:").is_some_and(|port| port.parse::<u16>().is_ok());
+    (is_local || address.parse::<SocketAddr>().is_ok()).then_some(address)
 }
 
 #[cfg(test)]
@@ -354,6 +369,10 @@ mod tests {
             ("127.0.0.1", Some("127.0.0.1:80")),
             ("192.0.2.1:8443", Some("192.0.2.1:8443")),
             ("localhost:8443", Some("localhost:8443")),
+            ("localhost", Some("localhost:80")),
+            // nginx resolves them when it reads its file.
+            ("www.example.org:443", None),
+            ("www.example.org", None),
             ("unix:/run/x.sock", Some("unix:/run/x.sock")),
             ("$port", None),
             ("", None),

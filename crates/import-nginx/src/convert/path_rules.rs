@@ -281,12 +281,12 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let remedy = format!("the expression is not supported ({why}): rewrite it without");
-        return report_rewrite(context, directive, &remedy, objection);
+        return report_refused(context, directive, &remedy, objection);
     }
     let Some(ours) = values::regex_of_pcre(regex, false) else {
         let remedy = "the expression means something else here: write it without set operations, \\<, \\>, \\v, possessive \
                       quantifiers, flags other than i, m and s, and items after $";
-        return report_rewrite(context, directive, remedy, objection);
+        return report_refused(context, directive, remedy, objection);
     };
     if let Some(objection) = objection {
         context.report_with(directive, format!("{objection}. The path is closed"));
@@ -294,12 +294,12 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         return;
     }
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
-        return context.report_with(directive, "the replacement contains an unsupported variable");
+        return report_refused(context, directive, "the replacement contains an unsupported variable", None);
     };
     let mut table = Table::default();
     table.comment(&directive.place);
-    // Without the flag, `\xe9` is a character of two octets.
-    table.set("regex", if ours.contains(r"\x") { format!("(?-u){ours}") } else { ours });
+    // Octets, as nginx matches them, where characters are matched otherwise.
+    table.set("regex", if values::is_same_for_octets(&ours) { ours } else { format!("(?-u){ours}") });
     table.set("to", to.as_str());
     match flag {
         "permanent" => table.set("status", 301),
@@ -309,6 +309,16 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         _ => return context.report(directive),
     }
     site.push("redirects", table);
+}
+
+/// Reports a rewrite or redirect that is not converted because of its text. The rewrites of a site may guard files together: one leads away from
+/// a path, and a later one sends it. Without the first, the files at its path are open.
+fn report_refused(context: &mut Context, directive: &Directive, remedy: &str, objection: Option<String>) {
+    if objection.is_some() {
+        return report_rewrite(context, directive, remedy, objection);
+    }
+    let remedy = format!("{remedy}. Until then, files at this path are sent, where nginx leads to another");
+    context.report_unguarded(directive, remedy);
 }
 
 /// Reports a rewrite that is not converted. A rewrite to a program hides the files at its path.

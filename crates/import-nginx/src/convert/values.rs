@@ -149,6 +149,24 @@ pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
     is_regex(&regex).then_some(regex)
 }
 
+/// Whether an expression matches the same octets and characters: it has no class, no escape of one, no `.` and no flag, which concern whole
+/// characters or letters outside ASCII.
+pub(super) fn is_same_for_octets(regex: &str) -> bool {
+    let is_literal = |text: &str| match text.as_bytes() {
+        [b'\\', escaped] => escaped.is_ascii_punctuation(),
+        [b'.'] => false,
+        [first, ..] => !matches!(first, b'[' | b'\\'),
+        [] => false,
+    };
+    let is_same = |item: &pcre::Item| match item.kind {
+        pcre::Kind::Atom => is_literal(&item.text),
+        pcre::Kind::Open => !item.text.starts_with("(?") || item.text == "(?:" || item.text.ends_with('>'),
+        pcre::Kind::Flags => false,
+        pcre::Kind::Wide | pcre::Kind::End | pcre::Kind::Quantifier | pcre::Kind::Or | pcre::Kind::Close => true,
+    };
+    pcre::items(regex).is_some_and(|items| items.iter().all(is_same))
+}
+
 /// Whether access rules and passwords accept an expression.
 fn is_regex(regex: &str) -> bool {
     regex::bytes::RegexBuilder::new(regex).unicode(false).build().is_ok()
@@ -205,6 +223,24 @@ mod tests {
             (r"\.(css|)$", None),
         ] {
             assert_eq!(pattern_of_regex(regex).as_deref(), pattern, "{regex}");
+        }
+    }
+
+    #[test]
+    fn expressions_are_the_same_for_octets_if_they_are_literal() {
+        for (regex, is_same) in [
+            (r"^/old\.html$", true),
+            ("^/(a|b)?/x{2}$", true),
+            ("^/(?<name>caf\u{e9})/(?:a)", true),
+            ("^/old/(.*)$", false),
+            ("^/[^/]+$", false),
+            (r"^/\d+$", false),
+            (r"^/\xe9$", false),
+            (r"^/\b", false),
+            ("(?i)^/k$", false),
+            ("^/(?i:k)$", false),
+        ] {
+            assert_eq!(is_same_for_octets(regex), is_same, "{regex}");
         }
     }
 

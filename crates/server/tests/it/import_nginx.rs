@@ -468,6 +468,12 @@ fn what_is_open_now_is_marked() {
         ("location ~ \"^/(?!x)\" { allow 10.0.0.0/8; deny all; }", &["allow"]),
         ("location ~ \"^/(?!x)\" { auth_basic x; auth_basic_user_file htpasswd; }", &["auth_basic"]),
         ("location ~ [a&&b] { deny all; }", &["deny"]),
+        // Rewrites guard together: the first leads away from what the last sends.
+        ("rewrite \"^/in/(?!open)\" /login.html last; rewrite ^/(.*)$ /$1 break;", &["rewrite"]),
+        ("rewrite ^/in/(a++)$ /login.html break;", &["rewrite"]),
+        ("rewrite \"^/in/(?!open)\" https://login.example/ redirect;", &["rewrite"]),
+        ("rewrite ^/in/(.*)$ /out/$arg_name last;", &["rewrite"]),
+        ("rewrite ^/in/(.*)$ /out/$1 last;", &[]),
         // The address that rules compare with is the proxy's.
         ("real_ip_header X-Forwarded-For; set_real_ip_from 10.0.0.0/8;", &[]),
         ("set_real_ip_from 10.0.0.0/8; location /x/ { allow 10.0.0.0/8; deny all; }", &[]),
@@ -680,4 +686,41 @@ fn the_client_address_comes_from_where_nginx_has_it() {
             assert_eq!(listen["trusted_proxies"].to_string(), r#"["10.0.0.0/8", "192.0.2.7"]"#, "{http}");
         }
     }
+}
+
+/// nginx matches octets, so that a name in another encoding is rewritten too.
+#[test]
+fn rewrites_and_redirects_match_octets() {
+    for (regex, converted) in [
+        ("^/old/(.*)$", "(?-u)^/old/(.*)$"),
+        ("^/[^/]+/x$", "(?-u)^/[^/]+/x$"),
+        ("(?i)^/K$", "(?-u)(?i)^/K$"),
+        ("^/old[.]html$", "(?-u)^/old[.]html$"),
+        (r"^/old\.html$", r"^/old\.html$"),
+        ("^/(a|b)/$", "^/(a|b)/$"),
+    ] {
+        let (site, _) = import_server(&format!("rewrite {regex} /new.html last; rewrite {regex} /new permanent;"));
+        assert_eq!(site["rewrites"][0]["regex"].as_str(), Some(converted));
+        assert_eq!(site["redirects"][0]["regex"].as_str(), Some(converted));
+    }
+}
+
+/// nginx resolves the names of listeners and proxies when it starts; here a listener has an address, and a proxy a network.
+#[test]
+fn names_of_listeners_and_proxies_are_not_taken_for_addresses() {
+    const CERTIFICATE: &str = "ssl_certificate a.pem; ssl_certificate_key a.pem;";
+    let server = |listen: &str| {
+        format!("server {{ listen {listen}; listen 127.0.0.1:8444 ssl; server_name a; {CERTIFICATE} root r; }}")
+    };
+    let (config, named, _) = import(&server("www.example.org:8443 ssl"));
+    let addresses = |config: &toml::Table| -> Vec<String> {
+        let all = config["listen"].as_array().expect("listeners").iter();
+        all.map(|listen| listen["address"].as_str().expect("text").to_owned()).collect()
+    };
+    assert_eq!(addresses(&config), ["127.0.0.1:8444"]);
+    assert!(named.iter().any(|line| line.contains("names are not resolved")), "{named:?}");
+    let proxies = "set_real_ip_from proxy.example; set_real_ip_from 10.1.2.3/8; real_ip_header proxy_protocol;";
+    let (config, named, _) = import(&format!("{proxies} {}", server("127.0.0.1:8443 ssl proxy_protocol")));
+    assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
+    assert!(named.iter().any(|line| line.contains("trusted_proxies has networks")), "{named:?}");
 }
