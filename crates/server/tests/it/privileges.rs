@@ -5,10 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use landlock::{AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use sealion_testkit::http;
 use sealion_testkit::server::{Line, Signal};
 
 use crate::support::config::Config;
+use crate::support::port::free_port;
 use crate::support::watch::Watched;
 use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_message};
 
@@ -86,6 +88,34 @@ fn files_that_are_not_named_are_refused_by_the_kernel() {
     let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
     confined.wait_for_lines(2, "word of a mount that is out of reach", twice);
     assert_eq!(http::get(&mut site.connect(&confined), "/f").expect("the old root").body, b"content");
+}
+
+/// A successor has the restrictions of the process that started it.
+#[test]
+fn a_port_that_was_not_named_is_refused_by_the_kernel() {
+    let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessNet::BindTcp);
+    let kernel_restricts_ports = rules.and_then(Ruleset::create).is_ok();
+    let site = Site::new();
+    site.add("f", "content");
+    let (named, other) = (free_port(), free_port());
+    let config = |landlock: bool, port: u16| {
+        let listen = format!("address = '127.0.0.1:{port}'");
+        site.config("").table(&format!("[privileges]\nlandlock = {landlock}")).listen(&listen)
+    };
+    for landlock in [false, true] {
+        let server = config(landlock, named).serve();
+        let lacks_landlock = messages(&server, "privileges.landlock: this kernel has") > 0;
+        config(landlock, other).write();
+        if landlock && kernel_restricts_ports {
+            server.signal(Signal::USR2);
+            let failed = wait_for_message(&server, "the upgrade failed");
+            assert!(failed.contains(&other.to_string()) && failed.contains("ermission denied"), "{failed}");
+            assert_eq!(http::get(&mut site.connect(&server), "/f").expect("the old one serves").body, b"content");
+        } else {
+            assert_eq!(lacks_landlock, landlock, "the kernel has no such Landlock, and the server says so");
+            let _successor = Successor::of(&server);
+        }
+    }
 }
 
 #[test]

@@ -231,3 +231,71 @@ fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resu
 fn allow_if_there(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, String> {
     if path.exists() { allow(rules, path, access) } else { Ok(rules) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Error, ErrorKind, IsTerminal};
+    use std::net::TcpListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+    use std::process::{Child, Command};
+
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+
+    use super::*;
+
+    /// A process outside.
+    struct Outside(Child);
+
+    impl Drop for Outside {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Landlock restricts a thread, and leaves the others as they are.
+    #[test]
+    fn what_lies_outside_is_out_of_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        std::fs::write(&file, "outside").unwrap();
+        let name = format!("sealion-outside-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        let outside = Outside(Command::new("sleep").arg("1000").spawn().unwrap());
+        let pid = Pid::from_raw(outside.0.id() as i32).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // The last error: is_terminal says no more than no.
+        let ioctl = |device: &File| (device.is_terminal(), Error::last_os_error().raw_os_error()).1;
+        let attempts = || {
+            [
+                File::open(&file).err().map(|error| error.kind()),
+                TcpListener::bind(("127.0.0.1", port)).err().map(|error| error.kind()),
+                UnixStream::connect_addr(&address).err().map(|error| error.kind()),
+                test_kill_process(pid).err().map(|errno| Error::from(errno).kind()),
+            ]
+        };
+        assert_eq!(attempts(), [None; 4]);
+        let ended = std::thread::scope(|scope| {
+            let confined = scope.spawn(|| {
+                let support = restrict(&Config::default(), None).unwrap();
+                let null = File::open("/dev/null").unwrap();
+                assert!(File::open("/proc/self/status").is_ok() && TcpListener::bind("127.0.0.1:0").is_ok());
+                (support, attempts(), ioctl(&null))
+            });
+            confined.join().unwrap()
+        });
+        let denied = Some(ErrorKind::PermissionDenied);
+        match Support::of_this_kernel() {
+            Support::Full => {
+                assert_eq!(ended, (Support::Full, [denied; 4], Some(Errno::ACCESS.raw_os_error())));
+            }
+            Support::Partial => assert_eq!((ended.0, ended.1[0]), (Support::Partial, denied)),
+            Support::None => assert_eq!((ended.0, ended.1), (Support::None, [None; 4])),
+        }
+        assert_eq!(attempts(), [None; 4], "this thread is free");
+    }
+}
