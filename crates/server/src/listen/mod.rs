@@ -91,7 +91,7 @@ impl Listeners {
                     port = Some(chosen.port());
                 }
                 if let (Address::Unix(path), true) = (address, inherited.is_of_predecessor()) {
-                    unix::update_mode(path, wanted.mode)?;
+                    unix::update_mode(path, wanted.mode).map_err(|e| e.to_string())?;
                 }
                 self.spread(place, address, sockets).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
                 self.addresses.push((chosen, place));
@@ -100,7 +100,7 @@ impl Listeners {
             }
             match address {
                 Address::Unix(path) => {
-                    let socket = unix::bind(path, wanted.mode, BACKLOG)?;
+                    let socket = unix::bind(path, wanted.mode, BACKLOG).map_err(|e| e.to_string())?;
                     self.spread(place, address, vec![socket.into()]).map_err(|e| format!("{address}: {e}"))?;
                     self.addresses.push((address.clone(), place));
                     self.made.push(path.clone());

@@ -11,7 +11,6 @@
 //!
 //! They talk over a Unix socket pair. Its far end is the new process's standard input, so that no descriptor is inherited by number.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,6 +22,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use std::{env, fmt};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -78,18 +78,18 @@ impl Predecessor {
     /// A line: the sockets did not arrive.
     pub(crate) fn find() -> Result<Option<(Self, Inherited)>, String> {
         let Some(socket) = channel() else { return Ok(None) };
-        let broken = |reason: String| format!("the server to be replaced did not pass its sockets: {reason}");
-        let socket = socket.try_clone_to_owned().map_err(|e| broken(e.to_string()))?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START))
-            .map_err(|e| broken(e.to_string()))?;
+        let broken =
+            |reason: &dyn fmt::Display| format!("the server to be replaced did not pass its sockets: {reason}");
+        let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
         let mut held = Vec::new();
         let confinement = loop {
-            match receive(socket.as_fd(), LONGEST_START).map_err(&broken)? {
+            match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
                 }
                 Some((Message::All { confinement }, None)) => break confinement,
-                other => return Err(broken(format!("unexpected message {other:?}"))),
+                other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
         let inherited = Inherited::from_predecessor(held)?;
@@ -110,16 +110,48 @@ impl Predecessor {
 }
 
 impl Predecessor {
-    fn take_over(&self, patience: Duration) -> Result<(), String> {
+    fn take_over(&self, patience: Duration) -> Result<(), NotHandedOver> {
         let socket = self.socket.as_fd();
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-            sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(|e| e.to_string())?;
+            sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(ChannelError::from)?;
         }
-        match send(socket, &Message::Serving, None).and_then(|()| receive(socket, patience)) {
-            Ok(Some((Message::Yours, _))) => Ok(()),
-            Ok(Some((other, _))) => Err(format!("the server to be replaced sent an unexpected message: {other:?}")),
-            Ok(None) => Err("the server to be replaced has ended already".to_owned()),
-            Err(error) => Err(format!("the server to be replaced does not answer: {error}")),
+        send(socket, &Message::Serving, None)?;
+        match receive(socket, patience)? {
+            Some((Message::Yours, _)) => Ok(()),
+            Some((other, _)) => Err(NotHandedOver::Unexpected(other)),
+            None => Err(NotHandedOver::Ended),
+        }
+    }
+}
+
+/// Why the predecessor did not hand over its service.
+#[derive(Debug)]
+enum NotHandedOver {
+    /// It has ended.
+    Ended,
+    /// It sent another message.
+    Unexpected(Message),
+    /// No message came, or none could be sent.
+    Channel(ChannelError),
+}
+
+impl From<ChannelError> for NotHandedOver {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Closed => NotHandedOver::Ended,
+            error => NotHandedOver::Channel(error),
+        }
+    }
+}
+
+impl fmt::Display for NotHandedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotHandedOver::Ended => f.write_str("the server to be replaced has ended already"),
+            NotHandedOver::Unexpected(other) => {
+                write!(f, "the server to be replaced sent an unexpected message: {other:?}")
+            }
+            NotHandedOver::Channel(error) => write!(f, "the server to be replaced does not answer: {error}"),
         }
     }
 }
@@ -240,11 +272,15 @@ impl Successor {
             Err(reason) => {
                 let _ = child.kill();
                 let ended = child.wait();
-                let reason = reason.unwrap_or_else(|| match ended {
-                    Ok(status) => format!("it ended with {status}; its standard error says why"),
-                    Err(error) => format!("it ended: {error}"),
-                });
-                Err(failed(&reason))
+                Err(match (reason, ended) {
+                    (NotServing::Ended, Ok(status)) => {
+                        failed(&format_args!("it ended with {status}; its standard error says why"))
+                    }
+                    (NotServing::Ended, Err(error)) => failed(&format_args!("it ended: {error}")),
+                    (NotServing::Failed(why), _) => failed(&why),
+                    (NotServing::Unexpected(other), _) => failed(&format_args!("unexpected message {other:?}")),
+                    (NotServing::Channel(error), _) => failed(&error),
+                })
             }
         }
     }
@@ -271,24 +307,83 @@ impl Drop for Successor {
     }
 }
 
-/// Passes the sockets, and waits until the new process serves. `Err(None)`: it ended without a message.
-fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), Option<String>> {
-    let ended = |_| None;
-    for Held { purpose, wanted, socket } in &service.held {
-        let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
-        send(to, &message, Some(socket.as_fd())).map_err(ended)?;
-    }
-    send(to, &Message::All { confinement: service.confinement }, None).map_err(ended)?;
-    match receive(to, LONGEST_START).map_err(Some)? {
-        Some((Message::Serving, _)) => Ok(()),
-        Some((Message::Failed { why }, _)) => Err(Some(why)),
-        Some((other, _)) => Err(Some(format!("unexpected message {other:?}"))),
-        None => Err(None),
+/// Why a new process does not replace this one.
+#[derive(Debug)]
+enum NotServing {
+    /// It ended without a message.
+    Ended,
+    /// It reported a failure.
+    Failed(String),
+    /// It sent another message.
+    Unexpected(Message),
+    /// No message came, or none could be sent.
+    Channel(ChannelError),
+}
+
+impl From<ChannelError> for NotServing {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::Closed => NotServing::Ended,
+            error => NotServing::Channel(error),
+        }
     }
 }
 
-fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -> Result<(), String> {
-    let bytes = serde_json::to_vec(message).map_err(|e| e.to_string())?;
+/// Passes the sockets, and waits until the new process serves.
+fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
+    for Held { purpose, wanted, socket } in &service.held {
+        let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
+        send(to, &message, Some(socket.as_fd()))?;
+    }
+    send(to, &Message::All { confinement: service.confinement }, None)?;
+    match receive(to, LONGEST_START)? {
+        Some((Message::Serving, _)) => Ok(()),
+        Some((Message::Failed { why }, _)) => Err(NotServing::Failed(why)),
+        Some((other, _)) => Err(NotServing::Unexpected(other)),
+        None => Err(NotServing::Ended),
+    }
+}
+
+/// Why a message was not sent or received.
+#[derive(Debug)]
+enum ChannelError {
+    /// The other end is closed.
+    Closed,
+    /// The other process took or sent nothing for this long.
+    Silent(Duration),
+    /// A descriptor or bytes of a message were lost.
+    Truncated,
+    /// A message of another version, or none that can be written.
+    Unknown(serde_json::Error),
+    /// The socket failed.
+    Socket(Errno),
+}
+
+impl From<Errno> for ChannelError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::CONNRESET | Errno::PIPE => ChannelError::Closed,
+            errno => ChannelError::Socket(errno),
+        }
+    }
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChannelError::Closed => f.write_str("it has ended"),
+            ChannelError::Silent(patience) => write!(f, "no message within {} s", patience.as_secs_f32()),
+            ChannelError::Truncated => {
+                f.write_str("a message was truncated: the limit on open files (LimitNOFILE=) may be too low")
+            }
+            ChannelError::Unknown(error) => write!(f, "unknown message: {error}"),
+            ChannelError::Socket(errno) => errno.fmt(f),
+        }
+    }
+}
+
+fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
+    let bytes = serde_json::to_vec(message).map_err(ChannelError::Unknown)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let sockets: Vec<_> = socket.into_iter().collect();
@@ -299,13 +394,13 @@ fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -
         match sendmsg(to, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.to_string()),
+            Err(errno) => return Err(errno.into()),
         }
     }
 }
 
 /// `None`: the other end is closed. `patience`: the timeout of the socket, for the message.
-fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, Option<OwnedFd>)>, String> {
+fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, Option<OwnedFd>)>, ChannelError> {
     let mut bytes = [0; LONGEST_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -314,12 +409,12 @@ fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, 
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(Errno::CONNRESET) => return Ok(None),
-            Err(Errno::AGAIN) => return Err(format!("no message within {} s", patience.as_secs_f32())),
-            Err(errno) => return Err(errno.to_string()),
+            Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
+            Err(errno) => return Err(errno.into()),
         }
     };
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err("a message was truncated: the limit on open files (LimitNOFILE=) may be too low".to_owned());
+        return Err(ChannelError::Truncated);
     }
     if received.bytes == 0 {
         return Ok(None);
@@ -329,7 +424,7 @@ fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, 
         _ => Vec::new(),
     });
     let socket = sockets.next();
-    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(|e| format!("unknown message: {e}"))?;
+    let message = serde_json::from_slice(&bytes[..received.bytes]).map_err(ChannelError::Unknown)?;
     Ok(Some((message, socket)))
 }
 
@@ -389,11 +484,12 @@ mod tests {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let predecessor = Predecessor { socket: far, confinement: Confinement::default() };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
-        assert!(refused.contains("does not answer: no message within 0.05 s"), "{refused}");
+        assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
+        assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");
         send(near.as_fd(), &Message::Yours, None).unwrap();
-        assert_eq!(predecessor.take_over(Duration::from_secs(60)), Ok(()));
+        predecessor.take_over(Duration::from_secs(60)).unwrap();
         drop(near);
-        assert!(predecessor.take_over(Duration::from_secs(60)).is_err());
+        assert!(matches!(predecessor.take_over(Duration::from_secs(60)), Err(NotHandedOver::Ended)));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use instant_acme::{
-    AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+    AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewOrder, Order, OrderStatus,
+    RetryPolicy,
 };
 
 use super::answers::Answers;
@@ -21,15 +22,15 @@ pub(super) async fn obtain(
 ) -> Result<String, String> {
     let account = settings.account().await?;
     let identifiers: Vec<Identifier> = site.names.iter().cloned().map(Identifier::Dns).collect();
-    let order = match replaces {
-        Some(replaces) => account.new_order(&NewOrder::new(&identifiers).replaces(replaces)).await,
-        None => Err(instant_acme::Error::Str("nothing to replace")),
-    };
-    // Authorities without RFC 9773 refuse `replaces`: retry without it.
-    let mut order = match order {
-        Ok(order) => order,
-        Err(_) => account.new_order(&NewOrder::new(&identifiers)).await.map_err(explain)?,
-    };
+    let order = NewOrder::new(&identifiers);
+    let mut order = match replaces {
+        None => account.new_order(&order).await,
+        Some(replaces) => match account.new_order(&NewOrder::new(&identifiers).replaces(replaces)).await {
+            Err(error) if may_be_about_replaces(&error) => account.new_order(&order).await,
+            ordered => ordered,
+        },
+    }
+    .map_err(explain)?;
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(explain)?;
@@ -67,6 +68,20 @@ pub(super) async fn obtain(
     Ok(key + &chain)
 }
 
+/// Whether an order may succeed without `replaces` (RFC 9773 §5), which some authorities do not know, and others refuse for a certificate that
+/// was replaced already. A second order does not help against a limit, and would count towards it (RFC 8555 §6.6), nor against a network that
+/// fails.
+fn may_be_about_replaces(error: &Error) -> bool {
+    match error {
+        Error::Unsupported(_) => true,
+        Error::Api(problem) => {
+            let is_limit = problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"));
+            !is_limit && problem.status.is_none_or(|status| (400..500).contains(&status) && status != 429)
+        }
+        _ => false,
+    }
+}
+
 /// The authority's reason for a failed validation.
 async fn refusal(order: &mut Order) -> Option<String> {
     let mut authorizations = order.authorizations();
@@ -79,4 +94,29 @@ async fn refusal(order: &mut Order) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_that_may_be_about_the_replaced_certificate_is_followed_by_another_order() {
+        let problem = |kind: &str, status: u16| {
+            let text = format!(r#"{{"type": "urn:ietf:params:acme:error:{kind}", "detail": "x", "status": {status}}}"#);
+            Error::Api(serde_json::from_str(&text).unwrap())
+        };
+        for (error, is_followed) in [
+            (problem("malformed", 400), true),
+            (problem("alreadyReplaced", 409), true),
+            (problem("rateLimited", 429), false),
+            (problem("rateLimited", 400), false),
+            (problem("serverInternal", 500), false),
+            (Error::Unsupported("ARI"), true),
+            (Error::Timeout(None), false),
+            (Error::Other("the network is unreachable".into()), false),
+        ] {
+            assert_eq!(may_be_about_replaces(&error), is_followed, "{error}");
+        }
+    }
 }
