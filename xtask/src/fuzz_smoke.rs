@@ -16,14 +16,16 @@ use crate::workspace;
 
 /// Run every fuzz target for a few seconds
 ///
-/// Builds the targets of fuzz/ with the stable compiler and libFuzzer's coverage, without a sanitizer (the code under
-/// test is safe Rust). For a long hunt use cargo-fuzz: `cargo +nightly fuzz run TARGET`; corpus and artifacts are in
-/// the same places.
+/// Builds the targets of fuzz/ with the stable compiler, libFuzzer's coverage and AddressSanitizer, whose runtime comes with the
+/// standard library. For a long hunt use cargo-fuzz: `cargo +nightly fuzz run TARGET`; corpus and artifacts are in the same places.
 #[derive(Args)]
 pub(crate) struct FuzzSmoke {
     /// Seconds for each target
     #[arg(long, default_value_t = SECONDS)]
     pub(crate) seconds: u64,
+    /// Without AddressSanitizer: more inputs in the same time
+    #[arg(long)]
+    pub(crate) no_sanitizer: bool,
     /// Only these targets
     pub(crate) targets: Vec<String>,
 }
@@ -39,10 +41,13 @@ const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-l
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks --cfg fuzzing";
 
+/// AddressSanitizer. It sees what `unsafe` blocks of dependencies and of `crates/ktls/src/sys` do; code in C is not instrumented.
+const SANITIZER: &str = "-Zsanitizer=address";
+
 impl FuzzSmoke {
     /// Runs the targets. Returns each name with whether it passed.
     pub(crate) fn run(self) -> Result<Vec<(String, bool)>> {
-        let mut build = build(&self.targets)?;
+        let mut build = build(&self.targets, !self.no_sanitizer)?;
         let status = build.command.status().context("cannot run cargo")?;
         ensure!(status.success(), "the fuzz targets do not build: cargo ended with {status}");
         let queue = Mutex::new(build.targets.into_iter());
@@ -76,8 +81,8 @@ pub(crate) struct Build {
     targets: Vec<(String, PathBuf)>,
 }
 
-/// The build of the wanted targets; all if none is named.
-pub(crate) fn build(wanted: &[String]) -> Result<Build> {
+/// The build of the wanted targets; all if none is named. `sanitizer`: with AddressSanitizer, if the compiler has its runtime.
+pub(crate) fn build(wanted: &[String], sanitizer: bool) -> Result<Build> {
     tools::ensure(FOR_FUZZING)?;
     let manifest = workspace::root().join("fuzz/Cargo.toml");
     let metadata = MetadataCommand::new()
@@ -103,12 +108,24 @@ pub(crate) fn build(wanted: &[String]) -> Result<Build> {
         .arg("--manifest-path")
         .arg(&manifest)
         .env("RUSTFLAGS", COVERAGE);
+    if sanitizer && has_sanitizer()? {
+        // The stable compiler has the flag, and refuses it otherwise.
+        command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", format!("{COVERAGE} {SANITIZER}"));
+    }
     for target in &targets {
         command.args(["--bin", target]);
     }
     let directory = metadata.target_directory.as_std_path().join(&triple).join("release");
     let targets = targets.into_iter().map(|name| (name.to_owned(), directory.join(name))).collect();
     Ok(Build { command, targets })
+}
+
+/// Whether the runtime of AddressSanitizer lies beside the standard library, as rustup installs it; distributions leave it out.
+fn has_sanitizer() -> Result<bool> {
+    let directory = sealion_guest::output(rustc().args(["--print", "target-libdir"]))?;
+    let directory = Path::new(directory.trim());
+    let files = directory.read_dir().with_context(|| format!("cannot read {}", directory.display()))?;
+    Ok(files.flatten().any(|file| file.file_name().to_string_lossy().ends_with("_rt.asan.a")))
 }
 
 /// Runs one target. Returns the number of inputs tried.
@@ -162,9 +179,12 @@ fn runs(line: &str) -> Option<u64> {
 }
 
 fn host_triple() -> Result<String> {
-    let version =
-        sealion_guest::output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))?;
+    let version = sealion_guest::output(rustc().arg("-vV"))?;
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).context("rustc -vV names no host")
+}
+
+fn rustc() -> Command {
+    Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
 }
 
 #[cfg(test)]

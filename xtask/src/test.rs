@@ -207,7 +207,7 @@ fn build_meanwhile(build: Command) -> Result<()> {
 }
 
 fn build_fuzz_targets() -> Result<()> {
-    build_meanwhile(fuzz_smoke::build(&[])?.command)
+    build_meanwhile(fuzz_smoke::build(&[], true)?.command)
 }
 
 /// The total so far, and the names of failures.
@@ -269,7 +269,7 @@ impl Report {
 
     fn fuzz(&mut self) {
         self.timed("fuzz targets", |report| {
-            let smoke = FuzzSmoke { seconds: fuzz_smoke::SECONDS, targets: Vec::new() };
+            let smoke = FuzzSmoke { seconds: fuzz_smoke::SECONDS, no_sanitizer: false, targets: Vec::new() };
             match smoke.run() {
                 Ok(targets) => {
                     for (name, held) in targets {

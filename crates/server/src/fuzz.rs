@@ -67,7 +67,8 @@ pub fn serve(configuration: &Path) -> Result<(), String> {
 /// Content that no response may have.
 const SECRET: &str = "top secret";
 
-/// A site whose directory `secret` and whose file `private.html` are closed to everyone, and that offers many ways to a file.
+/// A site that offers many ways to a file. Rules by path close its directory `secret` and its file `private.html` to everyone, rules by expression
+/// every directory `hidden`, keys, and the page `closed.htm`.
 struct Guarded {
     _directory: tempfile::TempDir,
     site: Site,
@@ -81,6 +82,7 @@ impl Guarded {
             let guarded = Self::new();
             assert_eq!(guarded.answer(Method::Get, "/public.txt").0, Status::OK);
             assert_eq!(guarded.answer(Method::Get, "/open/").0, Status::OK);
+            assert_eq!(guarded.answer(Method::Get, "/app/shown.txt").0, Status::OK);
             for path in REFUSED {
                 assert_eq!(guarded.answer(Method::Get, path).0, Status::FORBIDDEN, "{path}");
             }
@@ -101,15 +103,26 @@ impl Guarded {
             ("secret/a b/\u{e9}.txt", SECRET),
             ("private.html", SECRET),
             ("private.html.br", SECRET),
+            ("app/hidden/index.html", SECRET),
+            ("app/hidden/x.txt", SECRET),
+            ("app/hidden/x.txt.gz", SECRET),
+            ("app/a b.key", SECRET),
+            ("app/a b.key.br", SECRET),
+            ("app/shown.txt", "open"),
+            ("app/shown.txt.gz", SECRET),
+            ("app/sub/closed.htm", SECRET),
         ] {
             let path = root.join(name);
             std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
             std::fs::write(path, content).expect("a file");
         }
-        let text = "[[site]]\nroot = 'ROOT'\nprecompressed = ['br', 'gzip']\nindex = ['index.html', 'key.txt']\n\
+        let text = "[[site]]\nroot = 'ROOT'\nprecompressed = ['br', 'gzip']\nindex = ['index.html', 'key.txt', 'closed.htm']\n\
             fallback = '/private.html'\nerror_pages = { 404 = '/public.txt' }\n\
-            access = [{ path = '/secret', deny = ['0.0.0.0/0', '::/0'] }, { path = '/private.html', deny = ['0.0.0.0/0', '::/0'] }]\n\
-            rewrites = [{ regex = '^/r/(.*)$', to = '/$1' }]\nmounts = [{ path = '/m/', root = 'ROOT/open' }]\n\
+            access = [{ path = '/secret', deny = ['0.0.0.0/0', '::/0'] }, { path = '/private.html', deny = ['0.0.0.0/0', '::/0'] },\n\
+              { regex = '^/(app|around)/hidden/', deny = ['0.0.0.0/0', '::/0'] }, { regex = '(?i)\\.key$', deny = ['0.0.0.0/0', '::/0'] },\n\
+              { regex = '/closed\\.', deny = ['0.0.0.0/0', '::/0'] }, { regex = '/shown[.]txt[.](gz|br)$', deny = ['0.0.0.0/0', '::/0'] }]\n\
+            rewrites = [{ regex = '^/r/(.*)$', to = '/$1' }]\n\
+            mounts = [{ path = '/m/', root = 'ROOT/open' }, { path = '/around/', root = 'ROOT/app' }]\n\
             [site.listing]\nenabled = true\n[site.compress]\n";
         let text = text.replace("ROOT", &root.display().to_string());
         let (config, mut problems) =
@@ -146,7 +159,22 @@ fn content(body: &Body) -> Vec<u8> {
 }
 
 /// Paths that are refused.
-const REFUSED: [&str; 5] = ["/secret/key.txt", "/secret/", "/secret/a%20b/%C3%A9.txt", "/private.html", "/secret/none"];
+const REFUSED: [&str; 14] = [
+    "/secret/key.txt",
+    "/secret/",
+    "/secret/a%20b/%C3%A9.txt",
+    "/private.html",
+    "/secret/none",
+    "/app/hidden/x.txt",
+    "/app/hidden/",
+    "/app/a%20b.key",
+    "/app/sub/",
+    "/app/sub/closed.htm",
+    "/app/shown.txt.gz",
+    "/around/hidden/x.txt",
+    "/around/a%20b.key",
+    "/around/sub/",
+];
 
 /// The target of a request: it gets nothing of a closed file.
 pub fn target(path: &str) {
