@@ -1,7 +1,7 @@
 //! `[[listen]]`.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -17,8 +17,8 @@ use crate::values::{At, Bounded, Problems, parse_network};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
-    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Or a Unix socket:
-    /// `unix:/run/sealion/sealion.sock`.
+    /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Other names are not
+    /// resolved. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
     #[schemars(with = "String")]
     pub address: Listen,
 
@@ -42,8 +42,8 @@ pub(crate) struct ListenConfig {
 
     /// Request field in which trusted proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or another with addresses, such as
     /// `x-real-ip`. It is read from the right. Addresses of trusted proxies are skipped; the first other address is the client, for access
-    /// rules, limits of requests and the access log. An entry that is no address ends the reading at the address before it [default: none, the
-    /// client is the remote end of the connection]
+    /// rules, limits of requests and the access log. An entry that is no address ends the reading at the address before it. Fields with another
+    /// meaning, such as `host`, are refused [default: none, the client is the remote end of the connection]
     #[serde(default)]
     pub client_address: Option<At<String>>,
 
@@ -100,6 +100,8 @@ impl ListenConfig {
         };
         let what = if !is_name(field) {
             "is not the name of a field: write for instance x-forwarded-for or forwarded"
+        } else if NO_ADDRESS.iter().any(|name| field.eq_ignore_ascii_case(name)) {
+            "names a field that carries no address of a client: write the one that the proxies set, for instance x-forwarded-for or forwarded"
         } else if *self.proxy_protocol {
             "and proxy_protocol both name the client: choose one"
         } else if !*self.tls {
@@ -195,6 +197,63 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
 pub(crate) fn https_port(listen: &[ListenConfig]) -> u16 {
     listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
+
+/// Request fields with another meaning, in which a client would choose its address or have none: the fields of RFC 9110 to 9112, of the Fetch
+/// standard and of cookies, and the other fields of proxies.
+const NO_ADDRESS: [&str; 52] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "access-control-request-headers",
+    "access-control-request-method",
+    "age",
+    "alt-used",
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-type",
+    "cookie",
+    "date",
+    "dnt",
+    "expect",
+    "from",
+    "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "keep-alive",
+    "last-modified",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "priority",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "referer",
+    "sec-fetch-dest",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "sec-fetch-user",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "upgrade-insecure-requests",
+    "user-agent",
+    "via",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+];
 
 impl From<Listen> for ListenConfig {
     fn from(address: Listen) -> Self {
@@ -299,15 +358,18 @@ impl FromStr for Listen {
         if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
             return Ok(Listen { name: name.to_owned(), addresses: localhost(port) });
         }
+        if let Ok(address) = name.parse() {
+            return Ok(Listen { name: name.to_owned(), addresses: vec![Address::Tcp(address)] });
+        }
         let hint =
             "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, or a path: unix:/run/sealion.sock";
-        match name.to_socket_addrs() {
-            Ok(addresses) => Ok(Listen { name: name.to_owned(), addresses: addresses.map(Address::Tcp).collect() }),
-            Err(error) if name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-                Err(format!("the host cannot be resolved ({error}): {hint}"))
+        // Resolving it may block a reload, and gives another address on another day.
+        Err(match name.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                format!("{host:?} is not an address of this machine, and names are not resolved: {hint}")
             }
-            Err(_) => Err(hint.to_owned()),
-        }
+            _ => hint.to_owned(),
+        })
     }
 }
 
@@ -339,9 +401,13 @@ mod tests {
 
     #[test]
     fn bad_addresses_say_what_to_write() {
-        for listen in ["8443", "localhost", "localhost:99999", "localhost:", ""] {
+        for listen in
+            ["8443", "localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"]
+        {
             assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
         }
+        let error = "www.example.org:443".parse::<Listen>().unwrap_err();
+        assert!(error.starts_with("\"www.example.org\" is not an address of this machine"), "{error}");
     }
 
     #[test]
@@ -410,6 +476,10 @@ mod tests {
             ("client_address = 'x-forwarded-for'\ntrusted_proxies = ['10.0.0.0/8']\nmax_proxies = 1", ""),
             ("client_address = 'x-forwarded-for'", "without trusted_proxies any client could claim any address"),
             ("client_address = 'a b'\ntrusted_proxies = ['10.0.0.0/8']", "is not the name of a field"),
+            ("client_address = 'Host'\ntrusted_proxies = ['10.0.0.0/8']", "names a field that carries no address"),
+            ("client_address = 'x-forwarded-proto'\ntrusted_proxies = ['10.0.0.0/8']", "names a field that carries no"),
+            ("client_address = 'user-agent'\ntrusted_proxies = ['10.0.0.0/8']", "names a field that carries no"),
+            ("client_address = 'true-client-ip'\ntrusted_proxies = ['10.0.0.0/8']", ""),
             (
                 "client_address = 'x-a'\nproxy_protocol = true\ntrusted_proxies = ['10.0.0.0/8']",
                 "and proxy_protocol both",

@@ -52,7 +52,7 @@ fn bad_usage(arguments: &[&str], words: &[&str]) {
 #[test]
 fn values_that_cannot_be_are_refused_with_what_to_write() {
     bad_usage(&["--listen", "8443"], &["--listen", "8443", "HOST:PORT"]);
-    bad_usage(&["--listen", "no-such-host.invalid:1"], &["--listen", "no-such-host.invalid", "not known"]);
+    bad_usage(&["--listen", "no-such-host.invalid:1"], &["--listen", "no-such-host.invalid", "names are not resolved"]);
     bad_usage(&["--workers", "0"], &["--workers", "1..=1024"]);
     bad_usage(&["--ktls", "sometimes"], &["--ktls", "auto, always, never"]);
     bad_usage(&["--log", "loud"], &["--log", "info"]);

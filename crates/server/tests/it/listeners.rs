@@ -285,3 +285,14 @@ fn the_client_of_a_head_that_is_refused_is_the_one_in_its_field() {
         assert_eq!((line.get("status"), peer.ip().to_string().as_str()), (status, address), "{head}");
     }
 }
+
+/// The field would name what clients choose.
+#[test]
+fn a_field_that_carries_no_address_names_no_client() {
+    let site = Site::new();
+    for field in ["host", "User-Agent", "x-forwarded-host", "authorization"] {
+        let listen = format!("address = '127.0.0.1:0'\ntrusted_proxies = ['10.0.0.0/8']\nclient_address = '{field}'");
+        let said = site.config("").listen(&listen).problems();
+        assert!(said.contains("listen.client_address: names a field that carries no address"), "{field}: {said}");
+    }
+}
