@@ -162,7 +162,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "rewrite",
         Converted(&["site.redirects", "site.rewrites"]),
-        "regular expressions with look-around are reported; rewrites to programs are closed",
+        "regular expressions with look-around are marked; rewrites to programs are closed",
     ),
     (
         "if",
