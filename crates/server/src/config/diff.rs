@@ -43,11 +43,12 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 11] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
     "server.file_cache_age",
+    "server.file_cache_memory",
     "server.log",
     "limits.max_connections",
     "listen",

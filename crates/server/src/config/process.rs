@@ -6,10 +6,11 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::files::cache::CacheLimits;
 use crate::observe::messages::LogLevel;
 use crate::path::costs::Costs;
 use crate::path::policy::KtlsMode;
-use crate::values::{Bounded, Problems, Time, Timeout, overridable};
+use crate::values::{Bounded, Problems, Size, Time, Timeout, overridable};
 
 /// Process-wide settings.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,11 @@ pub(crate) struct ProcessConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_FILE_CACHE_AGE", default_value_t = Self::default().file_cache_age)]
     pub file_cache_age: Time,
 
+    /// Memory of each worker for files of up to 128 KiB, their names and metadata included. Longer files stay open, at
+    /// most 1000 a worker. `0B` turns the cache off.
+    #[arg(long, value_name = "SIZE", env = "SEALION_FILE_CACHE_MEMORY", default_value_t = Self::default().file_cache_memory)]
+    pub file_cache_memory: Size,
+
     /// Lowest severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
     pub log: LogLevel,
@@ -49,13 +55,14 @@ impl Default for ProcessConfig {
             ktls: KtlsMode::Auto,
             calibration: None,
             self_check_every: None,
-            file_cache_age: Time(crate::files::cache::CacheLimits::default().age),
+            file_cache_age: Time(CacheLimits::default().age),
+            file_cache_memory: Size(CacheLimits::default().memory as u64),
             log: LogLevel::Info,
         }
     }
 }
 
-overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_cache_age, log });
+overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_cache_age, file_cache_memory, log });
 
 impl ProcessConfig {
     /// Costs of the paths. Reports an unusable file in `problems`, and returns the shipped defaults then.

@@ -7,6 +7,9 @@
 //!         reopen or revalidate without blocking ──would block──► blocking task on another thread
 //! ```
 //!
+//! A cache that is nearly full keeps a file when it misses it for the second time (`admission.rs`): files that are asked for once
+//! push out none that are asked for often, and cost neither memory nor a copy.
+//!
 //! An entry includes the file's variants in content codings (`coding/`), so that those cost no system call either.
 //!
 //! A replaced file is noticed after [`CacheLimits::age`] at the latest. A file modified in place is noticed at once if it is
@@ -27,6 +30,7 @@ use sealion_http::{Coding, Status};
 use thread_local::ThreadLocal;
 use tokio::task::spawn_blocking;
 
+use crate::files::admission::Admission;
 use crate::files::coding::store::{Made, Store};
 use crate::files::coding::{Choice, Coder, Variants};
 use crate::files::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
@@ -73,24 +77,25 @@ impl FileCache {
 pub(crate) struct CacheLimits {
     /// How long a cached file is served without revalidation. Zero: nothing is cached.
     pub age: Duration,
-    /// Files in the cache; every variant in a content coding counts.
-    pub files: usize,
-    /// Bytes in memory, for all files together.
+    /// Open files in the cache, those that are not in memory; every variant in a content coding counts.
+    pub open: usize,
+    /// Bytes in memory, for all files together: content, names, and [`OVERHEAD`] for each file.
     pub memory: usize,
 }
 
 impl Default for CacheLimits {
     // One second is less than the usual delay between deploying a file and checking it in a browser. It is also long enough
-    // that revalidation costs nothing at any request rate. Few sites have more than a thousand hot files.
+    // that revalidation costs nothing at any request rate. Few sites have more than a thousand hot files
+    // that are too long for the memory.
     fn default() -> Self {
-        CacheLimits { age: Duration::from_secs(1), files: 1000, memory: 32 << 20 }
+        CacheLimits { age: Duration::from_secs(1), open: 1000, memory: 64 << 20 }
     }
 }
 
 impl CacheLimits {
     /// Length of the longest file to keep in memory; 0 if nothing is cached.
     fn keep(&self) -> u64 {
-        if self.age.is_zero() { 0 } else { KEPT_IN_MEMORY.min(self.memory as u64) }
+        if self.age.is_zero() { 0 } else { KEPT_IN_MEMORY.min(self.memory.saturating_sub(OVERHEAD) as u64) }
     }
 }
 
@@ -101,6 +106,9 @@ impl CacheLimits {
 /// that length, and 2 % more at 64 KiB (Linux 6.1 and 7.2). The result does not hold where files of this length exceed
 /// [`CacheLimits::memory`].
 pub(crate) const KEPT_IN_MEMORY: u64 = 128 << 10;
+
+/// Bytes that a file takes in the cache beside its content and the name of its entry: its metadata, and the nodes of the entry.
+const OVERHEAD: usize = size_of::<SiteFile>() + size_of::<Entry>() + 96;
 
 /// Bound on consecutive blocking tasks for one file. Usually two are enough: open it, then compress it. Reaching the bound means
 /// that the file system answers differently each time.
@@ -119,10 +127,11 @@ struct Cache {
     entries: LruCache<Box<[u8]>, Entry>,
     /// Buffer for the key of the current lookup, so that lookups allocate nothing.
     key: Vec<u8>,
-    /// Number of files in all entries.
-    files: usize,
-    /// Bytes in memory for all entries.
+    /// Open files of all entries.
+    open: usize,
+    /// Bytes in memory for all entries, as [`CacheLimits::memory`] counts them.
     memory: usize,
+    admission: Admission,
     swept: Instant,
     /// The worker's metrics, and the entries and bytes last reported to them.
     worker_metrics: Option<&'static WorkerMetrics>,
@@ -150,13 +159,27 @@ pub(crate) struct BlockingTask(Task);
 
 #[derive(Debug)]
 enum Task {
-    Open { root: Arc<Root>, coder: Option<Arc<Coder>>, name: Box<[u8]>, keep: u64 },
-    Make { store: Arc<Store>, original: Arc<SiteFile>, coding: Coding },
+    /// `keep`: the length up to which the file is read into memory; 0: the file is not to be cached.
+    Open {
+        root: Arc<Root>,
+        coder: Option<Arc<Coder>>,
+        name: Box<[u8]>,
+        keep: u64,
+    },
+    Make {
+        store: Arc<Store>,
+        original: Arc<SiteFile>,
+        coding: Coding,
+    },
 }
 
 /// The result of a [`BlockingTask`].
 #[derive(Debug)]
-pub(crate) struct TaskResult(Result<Outcome, NotOpened>);
+pub(crate) struct TaskResult {
+    outcome: Result<Outcome, NotOpened>,
+    /// As in [`Task::Open`].
+    keep: u64,
+}
 
 #[derive(Debug)]
 enum Outcome {
@@ -183,7 +206,8 @@ impl BlockingTask {
         match self.0 {
             Task::Open { root, coder, name, keep } => {
                 let open = move || open(&root, coder.as_deref(), &name, keep, Wait::Yes);
-                spawn_blocking(open).await.map(TaskResult).map_err(io::Error::other)
+                let outcome = spawn_blocking(open).await.map_err(io::Error::other)?;
+                Ok(TaskResult { outcome, keep })
             }
             Task::Make { store, original, coding } => {
                 let made = store.make(&original, coding).await.unwrap_or_else(|error| {
@@ -193,7 +217,7 @@ impl BlockingTask {
                     );
                     Made::NotYet
                 });
-                Ok(TaskResult(Ok(Outcome::Made { original, coding, made })))
+                Ok(TaskResult { outcome: Ok(Outcome::Made { original, coding, made }), keep: 0 })
             }
         }
     }
@@ -220,7 +244,7 @@ impl Files {
     /// Files in the cache, and their bytes in memory.
     pub(crate) fn kept_for_tests(&self) -> (usize, usize) {
         let cache = self.cache.workers.get().unwrap().borrow();
-        (cache.files, cache.memory)
+        (cache.entries.iter().map(|(_, entry)| entry.opened.files().count()).sum(), cache.memory)
     }
 }
 
@@ -335,21 +359,21 @@ impl Files {
         let limits = &self.cache.limits;
         let keep = limits.keep();
         if keep == 0 {
-            let found = result.map_or_else(|| self.open(name, 0), |result| result.0);
+            let found = result.map_or_else(|| self.open(name, 0), |result| result.outcome);
             return match found.map_err(|error| self.missing(error, name, 0))? {
                 Outcome::Directory => Ok(Found::Directory),
                 Outcome::Made { original, made, .. } => Ok(Found::File(made.or(original))),
                 Outcome::File(opened) => self.choose(&opened, accept).into_found(&opened.file),
             };
         }
-        let mut cache = self.cache.workers.get_or(|| RefCell::new(Cache::new(limits, now))).borrow_mut();
+        let mut cache = self.cache.workers.get_or(|| RefCell::new(Cache::new(now))).borrow_mut();
         cache.set_key(self.number, name);
-        let found = match result {
-            Some(TaskResult(Ok(Outcome::Made { original, coding, made }))) => {
+        let (found, keep) = match result {
+            Some(TaskResult { outcome: Ok(Outcome::Made { original, coding, made }), .. }) => {
                 cache.remember(&original, coding, &made, limits);
                 return Ok(Found::File(made.or(original)));
             }
-            Some(result) => result.0,
+            Some(result) => (result.outcome, result.keep),
             None => {
                 if let Some(found) = cache.get(name, now, self, accept) {
                     if let Some(worker) = cache.worker_metrics {
@@ -360,7 +384,8 @@ impl Files {
                 if let Some(worker) = cache.worker_metrics {
                     worker.cache_misses.add(1);
                 }
-                self.open(name, keep)
+                let keep = if cache.admits(limits) { keep } else { 0 };
+                (self.open(name, keep), keep)
             }
         };
         cache.remove();
@@ -369,7 +394,7 @@ impl Files {
             Outcome::Made { original, .. } => Ok(Found::File(original)),
             Outcome::File(opened) => {
                 let chosen = self.choose(&opened, accept).into_found(&opened.file);
-                if opened.is_settled() {
+                if keep > 0 && opened.is_settled() {
                     cache.keep(opened, now, limits);
                 }
                 chosen
@@ -377,6 +402,7 @@ impl Files {
         }
     }
 
+    /// `keep`: as in [`Task::Open`].
     fn open(&self, name: &[u8], keep: u64) -> Result<Outcome, NotOpened> {
         open(&self.root, self.coder.as_deref(), name, keep, Wait::No)
     }
@@ -455,19 +481,24 @@ impl Opened {
         std::iter::once(&self.file).chain(self.variants.iter().flat_map(|variants| variants.files()))
     }
 
+    /// Bytes of the table of variants, which counts beside the files in it.
+    fn memory_of_variants(&self) -> usize {
+        self.variants.as_ref().map_or(0, |_| size_of::<Variants>())
+    }
+
     fn is_settled(&self) -> bool {
         self.file.is_settled() && self.variants.as_ref().is_none_or(|variants| variants.are_settled())
     }
 }
 
 impl Cache {
-    fn new(limits: &CacheLimits, now: Instant) -> Self {
-        let files = std::num::NonZeroUsize::new(limits.files).unwrap_or(std::num::NonZeroUsize::MIN);
+    fn new(now: Instant) -> Self {
         Cache {
-            entries: LruCache::new(files),
+            entries: LruCache::unbounded(),
             key: Vec::new(),
-            files: 0,
+            open: 0,
             memory: 0,
+            admission: Admission::default(),
             swept: now,
             worker_metrics: metrics::worker(),
             reported: (0, 0),
@@ -526,10 +557,10 @@ impl Cache {
 
     fn keep(&mut self, opened: Opened, now: Instant, limits: &CacheLimits) {
         self.count(&opened);
-        if let Some((_, pushed_out)) =
+        if let Some((name, replaced)) =
             self.entries.push(self.key.as_slice().into(), Entry { opened, checked: now, used: now })
         {
-            self.discount(&pushed_out.opened);
+            self.discount(&name, &replaced.opened);
         }
         self.shrink_to(limits);
         self.sweep(now);
@@ -538,49 +569,62 @@ impl Cache {
 
     /// Records the variant made from `original`, if that is still the cached file.
     fn remember(&mut self, original: &Arc<SiteFile>, coding: Coding, made: &Made, limits: &CacheLimits) {
-        let Some(mut entry) = self.entries.pop(&self.key[..]) else { return };
-        self.discount(&entry.opened);
+        let Some((name, mut entry)) = self.entries.pop_entry(&self.key[..]) else { return };
+        self.discount(&name, &entry.opened);
         if entry.opened.file.etag == original.etag
             && let Some(variants) = &mut entry.opened.variants
         {
             variants.remember(coding, made);
         }
         self.count(&entry.opened);
-        self.entries.push(self.key.as_slice().into(), entry);
+        self.entries.push(name, entry);
         self.shrink_to(limits);
         self.report();
     }
 
     fn remove(&mut self) {
-        if let Some(entry) = self.entries.pop(&self.key[..]) {
-            self.discount(&entry.opened);
+        if let Some((name, entry)) = self.entries.pop_entry(&self.key[..]) {
+            self.discount(&name, &entry.opened);
             self.report();
         }
     }
 
     fn remove_oldest(&mut self) {
-        if let Some((_, entry)) = self.entries.pop_lru() {
-            self.discount(&entry.opened);
+        if let Some((name, entry)) = self.entries.pop_lru() {
+            self.discount(&name, &entry.opened);
         }
     }
 
+    /// Whether the file of the current key, which was looked up and not found, is to be kept.
+    fn admits(&mut self, limits: &CacheLimits) -> bool {
+        let is_nearly_full = |used: usize, limit: usize| used > limit / 8 * 7;
+        if !is_nearly_full(self.memory, limits.memory) && !is_nearly_full(self.open, limits.open) {
+            return true;
+        }
+        // One that is there has changed.
+        self.entries.contains(&self.key[..]) || self.admission.missed(&self.key)
+    }
+
     fn shrink_to(&mut self, limits: &CacheLimits) {
-        while !self.entries.is_empty() && (self.memory > limits.memory || self.files > limits.files.max(1)) {
+        while !self.entries.is_empty() && (self.memory > limits.memory || self.open > limits.open.max(1)) {
             self.remove_oldest();
         }
     }
 
+    /// Counts an entry with the current key.
     fn count(&mut self, opened: &Opened) {
+        self.memory += self.key.len() + opened.memory_of_variants();
         for file in opened.files() {
-            self.files += 1;
-            self.memory += in_memory(file);
+            self.open += usize::from(is_open(file));
+            self.memory += in_memory(file) + OVERHEAD;
         }
     }
 
-    fn discount(&mut self, opened: &Opened) {
+    fn discount(&mut self, name: &[u8], opened: &Opened) {
+        self.memory -= name.len() + opened.memory_of_variants();
         for file in opened.files() {
-            self.files -= 1;
-            self.memory -= in_memory(file);
+            self.open -= usize::from(is_open(file));
+            self.memory -= in_memory(file) + OVERHEAD;
         }
     }
 
@@ -614,6 +658,10 @@ impl Drop for Cache {
     fn drop(&mut self) {
         self.report_totals((0, 0));
     }
+}
+
+fn is_open(file: &SiteFile) -> bool {
+    matches!(file.content, Content::File(_))
 }
 
 fn in_memory(file: &SiteFile) -> usize {

@@ -1,5 +1,6 @@
 //! The files of a site: resolved beneath a root, cached, and offered in content codings.
 
+mod admission;
 pub(crate) mod cache;
 pub(crate) mod coding;
 pub(crate) mod media_types;

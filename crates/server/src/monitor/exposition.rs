@@ -202,7 +202,7 @@ impl Scrape<'_> {
             .value(self.count(|w| &w.cache_misses));
         page.gauge("sealion_file_cache_entries", "Files in the workers' caches.")
             .value(self.sum(|w| w.cache_entries.load(Ordering::Relaxed)));
-        page.gauge("sealion_file_cache_bytes", "Bytes of files in the workers' caches.")
+        page.gauge("sealion_file_cache_bytes", "Bytes of files in the workers' caches, with names and metadata.")
             .value(self.sum(|w| w.cache_bytes.load(Ordering::Relaxed)));
     }
 

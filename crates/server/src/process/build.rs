@@ -77,7 +77,11 @@ pub(crate) fn build(
 /// Bounds of each worker's file cache. Its open files take at most an eighth of all descriptors; the rest is for connections.
 pub(crate) fn cache_limits(config: &Config) -> CacheLimits {
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    let limits = CacheLimits { age: config.server.file_cache_age.0, ..CacheLimits::default() };
+    let limits = CacheLimits {
+        age: config.server.file_cache_age.0,
+        memory: usize::try_from(config.server.file_cache_memory.0).unwrap_or(usize::MAX),
+        ..CacheLimits::default()
+    };
     let share = usize::try_from(allowed / 8).unwrap_or(usize::MAX) / config.server.worker_count();
-    CacheLimits { files: limits.files.min(share), ..limits }
+    CacheLimits { open: limits.open.min(share), ..limits }
 }

@@ -99,7 +99,7 @@ fn max_connections(config: &Config) -> Result<usize, String> {
     let wanted = config.limits.max_connections.map(Bounded::get);
     let workers = config.server.worker_count() as u64;
     let addresses: usize = config.listen.iter().map(|listen| 2 * listen.address.addresses.len()).sum();
-    let kept = cache_limits(config).files;
+    let kept = cache_limits(config).open;
     let others = OTHER_DESCRIPTORS + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64);
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(u64::MAX);

@@ -71,6 +71,27 @@ fn a_known_sequence_of_requests_is_counted() {
 }
 
 #[test]
+fn the_memory_of_the_file_cache_is_bounded() {
+    let site = Site::new();
+    for n in 0..64 {
+        site.add(&format!("f{n}"), "x".repeat(10 << 10));
+    }
+    for (bound, bytes) in [("0B", 0.0..=0.0), ("100KiB", 50e3..=102_400.0), ("64MiB", 655_360.0..=720_000.0)] {
+        let watched = Watched::serve(&site, &["--workers", "1", "--file-cache-memory", bound]);
+        let mut client = site.connect(&watched.server);
+        let kept = || watched.scrape().get("sealion_file_cache_bytes");
+        // A file that has just changed is not cached.
+        wait_until("the cache is as full as it gets", || {
+            for n in 0..64 {
+                http::get(&mut client, &format!("/f{n}")).expect("an answer");
+            }
+            bytes.contains(&kept())
+        });
+        assert!(bytes.contains(&kept()), "{bound}: {}", kept());
+    }
+}
+
+#[test]
 fn what_goes_wrong_is_counted_by_kind() {
     let site = Site::new();
     site.add_pattern("large", LARGE);

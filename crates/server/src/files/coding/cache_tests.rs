@@ -180,14 +180,14 @@ fn files_that_are_not_siblings() {
 
 #[test]
 fn variants_count_against_the_bounds() {
-    let place = Place::new(&Coding::ALL, None, CacheLimits { files: 8, memory: 100_000, ..limits() });
+    let place = Place::new(&Coding::ALL, None, CacheLimits { memory: 20_000, ..limits() });
     for n in 0..20 {
         let name = format!("{n}.css");
         place.put_with(&name, &text(n, 300), &Coding::ALL);
         for accept in ["br", "identity"] {
             place.file(&format!("/{name}"), accept);
             let (files, memory) = place.site.files.kept_for_tests();
-            assert!(files <= 8 && memory <= 100_000, "{files} files, {memory} bytes");
+            assert!(files > 0 && memory <= 20_000, "{files} files, {memory} bytes");
         }
     }
 }
