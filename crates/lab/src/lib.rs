@@ -24,6 +24,7 @@ pub mod row;
 mod run;
 pub mod run_info;
 pub mod setup_cost;
+mod splitmix;
 mod statistics;
 pub mod study;
 mod units;

@@ -12,7 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use sealion_ktls::nic::{Feature, nics};
 use sealion_ktls::probe::Probe;
 
@@ -22,6 +23,7 @@ pub(crate) use certificate::Certificate;
 pub use nginx::Nginx;
 pub(crate) use peer::Peer;
 pub(crate) use process::{Process, end_all};
+use sealion::Deployment;
 pub(crate) use sealion::Sealion;
 
 /// A server in one configuration.
@@ -35,10 +37,18 @@ pub(crate) enum Arm {
     Auto,
     /// [`Self::User`] with an access log in a file.
     UserLog(LogFormat),
+    /// [`Self::User`] with a metrics listener.
+    UserMetrics,
+    /// [`Self::User`] as it is deployed: access log in combined format, metrics, three sites with features.
+    UserSites,
+    /// [`Self::UserLog`] in combined format with two workers, on all cores that the lab may use.
+    UserTwo,
     /// nginx without kernel TLS.
     Nginx,
     /// [`Self::Nginx`] with an access log in a file, in its combined format.
     NginxLog,
+    /// [`Self::NginxLog`] with an `open_file_cache` of 100,000 files, or as many as may be open.
+    NginxFiles,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
     /// Ours, `--ktls always`, over a network card that seals.
@@ -109,7 +119,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of our server and of nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 10] = [
+    pub(crate) const OWN: [Self; 14] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -120,17 +130,22 @@ impl Arm {
         Self::UserLog(LogFormat::Logfmt),
         Self::UserLog(LogFormat::Json),
         Self::NginxLog,
+        Self::UserMetrics,
+        Self::UserSites,
+        Self::UserTwo,
+        Self::NginxFiles,
     ];
 
     /// Whether the server writes an access log.
     pub(crate) fn has_log(&self) -> bool {
-        matches!(self, Self::UserLog(_) | Self::NginxLog)
+        matches!(self, Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::NginxLog | Self::NginxFiles)
     }
 
     /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
-            Self::User | Self::UserLog(_) | Self::Nginx | Self::NginxLog => Claim::UserSpace,
+            Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
+            Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
             Self::Kernel | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
             Self::Auto | Self::Peer(_) => Claim::Nothing,
@@ -139,12 +154,22 @@ impl Arm {
 
     /// Whether this is our server.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Self::User | Self::UserLog(_) | Self::Kernel | Self::Auto | Self::Nic)
+        matches!(
+            self,
+            Self::User
+                | Self::UserLog(_)
+                | Self::UserMetrics
+                | Self::UserSites
+                | Self::UserTwo
+                | Self::Kernel
+                | Self::Auto
+                | Self::Nic
+        )
     }
 
     /// Whether this is nginx, started by the lab.
     pub(crate) fn is_nginx(&self) -> bool {
-        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxKtls)
+        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls)
     }
 
     /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
@@ -176,11 +201,17 @@ impl Arm {
     /// It does not start; the error has the end of its standard error.
     pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
-            Self::User => sealion::start(setup, "never", None),
-            Self::UserLog(format) => sealion::start(setup, "never", Some(*format)),
-            Self::Kernel | Self::Nic => sealion::start(setup, "always", None),
-            Self::Auto => sealion::start(setup, "auto", None),
-            Self::Nginx | Self::NginxLog | Self::NginxKtls => nginx::start(setup, self),
+            Self::User => sealion::start(setup, &Deployment::new("never")),
+            Self::UserLog(format) => sealion::start(setup, &Deployment::new("never").with_log(*format)),
+            Self::UserMetrics => sealion::start(setup, &Deployment { metrics: true, ..Deployment::new("never") }),
+            Self::UserSites => sealion::start_sites(setup),
+            Self::UserTwo => {
+                let two = Deployment { workers: Some(2), ..Deployment::new("never").with_log(LogFormat::Combined) };
+                sealion::start(&Setup { cores: own_cores()?, ..setup.clone() }, &two)
+            }
+            Self::Kernel | Self::Nic => sealion::start(setup, &Deployment::new("always")),
+            Self::Auto => sealion::start(setup, &Deployment::new("auto")),
+            Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls => nginx::start(setup, self),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -205,10 +236,14 @@ impl fmt::Display for Arm {
             Self::UserLog(LogFormat::Combined) => "user-log",
             Self::UserLog(LogFormat::Logfmt) => "user-logfmt",
             Self::UserLog(LogFormat::Json) => "user-json",
+            Self::UserMetrics => "user-metrics",
+            Self::UserSites => "user-sites",
+            Self::UserTwo => "user-two",
             Self::Kernel => "kernel",
             Self::Auto => "auto",
             Self::Nginx => "nginx",
             Self::NginxLog => "nginx-log",
+            Self::NginxFiles => "nginx-files",
             Self::NginxKtls => "nginx-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => &peer.url,
@@ -227,6 +262,12 @@ impl FromStr for Arm {
             format!("no arm of that name: write {} or a URL", Self::OWN.map(|arm| arm.to_string()).join(", "))
         })
     }
+}
+
+/// The cores that this process may use.
+pub(crate) fn own_cores() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).context("cannot ask which cores are ours")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
 /// The probe's reason why this kernel has no kernel TLS.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, getrlimit};
 
 use super::{Arm, Certificate, Process, Server, Setup, find_program, shown};
 
@@ -101,6 +102,7 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let ktls = if *arm == Arm::NginxKtls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let log = if arm.has_log() { format!("{directory}/access.log combined") } else { "off".to_owned() };
+    let (open, cached) = if *arm == Arm::NginxFiles { many_open_files() } else { (16_384, 1000) };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
@@ -109,7 +111,7 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     format!(
         "daemon off;
 {user}worker_processes {workers};
-worker_rlimit_nofile 16384;
+worker_rlimit_nofile {open};
 pid {directory}/nginx.pid;
 error_log stderr error;
 events {{ worker_connections 8192; }}
@@ -119,7 +121,7 @@ http {{
   access_log {log};
   sendfile on;
   keepalive_requests 1000000000;
-  open_file_cache max=1000 inactive=60s;
+  open_file_cache max={cached} inactive=60s;
   open_file_cache_valid 60s;
   server {{
     listen {address} ssl backlog=4096;
@@ -136,6 +138,17 @@ http {{
         root = setup.files.display(),
     )
 }
+
+/// The limit on open files, and how many of them the cache may hold: 100,000, if this process may give so many.
+fn many_open_files() -> (u64, u64) {
+    let open = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MOST_CACHED + OTHER_OPEN);
+    (open, open.saturating_sub(OTHER_OPEN).max(1))
+}
+
+const MOST_CACHED: u64 = 100_000;
+
+/// Open files that are not in the cache: connections, log, and those being sent.
+const OTHER_OPEN: u64 = 2000;
 
 /// The nginx that `cargo xtask` unpacks for guests.
 fn in_cache() -> Option<PathBuf> {

@@ -60,10 +60,32 @@ impl Sealion {
     }
 }
 
-/// `log`: the format of an access log, if one is to be written.
-pub(super) fn start(setup: &Setup, ktls: &str, log: Option<LogFormat>) -> Result<Server> {
-    let sealion = setup.sealion.as_ref().context("sealion is not there")?;
-    let workers = setup.cores.len().max(1).to_string();
+/// How the server is started, beside what all arms have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Deployment {
+    /// As `--ktls` takes it.
+    pub(super) ktls: &'static str,
+    pub(super) log: Option<LogFormat>,
+    pub(super) metrics: bool,
+    /// `None`: one for each core.
+    pub(super) workers: Option<usize>,
+}
+
+impl Deployment {
+    /// Without access log and metrics.
+    pub(super) fn new(ktls: &'static str) -> Self {
+        Self { ktls, log: None, metrics: false, workers: None }
+    }
+
+    pub(super) fn with_log(self, format: LogFormat) -> Self {
+        Self { log: Some(format), ..self }
+    }
+}
+
+/// Serves the lab's files as the only site.
+pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
+    let Deployment { ktls, log, metrics, workers } = deployment;
+    let workers = workers.unwrap_or(setup.cores.len().max(1)).to_string();
     let listen = SocketAddr::new(setup.address, 0).to_string();
     let path = |path: &Path| path.display().to_string();
     let Certificate { certificate, key } = &setup.certificate;
@@ -74,24 +96,99 @@ pub(super) fn start(setup: &Setup, ktls: &str, log: Option<LogFormat>) -> Result
     match log {
         None => arguments.push("off".into()),
         Some(format) => {
-            let file = setup.scratch.join(format!("sealion-{}.log", format.as_str()));
+            let file = setup.scratch.join(format!("sealion-{}-{workers}.log", format.as_str()));
             arguments.extend([path(&file), "--access-log-format".to_owned(), format.as_str().to_owned()]);
         }
     }
-    if let Some(calibration) = setup.calibration.as_ref().filter(|_| ktls == "auto") {
+    if *metrics {
+        arguments.extend(["--metrics".to_owned(), listen]);
+    }
+    if let Some(calibration) = setup.calibration.as_ref().filter(|_| *ktls == "auto") {
         arguments.extend(["--calibration".to_owned(), path(calibration)]);
     }
-    let process = Process::start(Command::new(&sealion.program).args(&arguments), &setup.cores)
+    started(setup, &arguments, String::new())
+}
+
+/// Serves the lab's files as one of three sites with features, with an access log and metrics.
+pub(super) fn start_sites(setup: &Setup) -> Result<Server> {
+    let configuration = configuration_of_sites(setup);
+    let file = setup.scratch.join("sites.toml");
+    std::fs::write(&file, &configuration).with_context(|| format!("cannot write {}", file.display()))?;
+    let arguments = ["serve", "--config", &file.display().to_string()].map(str::to_owned);
+    started(setup, &arguments, configuration)
+}
+
+fn configuration_of_sites(setup: &Setup) -> String {
+    let Certificate { certificate, key } = &setup.certificate;
+    let sites: String = [Certificate::NAME, "docs.example.org", "downloads.example.org"]
+        .iter()
+        .map(|name| {
+            format!(
+                r#"
+[[site]]
+names = ["{name}"]
+{default}root = "{root}"
+certificates = [{{ cert = "{certificate}", key = "{key}" }}]
+security_headers = "basic"
+hsts = {{ max_age = "365d" }}
+headers = [{{ path = "/embed/**", unset = ["X-Frame-Options"] }}]
+cache_control = [
+  {{ path = "*.html", value = "no-cache" }},
+  {{ path = "/assets/**", value = "public, max-age=31536000, immutable" }},
+]
+redirects = [
+  {{ path = "/old.html", to = "/new.html" }},
+  {{ prefix = "/manual/", to = "/docs/" }},
+]
+access = [{{ path = "/internal/", allow = ["10.0.0.0/8"] }}]
+precompressed = ["br", "gzip"]
+listing = {{ enabled = true, paths = ["/pub/"] }}
+cors = {{ origins = ["https://app.example.org"], paths = ["*.woff2"] }}
+compress = {{ min = "1KiB" }}
+"#,
+                default = if *name == Certificate::NAME { "default = true\n" } else { "" },
+                root = setup.files.display(),
+                certificate = certificate.display(),
+                key = key.display(),
+            )
+        })
+        .collect();
+    format!(
+        r#"[server]
+workers = {workers}
+ktls = "never"
+log = "warn"
+
+[[listen]]
+address = "{listen}"
+
+[access_log]
+to = "{scratch}/sealion-sites.log"
+format = "combined"
+
+[metrics]
+listen = "{listen}"
+{sites}"#,
+        workers = setup.cores.len().max(1),
+        listen = SocketAddr::new(setup.address, 0),
+        scratch = setup.scratch.display(),
+    )
+}
+
+/// Starts the server and waits for its port.
+fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result<Server> {
+    let sealion = setup.sealion.as_ref().context("sealion is not there")?;
+    let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores)
         .and_then(|process| Ok((process.wait_for(port_in)?, process)));
-    let (port, process) = process.with_context(|| shown(&sealion.program, &arguments))?;
+    let (port, process) = process.with_context(|| shown(&sealion.program, arguments))?;
     Ok(Server {
         address: SocketAddr::new(setup.address, port),
         name: Certificate::NAME.to_owned(),
-        roots: Some(certificate.clone()),
+        roots: Some(setup.certificate.certificate.clone()),
         prefix: "/".to_owned(),
         pid: Some(process.pid()),
-        command: shown(&sealion.program, &arguments),
-        configuration: String::new(),
+        command: shown(&sealion.program, arguments),
+        configuration,
         process: Some(process),
     })
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
 
 /// Arguments of `sealion-lab load`.
 #[derive(Debug, Clone, Args)]
@@ -42,6 +42,14 @@ pub(crate) struct LoadArgs {
     /// start
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
+
+    /// Request one of this many files by Zipf's law: URL/000000 is the most popular. All must have one length
+    #[arg(long, value_name = "N")]
+    files: Option<u32>,
+
+    /// Which random sequence of those files
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
 
     /// Resume sessions of earlier connections where possible
     #[arg(long)]
@@ -119,6 +127,7 @@ fn plan(args: &LoadArgs) -> Result<LoadPlan> {
         server_name: host,
         roots: args.ca.clone(),
         target,
+        popularity: args.files.map(|files| Popularity { files, seed: args.seed }),
         threads: args.threads,
         connections: args.connections,
         calls: args.calls,

@@ -40,10 +40,10 @@ pub fn run_beside(plan: &LoadPlan, other: &LoadPlan) -> Result<(Outcome, Outcome
 async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2]) -> Result<(Tally, Tally)> {
     let begin = |plan: &LoadPlan, reference: &Arc<Reference>| -> Result<(Rc<Shared>, JoinSet<std::io::Result<()>>)> {
         let (config, progress) = (super::tls_client::config(plan)?, Arc::new(Progress::default()));
-        let shared = Rc::new(shared(plan, config, reference.clone(), Arc::new(Schedule::new(plan)), progress)?);
+        let shared = Rc::new(shared(plan, 0, config, reference.clone(), Arc::new(Schedule::new(plan)), progress)?);
         let mut clients = JoinSet::new();
         for _ in 0..plan.connections {
-            clients.spawn_local(work(shared.clone()));
+            clients.spawn_local(work(shared.clone(), None));
         }
         Ok((shared, clients))
     };

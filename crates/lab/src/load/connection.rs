@@ -13,6 +13,7 @@ use sealion_tls::record::{ContentType, Sealer};
 use super::failure::{Failure, Kind};
 use super::handshake::shake_hands;
 use super::receiving::{Done, Reading, Receiving, Want};
+use super::requests::Requests;
 use super::socket::Socket;
 
 /// State shared by all connections of a thread.
@@ -20,8 +21,7 @@ pub(super) struct Common {
     pub(super) address: std::net::SocketAddr,
     pub(super) name: ServerName<'static>,
     pub(super) config: Arc<ClientConfig>,
-    /// The request, in plain text.
-    pub(super) request: Vec<u8>,
+    pub(super) requests: RefCell<Requests>,
     pub(super) reading: Reading,
     /// The thread's receive buffer; its content does not outlive a read.
     pub(super) buffer: RefCell<Vec<u8>>,
@@ -87,7 +87,7 @@ impl Connection {
 
     pub(super) async fn request(&mut self, common: &Common) -> Result<Answer, Failure> {
         self.renew_keys();
-        self.seal(ContentType::ApplicationData, &common.request);
+        self.seal(ContentType::ApplicationData, common.requests.borrow_mut().next());
         self.receiving.expect();
         self.socket.send(&self.outgoing).await.map_err(|e| Failure::io(Kind::Io, "send", &e))?;
         self.outgoing.clear();

@@ -20,7 +20,7 @@ use super::{LoadPlan, Outcome};
 pub fn hold<T>(plan: &LoadPlan, idle: impl FnOnce() -> T) -> Result<(Outcome, T)> {
     prepare(plan)?;
     let reference = Arc::new(Reference::default());
-    let common = common(plan, super::tls_client::config(plan)?, reference.clone())?;
+    let common = common(plan, 0, super::tls_client::config(plan)?, reference.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start a client thread")?;
     let mut sum = Tally::new();

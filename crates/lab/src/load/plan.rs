@@ -15,8 +15,10 @@ pub struct LoadPlan {
     pub server_name: String,
     /// Trust anchor, PEM; `None`: any certificate is accepted.
     pub roots: Option<PathBuf>,
-    /// The request-target of every request, e.g. `/1k`.
+    /// The request-target of every request, e.g. `/1k`; with a popularity, that of the directory of the files.
     pub target: String,
+    /// Which of many files each request names; `None`: all name the target.
+    pub popularity: Option<Popularity>,
     /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Connections open at a time, over all threads (up to 2,000).
@@ -42,12 +44,24 @@ pub struct LoadPlan {
     pub cores: Vec<usize>,
 }
 
+/// Many files by Zipf's law with the exponent 1: the first is the most popular. Their names are their numbers from 0, in
+/// six digits. All have one length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Popularity {
+    /// Number of files, up to a million.
+    pub files: u32,
+    /// Loads of one seed make the same requests in the same order, if they have one thread.
+    pub seed: u64,
+}
+
 /// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Arrival {
     /// Each connection sends its next request when the last one is answered.
     Closed,
-    /// Requests start at a fixed rate, however slow the server is; latency counts from the intended start.
+    /// Requests start at a fixed rate, however slow the server is; latency counts from the intended start. Connections
+    /// without a limit of calls are opened before, each with a request that is not counted: opened at the beginning, they
+    /// would delay the first requests of all.
     Open {
         /// Requests per second, over all connections.
         rate: f64,

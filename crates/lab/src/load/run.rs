@@ -16,9 +16,10 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::connection::{BUFFER, Common};
 use super::receiving::{Reading, Reference};
+use super::requests::{MOST_FILES, Requests};
 use super::schedule::{Schedule, Starts};
 use super::tally::Tally;
-use super::worker::{Shared, work};
+use super::worker::{Shared, opened, work};
 use super::{Arrival, LoadPlan, Outcome};
 
 /// A running load, observed from another thread.
@@ -156,6 +157,10 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
         "the request-target {:?} must begin with / and have no blanks",
         plan.target
     );
+    if let Some(popularity) = plan.popularity {
+        let files = popularity.files;
+        ensure!((1..=MOST_FILES).contains(&files), "{files} files: from 1 to {MOST_FILES} are possible");
+    }
     ServerName::try_from(plan.server_name.as_str())
         .with_context(|| format!("{:?} is no name of a server", plan.server_name))?;
     Ok(())
@@ -209,10 +214,19 @@ impl Thread<'_> {
     async fn load(self) -> Result<Tally> {
         let plan = self.plan;
         let (config, reference) = (self.config.clone(), self.reference.clone());
-        let shared = Rc::new(shared(plan, config, reference, self.schedule.clone(), self.progress.clone())?);
+        let shared =
+            Rc::new(shared(plan, self.number, config, reference, self.schedule.clone(), self.progress.clone())?);
+        let mut connections = Vec::new();
+        if matches!(plan.arrival, Arrival::Open { .. }) && plan.calls.is_none() {
+            while connections.len() < self.connections() {
+                // The load itself tries again.
+                let Some(connection) = opened(&shared).await else { break };
+                connections.push(connection);
+            }
+        }
         let mut clients = JoinSet::new();
         for _ in 0..self.connections() {
-            clients.spawn_local(work(shared.clone()));
+            clients.spawn_local(work(shared.clone(), connections.pop()));
         }
         while let Some(ended) = until_cancelled(&self.progress, clients.join_next()).await {
             ended.expect("a client panicked").context("cannot wait for sockets")?;
@@ -234,13 +248,14 @@ impl Thread<'_> {
 /// State shared by a thread's clients. Must be created inside its runtime.
 pub(super) fn shared(
     plan: &LoadPlan,
+    thread: usize,
     config: Arc<ClientConfig>,
     reference: Arc<Reference>,
     schedule: Arc<Schedule>,
     progress: Arc<Progress>,
 ) -> Result<Shared> {
     Ok(Shared {
-        common: common(plan, config, reference)?,
+        common: common(plan, thread, config, reference)?,
         starts: Starts::new(schedule).context("cannot make a timer")?,
         tally: RefCell::new(Tally::new()),
         calls: plan.calls,
@@ -268,12 +283,19 @@ pub(super) fn warm_up() -> Result<()> {
 }
 
 /// State shared by all connections of a thread.
-pub(super) fn common(plan: &LoadPlan, config: Arc<ClientConfig>, reference: Arc<Reference>) -> Result<Common> {
+///
+/// `thread`: its number.
+pub(super) fn common(
+    plan: &LoadPlan,
+    thread: usize,
+    config: Arc<ClientConfig>,
+    reference: Arc<Reference>,
+) -> Result<Common> {
     Ok(Common {
         address: plan.address,
         name: ServerName::try_from(plan.server_name.clone())?,
         config,
-        request: request(plan),
+        requests: RefCell::new(Requests::new(plan, thread)),
         reading: Reading { read: plan.read, cap: plan.body_cap.unwrap_or(u64::MAX), reference },
         buffer: RefCell::new(vec![0; BUFFER]),
     })
@@ -299,12 +321,3 @@ async fn until_cancelled<T>(progress: &Progress, next: impl Future<Output = Opti
 
 /// How often a thread checks for cancellation.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-
-fn request(plan: &LoadPlan) -> Vec<u8> {
-    let name = match plan.server_name.parse() {
-        Ok(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
-        _ => plan.server_name.clone(),
-    };
-    let port = plan.address.port();
-    format!("GET {} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n", plan.target).into_bytes()
-}

@@ -59,7 +59,6 @@ impl Schedule {
 /// One thread's view of the schedule. Its free connections wait in turn, the first of them for its request's time.
 pub(super) struct Starts {
     schedule: Arc<Schedule>,
-    begun: Instant,
     timer: Mutex<Timer>,
     started: Cell<u64>,
 }
@@ -67,18 +66,19 @@ pub(super) struct Starts {
 impl Starts {
     /// Must be made inside the thread's runtime.
     pub(super) fn new(schedule: Arc<Schedule>) -> io::Result<Self> {
-        let begun = *schedule.begun.get_or_init(Instant::now);
-        Ok(Self { schedule, begun, timer: Mutex::new(Timer::new()?), started: Cell::new(0) })
+        Ok(Self { schedule, timer: Mutex::new(Timer::new()?), started: Cell::new(0) })
     }
 
     /// Waits for the next request's time and returns it: in an open loop it may have passed. `None`: the load is over.
     pub(super) async fn next(&self) -> io::Result<Option<Instant>> {
+        // The load begins with its first request.
+        let begun = *self.schedule.begun.get_or_init(Instant::now);
         let start = match self.schedule.arrival {
-            Arrival::Closed => self.schedule.claim(self.begun.elapsed()),
+            Arrival::Closed => self.schedule.claim(begun.elapsed()),
             Arrival::Open { .. } => {
                 let mut timer = self.timer.lock().await;
-                let start = self.schedule.claim(self.begun.elapsed());
-                if let Some(wait) = start.and_then(|start| start.checked_sub(self.begun.elapsed())) {
+                let start = self.schedule.claim(begun.elapsed());
+                if let Some(wait) = start.and_then(|start| start.checked_sub(begun.elapsed())) {
                     timer.wait(wait).await?;
                 }
                 start
@@ -87,7 +87,7 @@ impl Starts {
         if start.is_some() {
             self.started.set(self.started.get() + 1);
         }
-        Ok(start.map(|start| self.begun + start))
+        Ok(start.map(|start| begun + start))
     }
 
     pub(super) fn started(&self) -> u64 {

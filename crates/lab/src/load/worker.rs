@@ -44,9 +44,29 @@ impl Shared {
 /// How long a client waits after a refused connection, so that a closed port does not cause a busy loop.
 const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
-pub(super) async fn work(shared: Rc<Shared>) -> std::io::Result<()> {
+/// A connection that has answered a request; `None` if it failed, which is counted.
+pub(super) async fn opened(shared: &Shared) -> Option<Box<Connection>> {
+    let started = Instant::now();
+    let mut current = None;
+    let answer = Patience::new(shared.timeout).within(started, request(shared, &mut current)).await;
+    match answer {
+        Some(Ok(_)) => current,
+        Some(Err(failure)) => {
+            shared.failed(started, failure);
+            None
+        }
+        None => {
+            let words = format!("no whole connection within {:?}", shared.timeout);
+            shared.failed(started, Failure::new(Kind::Timeout, words));
+            None
+        }
+    }
+}
+
+/// `connection`: one that is open already.
+pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>) -> std::io::Result<()> {
     let mut patience = Patience::new(shared.timeout);
-    let mut connection: Option<(Box<Connection>, u64)> = None;
+    let mut connection = connection.map(|connection| (connection, 0));
     while let Some(due) = shared.starts.next().await? {
         let started = Instant::now();
         let (mut current, calls) = match connection.take() {

@@ -11,6 +11,9 @@ use aws_lc_rs::digest;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tempfile::NamedTempFile;
 
+use crate::load::file_number;
+use crate::splitmix::SplitMix64;
+
 /// A directory of files of given sizes. Each was read once, so that it is in the page cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
@@ -67,6 +70,41 @@ impl Files {
     }
 }
 
+/// Makes the missing ones of `many` files of `size` in a directory of their own, and reads all of them. All have the
+/// bytes of the one file of that size.
+///
+/// # Errors
+/// Disk or memory is too small.
+pub(crate) fn make_many(directory: &Path, size: u64, many: u32) -> Result<()> {
+    let directory = directory.join(name_of_many(size, many));
+    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let mut random = SplitMix64::new(size);
+    let words = std::iter::repeat_with(|| random.next().to_le_bytes());
+    let content: Vec<u8> = words.flatten().take(size as usize).collect();
+    let mut written = false;
+    for number in 0..many as usize {
+        let path = directory.join(file_number(number));
+        let found = fs::read(&path);
+        if found.is_ok_and(|found| found == content) {
+            continue;
+        }
+        let made = fs::write(&path, &content).and_then(|()| fs::read(&path));
+        let made = made.with_context(|| format!("cannot write {}", path.display()))?;
+        ensure!(made == content, "{} is not what was written to it", path.display());
+        written = true;
+    }
+    if written {
+        // The kernel would otherwise write them back during a measurement.
+        rustix::fs::sync();
+    }
+    Ok(())
+}
+
+/// The directory of many files of a size.
+pub(crate) fn name_of_many(size: u64, many: u32) -> String {
+    format!("{many}-of-{}", name(size))
+}
+
 /// A file's name: its size with the unit that divides it, e.g. `64k`.
 pub(crate) fn name(size: u64) -> String {
     match size {
@@ -93,7 +131,7 @@ fn write(directory: &Path, size: u64) -> Result<()> {
     let result: std::io::Result<()> = (|| {
         // A temporary file until it is complete: another lab may be writing the same one.
         let mut file = BufWriter::with_capacity(1 << 20, NamedTempFile::new_in(directory)?);
-        let mut content = SplitMix64(size);
+        let mut content = SplitMix64::new(size);
         let mut left = size;
         while left > 0 {
             let bytes = content.next().to_le_bytes();
@@ -150,19 +188,6 @@ fn memory_available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-}
-
-/// SplitMix64 by Sebastiano Vigna, in the public domain: small, fast and stable.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
 }
 
 /// Bytes of disk and memory to leave free.

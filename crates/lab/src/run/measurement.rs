@@ -14,7 +14,7 @@ use super::prepare::{Prepared, since_1970};
 use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Read, Suite};
+use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
 use crate::measure::{Cores, Cost, Counters, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
@@ -25,7 +25,9 @@ use crate::study::{Cell, Scene};
 ///
 /// # Errors
 /// The plan cannot be carried out on this machine.
-pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
+///
+/// `rows`: the measurements so far.
+pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Result<Row> {
     let mut row = row(job);
     if let Err(why) = restart_if_ended(prepared, &job.arm) {
         row.void = format!("{why:#}");
@@ -51,8 +53,19 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
     if job.cell.scene == Scene::Idle {
         return idle(prepared, job, row);
     }
+    if job.cell.scene == Scene::HalfLoad {
+        row.rate = half_rate(prepared, job, rows)?;
+        if row.rate.is_none() {
+            row.void = "half the load of nginx is measured on nginx, and no arm is one that answers".to_owned();
+            return Ok(row);
+        }
+    }
     let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
-    let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
+    let mut plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
+    plan.arrival = row.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate });
+    if let Some(popularity) = &mut plan.popularity {
+        popularity.seed = job.round.into();
+    }
     let pids = server.pid.map(with_children).transpose()?;
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
@@ -66,7 +79,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         Ok(after) => {
             if let (Some(after), Some(before), Some(pids)) = (after, cost_before, &pids) {
                 let spent = after.since(&before);
-                if job.cell.scene == Scene::Alone {
+                if !matches!(job.cell.scene, Scene::Beside { .. }) {
                     row.server_cpu = Some(spent.cpu);
                     row.server_user = Some(spent.user);
                     row.server_system = Some(spent.system);
@@ -87,6 +100,23 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job) -> Result<Row> {
         row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
     }
     Ok(row)
+}
+
+/// Half the requests per second that nginx answers in a closed loop; that of an earlier measurement of the cell if there
+/// is one.
+fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>> {
+    let name = job.cell.name();
+    if let Some(rate) = rows.iter().filter(|row| row.cell == name).find_map(|row| row.rate) {
+        return Ok(Some(rate));
+    }
+    let study = prepared.plan.studies.iter().find(|study| study.name == job.study);
+    let Some(arm) = study.and_then(|study| prepared.plan.arms_of(study).filter(Arm::is_nginx).last()) else {
+        return Ok(None);
+    };
+    let closed = Cell { rate: None, ..job.cell.clone() };
+    let outcome = load::run(&load_plan(&prepared.servers[&arm], &closed, &prepared.plan.client_cores))?;
+    let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64() / 2.0;
+    Ok((rate.is_finite() && rate > 0.0).then(|| rate.round().max(1.0)))
 }
 
 /// Measures by how much the memory of a freshly started server grows while connections are open and idle. A server that
@@ -134,6 +164,7 @@ fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -
     };
     let other = LoadPlan {
         target: server.target(&files::name(size)),
+        popularity: None,
         connections,
         calls: None,
         resume: false,
@@ -240,7 +271,14 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
         address: server.address,
         server_name: server.name.clone(),
         roots: server.roots.clone(),
-        target: server.target(&files::name(cell.size)),
+        target: server.target(&match cell.scene {
+            Scene::Many { files } => files::name_of_many(cell.size, files),
+            _ => files::name(cell.size),
+        }),
+        popularity: match cell.scene {
+            Scene::Many { files } => Some(Popularity { files, seed: 0 }),
+            _ => None,
+        },
         threads: cell.threads,
         connections: cell.connections,
         calls: cell.calls,
@@ -326,7 +364,7 @@ fn row(job: &Job) -> Row {
         body_cap,
         beside: match job.cell.scene {
             Scene::Beside { size, connections } => format!("{connections} × {size}"),
-            Scene::Alone | Scene::Idle => String::new(),
+            _ => String::new(),
         },
         ..Row::default()
     }

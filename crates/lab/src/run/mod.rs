@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
             return Ok(Ended { left: left.len() - done, ..ended(&rows) });
         }
         progress.begin(job);
-        let row = measurement::measure(&mut prepared, job)?;
+        let row = measurement::measure(&mut prepared, job, &rows)?;
         raw.add(&row)?;
         progress.end(job, &row);
         rows.push(row);

@@ -6,17 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use rustix::thread::sched_getaffinity;
 use sealion_ktls::probe::{self, Probe};
 use tempfile::TempDir;
 
 use super::paths::Paths;
-use super::{Files, Options, Plan, files_directory, measurement};
-use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls};
+use super::{Files, Options, Plan, files, files_directory, measurement};
+use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls, own_cores};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
 use crate::run_info::{ArmInfo, RunInfo, Version};
-use crate::study::{Cell, Study};
+use crate::study::{Cell, Scene, Study};
 
 pub(super) struct Prepared {
     pub(super) plan: Plan,
@@ -55,6 +54,11 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     };
     let sizes: BTreeSet<u64> = cells().flat_map(Cell::sizes).collect();
     let files = Files::make(&std::path::absolute(files)?, &sizes)?;
+    for cell in cells() {
+        if let Scene::Many { files: many } = cell.scene {
+            files::make_many(&files.directory, cell.size, many)?;
+        }
+    }
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
     let setup = Setup {
         sealion,
@@ -152,8 +156,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
 
 /// Cores for servers and clients: as requested, or the first two that this process may use.
 fn cores(options: &Options) -> Result<(Vec<usize>, Vec<usize>)> {
-    let set = sched_getaffinity(None).context("cannot ask which cores are ours")?;
-    let ours: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect();
+    let ours = own_cores()?;
     for cores in [&options.server_cores, &options.client_cores].into_iter().flatten() {
         let wrong: Vec<&usize> = cores.iter().filter(|core| !ours.contains(core)).collect();
         ensure!(wrong.is_empty(), "this process may not use the cores {wrong:?}, only {ours:?}");

@@ -2,6 +2,7 @@
 
 mod container;
 mod crossover;
+mod deployed;
 mod netdev;
 mod nginx_article;
 mod peers;
@@ -52,6 +53,8 @@ studies! {
     Crossover = "crossover" in crossover,
     /// Ours against nginx in user space: CPU by size, handshakes, latency, fairness, memory of idle connections
     Peers = "peers" in peers,
+    /// Ours against nginx as both are deployed: logs, metrics, sites, many files, half the load, large files
+    Deployed = "deployed" in deployed,
 }
 
 /// How extensive a study is.
@@ -126,6 +129,14 @@ pub enum Scene {
         /// Its connections, in a closed loop.
         connections: usize,
     },
+    /// Each request is for one of many files of the cell's size, by Zipf's law with the exponent 1.
+    Many {
+        /// Number of files.
+        files: u32,
+    },
+    /// An open loop at half the rate at which nginx, with its access log, answers the same in a closed loop. That rate is
+    /// measured once in a run, on the study's last arm of nginx.
+    HalfLoad,
     /// Connections stay open after one request each, on a freshly started server. Growth of its memory.
     Idle,
 }
@@ -153,7 +164,7 @@ impl Cell {
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
         let beside = match self.scene {
             Scene::Beside { size, .. } => Some(size),
-            Scene::Alone | Scene::Idle => None,
+            _ => None,
         };
         std::iter::once(self.size).chain(beside)
     }
@@ -176,6 +187,8 @@ impl Cell {
         match self.scene {
             Scene::Alone => {}
             Scene::Beside { size, connections } => name += &format!(" beside={connections}x{size}"),
+            Scene::Many { files } => name += &format!(" files={files}"),
+            Scene::HalfLoad => name += " half-load",
             Scene::Idle => name += " idle",
         }
         name

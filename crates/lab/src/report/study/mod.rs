@@ -4,6 +4,7 @@ mod article;
 mod calls;
 mod container;
 mod crossing;
+mod deployed;
 mod full;
 mod netdev;
 pub(crate) mod peers;
@@ -32,6 +33,7 @@ pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> St
         "container" => container::report(cells, instructions),
         "crossover" => crossing::report(cells, instructions),
         "peers" => peers::report(cells, instructions),
+        "deployed" => deployed::report(cells, instructions),
         _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
     };
     if let Some(source) = published::source(study) {
@@ -201,6 +203,6 @@ fn difference(baseline: &Measured, sample: &Measured, metric: Metric) -> Option<
 }
 
 /// Our arms with the peer's on the same path.
-const PEERS: [(&str, &str); 2] = [("user", "nginx"), ("kernel", "nginx-ktls")];
+const PEERS: [(&str, &str); 3] = [("user", "nginx"), ("user-log", "nginx-log"), ("kernel", "nginx-ktls")];
 
 const PAIRS: [(&str, &str); 4] = [("user", "kernel"), ("user", "auto"), ("user", "nic"), ("nginx", "nginx-ktls")];

@@ -55,7 +55,10 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
     }
     names.sort_by_cached_key(|name| {
         let first = cells.iter().find(|measured| measured.cell == *name).and_then(|measured| any(measured));
-        first.map(|row| (row.idle_memory.is_some(), !row.beside.is_empty(), row.resume, row.calls.is_some(), row.size))
+        first.map(|row| {
+            let alone = (row.idle_memory.is_some(), !row.beside.is_empty(), row.rate.is_some());
+            (alone, row.resume, row.calls.is_some(), row.size)
+        })
     });
     let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 1 };
     for name in names {
@@ -99,6 +102,15 @@ fn label(row: &Row) -> String {
     let mut text = units::body(row.size as f64);
     if row.calls == Some(1) {
         text += if row.resume { ", each with a resumed handshake" } else { ", each with a full handshake" };
+    }
+    if let Some(files) = row.cell.split_whitespace().find_map(|word| word.strip_prefix("files=")) {
+        text += &format!(", {files} files by popularity");
+    }
+    if row.rate.is_some() {
+        text += ", half the load";
+    }
+    if row.connections <= 2 && row.beside.is_empty() {
+        text += &format!(" × {}", row.connections);
     }
     if let Some((connections, size)) = row.beside.split_once(" × ") {
         let transfers = if connections == "1" { "a transfer".to_owned() } else { format!("{connections} transfers") };
