@@ -19,6 +19,8 @@ pub(super) struct CallbackState {
     pub(super) server_name: Option<Box<str>>,
     /// From the ticket that opened last. If rustls resumes a session it is that one's: it tries no further ticket.
     pub(super) opened_ticket: Option<Authentication>,
+    /// Whether a ticket was issued.
+    pub(super) issued_ticket: bool,
     /// The end of the certificate that the client showed in this handshake.
     pub(super) client_not_after: Option<SystemTime>,
     /// Those of TLS 1.3 that rustls has derived.

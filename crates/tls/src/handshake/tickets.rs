@@ -11,7 +11,8 @@
 //! What a client was asked for to get a session is authenticated along with it: a site that demands other client
 //! certificates, or demands them now, does not resume it.
 //!
-//! Every resumption renews the ticket, but not the session's time: that of the full handshake travels from ticket to ticket, and the
+//! A full handshake brings two tickets, so that a client can open two connections at a time without showing one ticket twice
+//! (RFC 8446 appendix C.4); a resumption brings one for the one that it used. Every resumption renews the ticket, but not the session's time: that of the full handshake travels from ticket to ticket, and the
 //! session ends [`TICKET_LIFETIME`] after it, or with the client's certificate if that comes first.
 
 use std::fmt;
@@ -339,8 +340,14 @@ impl ProducesTickets for Ticketer {
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let now = self.now()?;
         let authentication = callbacks::with_current(|handshake| {
-            handshake.opened_ticket.unwrap_or_else(|| Authentication::new(now, handshake.client_not_after))
-        })?;
+            let had_one = std::mem::replace(&mut handshake.issued_ticket, true);
+            match handshake.opened_ticket {
+                // rustls asks for as many as after a full handshake, and goes on without one that it does not get.
+                Some(_) if had_one => None,
+                Some(resumed) => Some(resumed),
+                None => Some(Authentication::new(now, handshake.client_not_after)),
+            }
+        })??;
         self.keys.seal(&self.context, authentication, plain, now)
     }
 
