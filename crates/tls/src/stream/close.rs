@@ -127,8 +127,10 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
+    /// A peer that has sent `close_notify` sends nothing after it that a reset could answer, and its FIN need not be awaited.
     async fn linger(&mut self) {
-        if !self.receiver.finished() {
+        let notified = self.counts.alert_received == Some(AlertDescription::CLOSE_NOTIFY);
+        if !self.receiver.finished() && !notified {
             let _ = timeout(self.config.limits.linger, self.discard_until_fin()).await;
         }
     }

@@ -173,3 +173,20 @@ fn the_server_waits_for_the_clients_fin_only_so_long() {
     serving.finish();
     client.read_to_end().unwrap().assert_orderly();
 }
+
+/// After its `close_notify` a client sends nothing that a reset could answer.
+#[test]
+fn a_client_that_has_closed_is_not_waited_for() {
+    for suite in Suite::all() {
+        let limits = sealion_tls::Limits { linger: Duration::MAX, ..support::limits() };
+        let serving = support::Server::new(limits).serve(async |mut stream| {
+            assert_eq!(stream.read_more().await.unwrap(), 0);
+            stream.shutdown().await.unwrap();
+        });
+        let mut client = support::connect(&serving, suite);
+        client.close_notify().unwrap();
+        // Returns although no FIN was sent.
+        serving.finish();
+        client.read_to_end().unwrap().assert_orderly();
+    }
+}
