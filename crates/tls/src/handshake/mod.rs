@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::Shutdown;
-use rustls::HandshakeKind;
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use rustls::{HandshakeKind, ProtocolVersion};
 use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -109,6 +109,9 @@ pub(crate) struct Finished {
     pub(crate) records_per_key: u64,
     /// What the client sent after its Finished.
     pub(crate) incoming: Vec<u8>,
+    /// Records that are sealed and not sent: the session tickets of TLS 1.3. No client waits for them, so that they can leave along with
+    /// the first response.
+    pub(crate) held: Vec<u8>,
 }
 
 /// Bytes kept of a client that has proven nothing: one record of the longest kind. A ClientHello with a post-quantum key share is below
@@ -117,6 +120,9 @@ const LONGEST_FLIGHT: usize = HEADER_LEN + MAX_CIPHERTEXT_TLS12;
 
 /// Bytes kept of a client that was asked for a certificate: as much as rustls accepts of one message, in records.
 const LONGEST_FLIGHT_WITH_CERTIFICATE: usize = (1 << 16) + LONGEST_FLIGHT;
+
+/// Bytes of tickets that are held back for the first response. Two tickets of a client without a certificate take about 400.
+const MOST_HELD: usize = 4096;
 
 /// Bytes asked of the socket at first: twice a ClientHello with a post-quantum key share.
 const FIRST_READ: usize = 4096;
@@ -169,13 +175,16 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         flight.discard(discard);
         match next {
             Next::Again => {}
+            Next::Transmit if is_tls13_established(&connection) => {}
             Next::Transmit => flight.transmit(io).await?,
             Next::Read => flight.feed_one_record(io, &config.limits).await?,
             Next::Established if connection.is_handshaking() => flight.feed_one_record(io, &config.limits).await?,
             Next::Established => break,
         }
     }
-    flight.transmit(io).await?;
+    if !is_tls13_established(&connection) || flight.outgoing.len() > MOST_HELD {
+        flight.transmit(io).await?;
+    }
     flight.incoming.shrink_to_fit();
     if flight.fed != 0 {
         return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
@@ -199,6 +208,7 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         schedule: schedule.ok_or_else(|| HandshakeError::Tls("rustls showed no traffic secrets".into()))?,
         records_per_key,
         incoming: flight.incoming,
+        held: flight.outgoing,
         info,
     })
 }
@@ -206,6 +216,11 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
 /// Whether rustls has decided to resume no session.
 fn is_full(connection: &UnbufferedServerConnection) -> bool {
     matches!(connection.handshake_kind(), Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest))
+}
+
+/// Whether the client's Finished of TLS 1.3 has come. What rustls encodes after it is tickets; in TLS 1.2 it is the server's Finished.
+fn is_tls13_established(connection: &UnbufferedServerConnection) -> bool {
+    !connection.is_handshaking() && connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)
 }
 
 /// How long a peer may take to close after a failed handshake: several round trips, since it holds a connection's slot meanwhile.

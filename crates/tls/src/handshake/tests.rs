@@ -1,11 +1,13 @@
 //! How long a session is resumed, by real handshakes under a clock of the test's.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
@@ -20,6 +22,7 @@ use super::tickets::{TICKET_LIFETIME, TicketKeys, TicketSecret};
 use super::{HandshakeInfo, accept};
 use crate::error::HandshakeError;
 use crate::socket::Socket;
+use crate::{Part, TlsStream};
 
 const START: u64 = 1_800_000_000;
 const HOUR: u64 = 3600;
@@ -112,7 +115,9 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
 async fn accept_one(io: UnixStream, server: &ServerConfig) -> Result<HandshakeInfo, HandshakeError> {
     io.set_nonblocking(true).unwrap();
     let mut io = Socket::from(tokio::net::UnixStream::from_std(io).unwrap());
-    accept(&mut io, server).await.map(|finished| finished.info)
+    let finished = accept(&mut io, server).await?;
+    io.try_write(&finished.held).unwrap();
+    Ok(finished.info)
 }
 
 /// Shakes hands and receives what tickets come. `before_last` runs before the client's last flight.
@@ -285,5 +290,58 @@ fn interleaved_handshakes_keep_their_own_times() {
         assert_eq!((resumed.unwrap().resumed, full.unwrap().resumed), (true, false), "{version:?}");
         assert!(!fleet.resumes(13 * HOUR, &server, &old), "{version:?}");
         assert!(fleet.resumes(13 * HOUR, &server, &new), "{version:?}");
+    }
+}
+
+/// A connection that keeps apart what different system calls sent.
+fn packets() -> [UnixStream; 2] {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let pair: [OwnedFd; 2] = [ours, theirs];
+    pair.map(UnixStream::from)
+}
+
+/// Sends a request, along with its Finished or once it has tickets. Returns the number of packets and tickets that came, and the data.
+fn ask(config: Arc<ClientConfig>, mut io: UnixStream, at_once: bool) -> (usize, u32, Vec<u8>) {
+    io.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+    let mut asked = false;
+    let (mut packets, mut data) = (0, Vec::new());
+    loop {
+        if !asked && (at_once || client.tls13_tickets_received() > 0) {
+            asked = true;
+            client.writer().write_all(b"ping").unwrap();
+        }
+        while client.wants_write() {
+            client.write_tls(&mut io).unwrap();
+        }
+        if client.read_tls(&mut io).unwrap() == 0 {
+            return (packets, client.tls13_tickets_received(), data);
+        }
+        packets += 1;
+        client.process_new_packets().unwrap();
+        // An error says that there is no more for now.
+        let _ = client.reader().read_to_end(&mut data);
+    }
+}
+
+#[test]
+fn tickets_leave_with_the_first_response_unless_the_server_waits_for_the_request() {
+    let fleet = Fleet::new();
+    let server = Arc::new(fleet.server(None));
+    let client = fleet.client(&rustls::version::TLS13, None);
+    for (at_once, tickets) in [(true, 2), (false, 1), (true, 1)] {
+        let [ours, theirs] = packets();
+        let client = client.clone();
+        let client = std::thread::spawn(move || ask(client, theirs, at_once));
+        block_on(async {
+            ours.set_nonblocking(true).unwrap();
+            let mut stream = TlsStream::accept(tokio::net::UnixStream::from_std(ours).unwrap(), &server).await.unwrap();
+            stream.read_more().await.unwrap();
+            assert_eq!(stream.buffered(), b"ping");
+            stream.respond(&[Part::Bytes(b"pong")]).await.unwrap();
+        });
+        // The server's flight, the tickets, the response.
+        let packets = if at_once { 2 } else { 3 };
+        assert_eq!(client.join().unwrap(), (packets, tickets, b"pong".to_vec()));
     }
 }

@@ -117,6 +117,8 @@ struct KernelSender {
 struct Outgoing {
     buffer: SendBuffer,
     unsent: Range<usize>,
+    /// Session tickets: they leave along with the first response, or before this side waits for the client.
+    held: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +155,7 @@ impl TlsStream {
             records_per_key: done.records_per_key,
             info: done.info,
             config: config.clone(),
-            outgoing: None,
+            outgoing: Outgoing::held(&done.held),
             room: 0,
             sending: Sending::Open,
             key_update_due: false,
@@ -253,6 +255,22 @@ impl TlsStream {
             self.room = self.socket().room() / 2;
         }
         (self.room / FULL_RECORD).clamp(RECORDS_UNASKED, RECORDS_PER_SEND)
+    }
+
+    /// Bytes that were held back for a response and can leave along with one of `payload` bytes. `None`: with no response, or not with
+    /// this one.
+    fn held_for(&self, payload: u64) -> Option<usize> {
+        let held = self.outgoing.as_ref().filter(|out| out.held)?;
+        let short = payload <= MAX_PLAINTEXT as u64 && held.unsent.len() <= FULL_RECORD;
+        short.then_some(held.unsent.len())
+    }
+
+    /// Before a wait for the client: gives TCP what was held back for a response. A failure is left to the next operation, which meets it
+    /// too.
+    fn release_held(&mut self, cx: &mut Context<'_>) {
+        if self.outgoing.as_ref().is_some_and(|out| out.held) {
+            let _ = self.poll_drain(cx);
+        }
     }
 
     /// Gives TCP all sealed bytes.
@@ -358,6 +376,16 @@ impl Outgoing {
         let mut buffer = SendBuffer::take(len);
         buffer[sealer.prefix_len()..][..payload.len()].copy_from_slice(payload);
         sealer.seal(content_type, &mut buffer[..len])?;
-        Ok(Self { buffer, unsent: 0..len })
+        Ok(Self { buffer, unsent: 0..len, held: false })
+    }
+
+    /// Sealed records that need not leave at once.
+    fn held(records: &[u8]) -> Option<Self> {
+        if records.is_empty() {
+            return None;
+        }
+        let mut buffer = SendBuffer::take(records.len());
+        buffer[..records.len()].copy_from_slice(records);
+        Some(Self { buffer, unsent: 0..records.len(), held: true })
     }
 }

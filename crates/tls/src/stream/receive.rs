@@ -126,7 +126,10 @@ impl TlsStream {
             // With pipelined requests the buffer may never become empty, so the consumed part is removed here.
             self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
             let before = self.receiver.plaintext.len();
-            let received = ready!(buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)));
+            let Poll::Ready(received) = buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)) else {
+                self.release_held(cx);
+                return Poll::Pending;
+            };
             if let Err(error) = received {
                 if matches!(error, Error::Io(_)) {
                     // Reading took the socket's error, so sending would not report it: sendfile(2) on a reset connection in kernel TLS goes

@@ -60,7 +60,9 @@ impl TlsStream {
             return Poll::Ready(Err(Error::Unfinished));
         }
         let mut begun = ready!(self.poll_answer_key_update(cx));
-        if begun.is_ok() {
+        // What is held back leaves along with the response.
+        let held = self.outgoing.as_ref().is_some_and(|out| out.held);
+        if begun.is_ok() && !held {
             // What earlier writes left.
             begun = ready!(self.poll_drain(cx));
         }
@@ -148,14 +150,24 @@ impl TlsStream {
             ready!(source.poll_fetched(cx));
             ready!(self.poll_answer_key_update(cx))?;
             ready!(self.poll_key_for(cx, 1))?;
-            ready!(self.poll_drain(cx))?;
             let before = source.rest.len;
+            let lead = match self.held_for(before) {
+                Some(held) => held,
+                None => {
+                    ready!(self.poll_drain(cx))?;
+                    0
+                }
+            };
             let most = self.batch(before);
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
-            match seal_batch(sealer, &mut source.rest, most, source.wait)? {
-                Batch::Sealed(outgoing) => {
+            match seal_batch(sealer, &mut source.rest, most, source.wait, lead)? {
+                Batch::Sealed(mut outgoing) => {
+                    if let Some(held) = self.outgoing.take() {
+                        outgoing.buffer[..lead].copy_from_slice(&held.buffer[held.unsent]);
+                        outgoing.unsent.start = 0;
+                    }
                     self.outgoing = Some(outgoing);
                     source.stage = Stage::Sealed { bytes: before - source.rest.len };
                     source.wait = Wait::No;
@@ -276,7 +288,7 @@ impl TlsStream {
         };
         let parts = [Part::Bytes(bytes)];
         let mut rest = Rest::new(&parts);
-        match seal_batch(sealer, &mut rest, most, Wait::Yes)? {
+        match seal_batch(sealer, &mut rest, most, Wait::Yes, 0)? {
             Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
             Batch::Cold { .. } => unreachable!("memory is never cold"),
         }
@@ -294,8 +306,14 @@ enum Batch<'a> {
     },
 }
 
-/// Fills and seals as many records as are wanted, at `most`, and the key allows.
-fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: Wait) -> Result<Batch<'a>, Error> {
+/// Fills and seals as many records as are wanted, at `most`, and the key allows, behind `lead` free bytes.
+fn seal_batch<'a>(
+    sealer: &mut Sealer,
+    rest: &mut Rest<'a>,
+    most: usize,
+    wait: Wait,
+    lead: usize,
+) -> Result<Batch<'a>, Error> {
     let records = sealer.records_left().min(most as u64);
     let payload = rest.len.min(records * MAX_PLAINTEXT as u64) as usize;
     let records = payload.div_ceil(MAX_PLAINTEXT);
@@ -304,21 +322,21 @@ fn seal_batch<'a>(sealer: &mut Sealer, rest: &mut Rest<'a>, most: usize, wait: W
     let len = payload + records * overhead;
     let full = MAX_PLAINTEXT + overhead;
 
-    let mut buffer = SendBuffer::take(len);
+    let mut buffer = SendBuffer::take(lead + len);
     let mut filled = rest.clone();
     // Most responses are short: the slots of a whole batch would cost them a hundred instructions.
     let cold = match records {
-        0..=FEW => fill_slots::<FEW>(&mut filled, &mut buffer[..len], prefix, overhead, wait)?,
-        _ => fill_slots::<RECORDS_PER_SEND>(&mut filled, &mut buffer[..len], prefix, overhead, wait)?,
+        0..=FEW => fill_slots::<FEW>(&mut filled, &mut buffer[lead..lead + len], prefix, overhead, wait)?,
+        _ => fill_slots::<RECORDS_PER_SEND>(&mut filled, &mut buffer[lead..lead + len], prefix, overhead, wait)?,
     };
     if let Some((file, range)) = cold {
         return Ok(Batch::Cold { file, range });
     }
     *rest = filled;
-    for record in buffer[..len].chunks_mut(full) {
+    for record in buffer[lead..lead + len].chunks_mut(full) {
         sealer.seal(ContentType::ApplicationData, record)?;
     }
-    Ok(Batch::Sealed(Outgoing { buffer, unsent: 0..len }))
+    Ok(Batch::Sealed(Outgoing { buffer, unsent: lead..lead + len, held: false }))
 }
 
 /// Records of a batch that needs few slots.
