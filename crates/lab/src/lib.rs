@@ -13,6 +13,7 @@
 
 pub mod arm;
 mod cli;
+mod handshake_cost;
 pub mod histogram;
 mod instructions;
 pub mod load;

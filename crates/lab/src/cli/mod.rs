@@ -1,6 +1,7 @@
 //! The command line.
 
 mod guard;
+mod handshake_cost;
 mod instructions;
 mod load;
 mod report;
@@ -31,6 +32,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Time the system calls that hand a connection's keys to the kernel
     SetupCost(setup_cost::SetupCostArgs),
+    /// Time the parts of a TLS 1.3 handshake on the server's side
+    HandshakeCost(handshake_cost::HandshakeCostArgs),
     /// Count instructions per request in emulated guests; counts repeat better than times
     Instructions(Box<instructions::InstructionsArgs>),
     /// Rewrite the report of a run from its raw results
@@ -51,6 +54,7 @@ pub fn main() -> ExitCode {
         Command::Load(args) => load::main(&args),
         Command::Run(args) => run::main(&args),
         Command::SetupCost(args) => setup_cost::main(&args),
+        Command::HandshakeCost(args) => handshake_cost::main(&args),
         Command::Instructions(args) => instructions::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Guard(args) => guard::main(&args),
