@@ -60,7 +60,7 @@ impl<'a> Context<'a> {
             return Answer::Later(self.refuse(Status::BAD_REQUEST, method));
         };
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
-        let client = self.listener.client(self.remote, &request);
+        let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);
         let peer = Peer { address: client, auth: self.auth };
         let response = match exchange.route(peer) {
