@@ -52,6 +52,11 @@ pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<Set
     Ok(SetUpCost::Measured(Box::new(times)))
 }
 
+/// A connection over loopback.
+pub(crate) fn connect_pair() -> Result<(TcpStream, TcpStream)> {
+    connect(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?)
+}
+
 fn connect(listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
     let near = TcpStream::connect(listener.local_addr()?).context("cannot connect over loopback")?;
     let (far, from) = listener.accept().context("cannot accept over loopback")?;
@@ -62,7 +67,8 @@ fn connect(listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-fn random_keys(version: Version, cipher: Cipher) -> Result<CryptoInfo> {
+/// Random sending keys of a connection.
+pub(crate) fn random_keys(version: Version, cipher: Cipher) -> Result<CryptoInfo> {
     let mut key = [0; 32];
     let mut iv = [0; 12];
     aws_lc_rs::rand::fill(&mut key).and_then(|()| aws_lc_rs::rand::fill(&mut iv)).context("no random numbers")?;

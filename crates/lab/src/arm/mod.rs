@@ -43,6 +43,8 @@ pub(crate) enum Arm {
     UserSites,
     /// [`Self::UserLog`] in combined format with two workers, on all cores that the lab may use.
     UserTwo,
+    /// Sealion with an access log in a file and the metrics listener.
+    Observed(Ktls),
     /// nginx without kernel TLS.
     Nginx,
     /// [`Self::Nginx`] with an access log in a file, in its combined format.
@@ -72,6 +74,25 @@ impl LogFormat {
             Self::Combined => "combined",
             Self::Logfmt => "logfmt",
             Self::Json => "json",
+        }
+    }
+}
+
+/// Sealion's choice of paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Ktls {
+    Never,
+    Always,
+    Auto,
+}
+
+impl Ktls {
+    /// As `--ktls` takes it.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "always",
+            Self::Auto => "auto",
         }
     }
 }
@@ -119,7 +140,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of our server and of nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 14] = [
+    pub(crate) const OWN: [Self; 17] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -134,37 +155,38 @@ impl Arm {
         Self::UserSites,
         Self::UserTwo,
         Self::NginxFiles,
+        Self::Observed(Ktls::Never),
+        Self::Observed(Ktls::Always),
+        Self::Observed(Ktls::Auto),
     ];
 
     /// Whether the server writes an access log.
     pub(crate) fn has_log(&self) -> bool {
-        matches!(self, Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::NginxLog | Self::NginxFiles)
+        matches!(
+            self,
+            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) | Self::NginxLog | Self::NginxFiles
+        )
     }
 
     /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
-            Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
-            Self::Kernel | Self::NginxKtls => Claim::Kernel,
+            Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
+            Self::Kernel | Self::Observed(Ktls::Always) | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
-            Self::Auto | Self::Peer(_) => Claim::Nothing,
+            Self::Auto | Self::Observed(Ktls::Auto) | Self::Peer(_) => Claim::Nothing,
         }
     }
 
     /// Whether this is our server.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(
-            self,
-            Self::User
-                | Self::UserLog(_)
-                | Self::UserMetrics
-                | Self::UserSites
-                | Self::UserTwo
-                | Self::Kernel
-                | Self::Auto
-                | Self::Nic
-        )
+        !self.is_nginx() && !matches!(self, Self::Peer(_))
+    }
+
+    /// Whether Sealion's policy chooses the path.
+    pub(crate) fn is_auto(&self) -> bool {
+        matches!(self, Self::Auto | Self::Observed(Ktls::Auto))
     }
 
     /// Whether this is nginx, started by the lab.
@@ -201,16 +223,19 @@ impl Arm {
     /// It does not start; the error has the end of its standard error.
     pub(crate) fn start(&self, setup: &Setup) -> Result<Server> {
         match self {
-            Self::User => sealion::start(setup, &Deployment::new("never")),
-            Self::UserLog(format) => sealion::start(setup, &Deployment::new("never").with_log(*format)),
-            Self::UserMetrics => sealion::start(setup, &Deployment { metrics: true, ..Deployment::new("never") }),
+            Self::User => sealion::start(setup, &Deployment::new(Ktls::Never)),
+            Self::UserLog(format) => sealion::start(setup, &Deployment::new(Ktls::Never).with_log(*format)),
+            Self::UserMetrics => sealion::start(setup, &Deployment::new(Ktls::Never).with_metrics()),
             Self::UserSites => sealion::start_sites(setup),
             Self::UserTwo => {
-                let two = Deployment { workers: Some(2), ..Deployment::new("never").with_log(LogFormat::Combined) };
+                let two = Deployment { workers: Some(2), ..Deployment::new(Ktls::Never).with_log(LogFormat::Combined) };
                 sealion::start(&Setup { cores: own_cores()?, ..setup.clone() }, &two)
             }
-            Self::Kernel | Self::Nic => sealion::start(setup, &Deployment::new("always")),
-            Self::Auto => sealion::start(setup, &Deployment::new("auto")),
+            Self::Kernel | Self::Nic => sealion::start(setup, &Deployment::new(Ktls::Always)),
+            Self::Auto => sealion::start(setup, &Deployment::new(Ktls::Auto)),
+            Self::Observed(ktls) => {
+                sealion::start(setup, &Deployment::new(*ktls).with_log(LogFormat::Combined).with_metrics())
+            }
             Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls => nginx::start(setup, self),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
@@ -241,6 +266,9 @@ impl fmt::Display for Arm {
             Self::UserTwo => "user-two",
             Self::Kernel => "kernel",
             Self::Auto => "auto",
+            Self::Observed(Ktls::Never) => "user-observed",
+            Self::Observed(Ktls::Always) => "kernel-observed",
+            Self::Observed(Ktls::Auto) => "auto-observed",
             Self::Nginx => "nginx",
             Self::NginxLog => "nginx-log",
             Self::NginxFiles => "nginx-files",

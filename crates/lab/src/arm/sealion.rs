@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use aws_lc_rs::digest;
 
-use super::{Certificate, LogFormat, Process, Server, Setup, shown};
+use super::{Certificate, Ktls, LogFormat, Process, Server, Setup, shown};
 
 /// The sealion program and its version.
 #[derive(Debug, Clone)]
@@ -63,8 +63,7 @@ impl Sealion {
 /// How the server is started, beside what all arms have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Deployment {
-    /// As `--ktls` takes it.
-    pub(super) ktls: &'static str,
+    pub(super) ktls: Ktls,
     pub(super) log: Option<LogFormat>,
     pub(super) metrics: bool,
     /// `None`: one for each core.
@@ -73,12 +72,16 @@ pub(super) struct Deployment {
 
 impl Deployment {
     /// Without access log and metrics.
-    pub(super) fn new(ktls: &'static str) -> Self {
+    pub(super) fn new(ktls: Ktls) -> Self {
         Self { ktls, log: None, metrics: false, workers: None }
     }
 
     pub(super) fn with_log(self, format: LogFormat) -> Self {
         Self { log: Some(format), ..self }
+    }
+
+    pub(super) fn with_metrics(self) -> Self {
+        Self { metrics: true, ..self }
     }
 }
 
@@ -91,7 +94,7 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     let Certificate { certificate, key } = &setup.certificate;
     let mut arguments: Vec<String> =
         ["serve", &path(&setup.files), "--listen", &listen, "--workers", &workers].map(Into::into).into();
-    arguments.extend(["--ktls", ktls, "--cert", &path(certificate), "--key", &path(key)].map(Into::into));
+    arguments.extend(["--ktls", ktls.as_str(), "--cert", &path(certificate), "--key", &path(key)].map(Into::into));
     arguments.extend(["--log", "warn", "--access-log"].map(Into::into));
     match log {
         None => arguments.push("off".into()),
@@ -103,7 +106,7 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     if *metrics {
         arguments.extend(["--metrics".to_owned(), listen]);
     }
-    if let Some(calibration) = setup.calibration.as_ref().filter(|_| *ktls == "auto") {
+    if let Some(calibration) = setup.calibration.as_ref().filter(|_| *ktls == Ktls::Auto) {
         arguments.extend(["--calibration".to_owned(), path(calibration)]);
     }
     started(setup, &arguments, String::new())

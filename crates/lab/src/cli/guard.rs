@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use crate::arm::{Arm, LogFormat};
+use crate::arm::{Arm, Ktls, LogFormat};
 use crate::instructions::{self, Client, Counted, Plan, guard};
 use crate::run_info::{Guest, RunInfo};
 use anyhow::{Context, Result};
@@ -35,6 +35,7 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
     let logs = [LogFormat::Combined, LogFormat::Logfmt, LogFormat::Json].map(Arm::UserLog);
     let mut arms = vec![Arm::User, Arm::Kernel, Arm::Auto];
     arms.extend(logs);
+    arms.extend([Ktls::Never, Ktls::Always, Ktls::Auto].map(Arm::Observed));
     if args.with_nginx || args.record {
         arms.extend([Arm::Nginx, Arm::NginxLog, Arm::NginxKtls]);
     }
@@ -58,7 +59,7 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
     let counted = instructions::run(&plan, &args.kernel)?;
     for kernel in &counted {
         println!("\nkernel {}, instructions per request", kernel.series.name());
-        print!("{}", instructions::table(&kernel.rows));
+        print!("{}", instructions::tables(&kernel.rows));
     }
     if args.record {
         return record(&args.baselines, &counted);

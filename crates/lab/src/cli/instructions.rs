@@ -62,7 +62,7 @@ pub(crate) fn main(args: &InstructionsArgs) -> Result<ExitCode> {
     let mut void = false;
     for kernel in &counted {
         println!("\nkernel {}, instructions per request, {:?}", kernel.series.name(), args.suite);
-        print!("{}", instructions::table(&kernel.rows));
+        print!("{}", instructions::tables(&kernel.rows));
         for row in kernel.rows.iter().filter(|row| !row.void.is_empty()) {
             println!("void: {} on {}: {}", row.cell, row.arm, row.void);
             void = true;

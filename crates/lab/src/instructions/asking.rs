@@ -19,6 +19,11 @@ pub(super) struct Asked {
     pub(super) requests: u64,
     /// The server's run time for these requests, ns; where guest time counts instructions, instructions.
     pub(super) run_time: u64,
+    /// Guest time for these requests, ns: where it counts instructions, those of everything that runs on the only core, the
+    /// client included. `None` where the client runs for a fixed time.
+    pub(super) elapsed: Option<u64>,
+    /// Context switches of the server in which a thread waited.
+    pub(super) switches: u64,
     /// Handshakes of the whole run, or of the run of many.
     pub(super) handshakes: u64,
     /// Resumed handshakes among them.
@@ -43,6 +48,8 @@ pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> 
             Ok(Asked {
                 requests: second.requests - first.requests,
                 run_time: second.run_time.checked_sub(first.run_time).context("many requests cost less than few")?,
+                elapsed: second.elapsed.zip(first.elapsed).map(|(second, first)| second.saturating_sub(first)),
+                switches: second.switches.saturating_sub(first.switches),
                 ..second
             })
         }
@@ -52,15 +59,16 @@ pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> 
 fn with_wrk(cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
     ensure!(cell.calls.is_none() && !cell.resume, "wrk keeps its connections: count calls with --client lab");
     let url = format!("https://{}{}", server.address, server.target(&file_name(cell.size)));
-    let (requests, run_time, kernel_senders) = costing(server, || wrk::requests(&url, cell.suite, work))?;
+    let (requests, cost, kernel_senders) = costing(server, || wrk::requests(&url, cell.suite, work))?;
     let (handshakes, suite) = (cell.connections as u64, format!("{:?}", cell.suite));
-    Ok(Asked { requests, run_time, handshakes, resumed: 0, kernel_senders, suite })
+    let Cost { cpu: run_time, switches, .. } = cost;
+    Ok(Asked { requests, run_time, elapsed: None, switches, handshakes, resumed: 0, kernel_senders, suite })
 }
 
 /// One run of the lab's client; every request must succeed.
 fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
     let load = load_plan(server, &Cell { extent: Extent::Requests(requests), ..cell.clone() }, &[]);
-    let (outcome, run_time, kernel_senders) = costing(server, || {
+    let (outcome, cost, kernel_senders) = costing(server, || {
         let outcome = load::run(&load)?;
         std::thread::sleep(SETTLE);
         Ok(outcome)
@@ -72,23 +80,25 @@ fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
         outcome.failures.first.unwrap_or_default()
     );
     let load::Outcome { handshakes, resumed, suite, .. } = outcome;
-    Ok(Asked { requests, run_time, handshakes, resumed, kernel_senders, suite })
+    let elapsed = Some(outcome.elapsed.as_nanos() as u64);
+    let Cost { cpu: run_time, switches, .. } = cost;
+    Ok(Asked { requests, run_time, elapsed, switches, handshakes, resumed, kernel_senders, suite })
 }
 
-/// Runs `load`; returns its result, the server's run time meanwhile, and the kernel senders that were made.
-fn costing<T>(server: &Server, load: impl FnOnce() -> Result<T>) -> Result<(T, u64, u64)> {
+/// Runs `load`; returns its result, the server's cost meanwhile, and the kernel senders that were made.
+fn costing<T>(server: &Server, load: impl FnOnce() -> Result<T>) -> Result<(T, Cost, u64)> {
     let pids = with_children(server.pid.context("the server has no process")?)?;
     let (before, counters) = (Cost::of(&pids)?, Counters::now());
     let result = load()?;
-    let run_time = Cost::of(&pids)?.since(&before).cpu;
+    let cost = Cost::of(&pids)?.since(&before);
     let senders = counters.since().0.context("the kernel counts no senders: /proc/net/tls_stat is missing")?;
-    Ok((result, run_time, senders))
+    Ok((result, cost, senders))
 }
 
 /// Requests of the two runs. The shorter must outlast the growth of TCP's windows; the difference must outweigh a timer tick.
 /// MEASURED: how far does a count repeat? Half of 96 cells within 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2
 /// (`sealion-lab guard` twice with one binary, QEMU 7.2, 2026-11-21).
-fn requests(cell: &Cell) -> (u64, u64) {
+pub(super) fn requests(cell: &Cell) -> (u64, u64) {
     let (few, many) = match cell.size {
         0..0x2000 => (100, 600),
         0x2000..0x8000 => (60, 260),

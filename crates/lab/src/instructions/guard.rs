@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::cell;
-use super::table::per_request;
-use crate::arm::Arm;
+use super::floor::FLOOR;
+use super::table::{all_per_request, distance, per_request};
+use crate::arm::{Arm, Ktls};
 use crate::load::Suite;
 use crate::row::Row;
 use crate::study::Cell;
@@ -19,7 +20,20 @@ use crate::study::Cell;
 pub(crate) struct Recorded {
     pub(crate) arm: String,
     pub(crate) cell: String,
+    /// Of the server.
     pub(crate) instructions: u64,
+    /// Of the whole guest; `None` in baselines that were recorded without.
+    #[serde(default)]
+    pub(crate) guest: Option<u64>,
+}
+
+/// Whose instructions a count has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The server's threads, kernel work on their behalf included.
+    Server,
+    /// Everything that the guest executes, client included.
+    Guest,
 }
 
 /// A reason to fail. Counts are per request.
@@ -28,17 +42,21 @@ pub(crate) enum Finding {
     /// The measurement is void.
     Void { of: Of, why: String },
     /// More instructions than recorded.
-    Above { of: Of, recorded: u64, counted: u64 },
+    Above { of: Of, whose: Whose, recorded: u64, counted: u64 },
     /// The baseline has no count for it.
     Unknown { of: Of },
     /// The policy costs more than the better path.
     Slower {
         cell: String,
-        /// The cost with `--ktls auto`.
+        /// The arm with `--ktls auto`.
+        arm: Arm,
+        /// Its cost.
         auto: u64,
         /// The cost on the better path.
         best: u64,
     },
+    /// The kernel path takes too much above the bare sender.
+    Far { cell: String, above: u64 },
 }
 
 /// Arm and cell of a finding.
@@ -60,8 +78,8 @@ pub(crate) fn cells() -> Vec<Cell> {
 
 /// Compares `rows`, counted now, with the baselines of the same kernel.
 pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
-    let known: BTreeMap<(&str, &str), u64> =
-        recorded.iter().map(|known| ((known.arm.as_str(), known.cell.as_str()), known.instructions)).collect();
+    let known: BTreeMap<(&str, &str), &Recorded> =
+        recorded.iter().map(|known| ((known.arm.as_str(), known.cell.as_str()), known)).collect();
     let mut findings = Vec::new();
     for row in rows {
         let of = Of { arm: row.arm.clone(), cell: row.cell.clone() };
@@ -71,24 +89,46 @@ pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
         };
         match known.get(&(row.arm.as_str(), row.cell.as_str())) {
             None => findings.push(Finding::Unknown { of }),
-            Some(&recorded) if counted as f64 > recorded as f64 * MARGIN => {
-                findings.push(Finding::Above { of, recorded, counted });
+            Some(recorded) => {
+                let server = Some((Whose::Server, recorded.instructions, counted));
+                let guest = recorded.guest.zip(all(row)).map(|(recorded, counted)| (Whose::Guest, recorded, counted));
+                let counts = [server, guest].into_iter().flatten();
+                let above = counts.filter(|&(_, recorded, counted)| counted as f64 > recorded as f64 * MARGIN);
+                findings.extend(above.map(|(whose, recorded, counted)| Finding::Above {
+                    of: of.clone(),
+                    whose,
+                    recorded,
+                    counted,
+                }));
             }
-            Some(_) => {}
         }
     }
     findings.extend(slower(rows));
+    findings.extend(far(rows));
     findings
 }
 
 /// Cells in which the policy costs more than the better path.
 fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
-    let cost =
-        |arm: Arm, cell: &str| rows.iter().find(|row| row.arm == arm.to_string() && row.cell == cell).and_then(rounded);
-    rows.iter().filter(|row| row.arm == Arm::Auto.to_string()).filter_map(move |row| {
+    let of = |arm: &Arm| {
+        let name = arm.to_string();
+        move |row: &&Row| row.arm == name
+    };
+    let cost = move |arm: &Arm, cell: &str| rows.iter().filter(of(arm)).find(|row| row.cell == cell).and_then(rounded);
+    let found = move |[policy, user, kernel]: &[Arm; 3], row: &Row| {
         let auto = rounded(row)?;
-        let best = cost(Arm::User, &row.cell)?.min(cost(Arm::Kernel, &row.cell)?);
-        (auto as f64 > best as f64 * MARGIN).then(|| Finding::Slower { cell: row.cell.clone(), auto, best })
+        let best = cost(user, &row.cell)?.min(cost(kernel, &row.cell)?);
+        let slower = auto as f64 > best as f64 * POLICY_MARGIN;
+        slower.then(|| Finding::Slower { cell: row.cell.clone(), arm: policy.clone(), auto, best })
+    };
+    POLICIES.iter().flat_map(move |arms| rows.iter().filter(of(&arms[0])).filter_map(move |row| found(arms, row)))
+}
+
+/// Cells in which the kernel path is far above the bare sender.
+fn far(rows: &[Row]) -> impl Iterator<Item = Finding> {
+    rows.iter().filter(|row| row.arm == FLOOR).filter_map(|row| {
+        let above = distance(rows, &row.cell)?;
+        (above > ABOVE_FLOOR).then(|| Finding::Far { cell: row.cell.clone(), above: above.round() as u64 })
     })
 }
 
@@ -109,13 +149,17 @@ pub(crate) fn write(rows: &[Row]) -> Result<Vec<u8>> {
     for row in rows {
         let instructions =
             rounded(row).with_context(|| format!("{} on {} is void: {}", row.cell, row.arm, row.void))?;
-        writer.serialize(Recorded { arm: row.arm.clone(), cell: row.cell.clone(), instructions })?;
+        writer.serialize(Recorded { arm: row.arm.clone(), cell: row.cell.clone(), instructions, guest: all(row) })?;
     }
     Ok(writer.into_inner()?)
 }
 
 fn rounded(row: &Row) -> Option<u64> {
     per_request(row).map(|cost| cost.round() as u64)
+}
+
+fn all(row: &Row) -> Option<u64> {
+    all_per_request(row).map(|cost| cost.round() as u64)
 }
 
 impl fmt::Display for Finding {
@@ -126,17 +170,30 @@ impl fmt::Display for Finding {
             Self::Unknown { of } => {
                 write!(formatter, "{of}: no baseline: record one with cargo xtask bench-guard --record")
             }
-            Self::Above { of, recorded, counted } => write!(
+            Self::Above { of, whose, recorded, counted } => write!(
                 formatter,
-                "{of}: {counted} instructions per request, {:+.1} % above the baseline of {recorded}",
+                "{of}: {counted} instructions per request {whose}, {:+.1} % above the baseline of {recorded}",
                 percent(*counted, *recorded)
             ),
-            Self::Slower { cell, auto, best } => write!(
+            Self::Far { cell, above } => write!(
                 formatter,
-                "{cell}: auto takes {auto} instructions per request, {:+.1} % above the better of user and kernel, {best}",
+                "{cell}: kernel takes {above} instructions per request above the bare sender, more than {ABOVE_FLOOR}"
+            ),
+            Self::Slower { cell, arm, auto, best } => write!(
+                formatter,
+                "{cell}: {arm} takes {auto} instructions per request, {:+.1} % above the better of user and kernel, {best}",
                 percent(*auto, *best)
             ),
         }
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Server => "in the server",
+            Self::Guest => "in the whole guest",
+        })
     }
 }
 
@@ -152,6 +209,18 @@ const SUITE: Suite = Suite::Aes128Gcm;
 /// times that.
 const MARGIN: f64 = 1.03;
 
+/// How far the policy may exceed the better path of the same run.
+const POLICY_MARGIN: f64 = 1.02;
+
+/// The policy and both paths, bare and with log and metrics.
+static POLICIES: [[Arm; 3]; 2] = [
+    [Arm::Auto, Arm::User, Arm::Kernel],
+    [Arm::Observed(Ktls::Auto), Arm::Observed(Ktls::Never), Arm::Observed(Ktls::Always)],
+];
+
+/// Instructions that the kernel path may take above the bare sender: the request is read and parsed, the answer is chosen.
+const ABOVE_FLOOR: f64 = 25e3;
+
 #[cfg(test)]
 mod tests {
     use super::super::plan::label;
@@ -163,6 +232,7 @@ mod tests {
             cell: cell.into(),
             requests: 10,
             server_instructions: Some(instructions * 10),
+            elapsed: instructions * 30,
             ..Row::default()
         }
     }
@@ -177,8 +247,34 @@ mod tests {
         for counted in [1, 10_000, 10_300] {
             assert_eq!(findings(&recorded, &[row(Arm::User, "1k", counted)]), []);
         }
-        let above = Finding::Above { of: of(Arm::User, "1k"), recorded: 10_000, counted: 10_301 };
-        assert_eq!(findings(&recorded, &[row(Arm::User, "1k", 10_301)]), [above]);
+        let above = |whose, recorded, counted| Finding::Above { of: of(Arm::User, "1k"), whose, recorded, counted };
+        let both = [above(Whose::Server, 10_000, 10_301), above(Whose::Guest, 30_000, 30_903)];
+        assert_eq!(findings(&recorded, &[row(Arm::User, "1k", 10_301)]), both);
+    }
+
+    #[test]
+    fn what_moves_into_another_thread_is_found_in_the_whole_guest() {
+        let recorded = read(&write(&[row(Arm::Kernel, "1k", 10_000)]).unwrap()).unwrap();
+        let moved = Row { elapsed: 31 * 10_000, ..row(Arm::Kernel, "1k", 9_000) };
+        let of = of(Arm::Kernel, "1k");
+        let above = Finding::Above { of, whose: Whose::Guest, recorded: 30_000, counted: 31_000 };
+        assert_eq!(findings(&recorded, &[moved]), [above]);
+    }
+
+    #[test]
+    fn a_baseline_without_the_second_count_is_read() {
+        let recorded = read(b"arm,cell,instructions\nuser,1k,10000\n").unwrap();
+        assert_eq!(findings(&recorded, &[Row { elapsed: 1 << 40, ..row(Arm::User, "1k", 10_000) }]), []);
+    }
+
+    #[test]
+    fn the_kernel_path_stays_near_the_bare_sender() {
+        let rows = |kernel| {
+            [Row { arm: FLOOR.into(), elapsed: 0, ..row(Arm::User, "1m", 4_000_000) }, row(Arm::Kernel, "1m", kernel)]
+        };
+        let recorded = read(&write(&rows(5_000_000)).unwrap()).unwrap();
+        assert_eq!(findings(&recorded, &rows(4_025_000)), []);
+        assert_eq!(findings(&recorded, &rows(4_025_001)), [Finding::Far { cell: "1m".into(), above: 25_001 }]);
     }
 
     #[test]
@@ -196,9 +292,21 @@ mod tests {
     fn auto_is_never_dearer_than_the_better_choice() {
         let rows = |auto| [row(Arm::User, "1k", 100_000), row(Arm::Kernel, "1k", 120_000), row(Arm::Auto, "1k", auto)];
         let recorded = read(&write(&rows(200_000)).unwrap()).unwrap();
-        assert_eq!(findings(&recorded, &rows(103_000)), []);
-        let slower = Finding::Slower { cell: "1k".into(), auto: 103_001, best: 100_000 };
-        assert_eq!(findings(&recorded, &rows(103_001)), [slower]);
+        assert_eq!(findings(&recorded, &rows(102_000)), []);
+        let slower = Finding::Slower { cell: "1k".into(), arm: Arm::Auto, auto: 102_001, best: 100_000 };
+        assert_eq!(findings(&recorded, &rows(102_001)), [slower]);
+    }
+
+    #[test]
+    fn auto_is_never_dearer_with_log_and_metrics_either() {
+        let [never, always, auto] = [Ktls::Never, Ktls::Always, Ktls::Auto].map(Arm::Observed);
+        let rows = |cost| {
+            [row(never.clone(), "1k", 120_000), row(always.clone(), "1k", 100_000), row(auto.clone(), "1k", cost)]
+        };
+        let recorded = read(&write(&rows(200_000)).unwrap()).unwrap();
+        assert_eq!(findings(&recorded, &rows(102_000)), []);
+        let slower = Finding::Slower { cell: "1k".into(), arm: auto.clone(), auto: 102_001, best: 100_000 };
+        assert_eq!(findings(&recorded, &rows(102_001)), [slower]);
     }
 
     #[test]

@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 
 use super::Plan;
 use super::asking::{Asked, ask};
+use super::floor;
 use super::plan::label;
 use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup};
 use crate::proof::Claim;
 use crate::row::Row;
-use crate::run::Files;
+use crate::run::{Files, file_name};
 use crate::study::Cell;
 
 /// Measures `plan` and writes `raw.csv` into `out`. Files and configurations go to `work`.
@@ -32,8 +33,13 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         peer_pid: None,
     };
     let mut rows = csv::Writer::from_path(out.join("raw.csv"))?;
+    for cell in plan.cells_with_floor() {
+        let row = floor::count(cell, &label(cell), &setup.files.join(file_name(cell.size))).context("the floor")?;
+        report(&row);
+        rows.serialize(row)?;
+    }
     for arm in plan.arms() {
-        if let (Arm::Auto, Some(sealion)) = (&arm, &setup.sealion) {
+        if let Some(sealion) = setup.sealion.as_ref().filter(|_| arm.is_auto() && setup.calibration.is_none()) {
             // The costs that the server ships with are times of a real processor, not counts.
             let file = work.join("calibration.json");
             sealion.calibrate(CALIBRATION_SECONDS, &file)?;
@@ -45,13 +51,23 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         for cell in plan.cells_of(&arm) {
             let name = label(cell);
             let row = count(plan, &arm, cell, &server, work).with_context(|| format!("{name} on {arm}"))?;
-            let per_request = row.server_instructions.unwrap_or(0) / row.requests;
-            println!("{:<10} {name:<14} {per_request:>9} × {}  {}", row.arm, row.requests, row.void);
+            report(&row);
             rows.serialize(row)?;
             rows.flush()?;
         }
     }
     Ok(())
+}
+
+/// One line while the count goes on.
+fn report(row: &Row) {
+    let each = |count: u64| count as f64 / row.requests as f64;
+    let server = each(row.server_instructions.unwrap_or(0));
+    let (all, switches) = (each(row.elapsed), each(row.server_switches.unwrap_or(0)));
+    println!(
+        "{:<16} {:<14} {server:>9.0}, guest {all:>9.0}, {switches:.2} switches × {}  {}",
+        row.arm, row.cell, row.requests, row.void
+    );
 }
 
 fn count(plan: &Plan, arm: &Arm, cell: &Cell, server: &Server, work: &Path) -> Result<Row> {
@@ -72,6 +88,8 @@ fn count(plan: &Plan, arm: &Arm, cell: &Cell, server: &Server, work: &Path) -> R
         body_bytes: asked.requests * cell.size,
         handshakes: asked.handshakes,
         resumed: asked.resumed,
+        elapsed: asked.elapsed.unwrap_or(0),
+        server_switches: Some(asked.switches),
         server_instructions: Some(asked.run_time),
         tls_tx_opened: Some(asked.kernel_senders),
         ..Row::default()
@@ -107,7 +125,16 @@ mod tests {
     use crate::load::Suite;
 
     fn asked(kernel_senders: u64, resumed: u64) -> Asked {
-        Asked { requests: 10, run_time: 1, handshakes: 2, resumed, kernel_senders, suite: String::new() }
+        Asked {
+            requests: 10,
+            run_time: 1,
+            elapsed: None,
+            switches: 0,
+            handshakes: 2,
+            resumed,
+            kernel_senders,
+            suite: String::new(),
+        }
     }
 
     #[test]

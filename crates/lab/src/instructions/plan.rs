@@ -37,6 +37,14 @@ impl Plan {
         self.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
     }
 
+    /// The cells whose floor is counted: those of the kernel path on which the server is one sendfile.
+    pub(crate) fn cells_with_floor(&self) -> impl Iterator<Item = &Cell> {
+        let has_kernel = self.arms().any(|arm| arm == Arm::Kernel);
+        let is_sendfile =
+            |cell: &&Cell| cell.calls.is_none() && cell.size >= 64 << 10 && cell.suite == Suite::Aes128Gcm;
+        self.cells.iter().filter(move |cell| has_kernel && is_sendfile(cell))
+    }
+
     /// The cells that are counted on an arm. What a log costs does not depend on size and handshakes: small responses on connections
     /// that stay show it.
     pub(crate) fn cells_of(&self, arm: &Arm) -> impl Iterator<Item = &Cell> {

@@ -2,10 +2,26 @@
 
 use std::fmt::Write;
 
+use super::floor::FLOOR;
 use crate::row::Row;
 
+/// Both counts: those of the server, with its distance to the floor, and those of the whole guest.
+pub(crate) fn tables(rows: &[Row]) -> String {
+    let mut text = table(rows, per_request);
+    for row in rows.iter().filter(|row| row.arm == FLOOR) {
+        if let Some(distance) = distance(rows, &row.cell) {
+            let _ = writeln!(text, "{}: kernel is {:.2}k above the bare sender", row.cell, distance / 1e3);
+        }
+    }
+    if rows.iter().any(|row| all_per_request(row).is_some()) {
+        let _ = writeln!(text, "everything that the guest executes, client included:");
+        text += &table(rows, all_per_request);
+    }
+    text
+}
+
 /// Thousands of instructions per request: a row per cell, a column per arm, then ratios.
-pub(crate) fn table(rows: &[Row]) -> String {
+fn table(rows: &[Row], per_request: fn(&Row) -> Option<f64>) -> String {
     let mut arms: Vec<&str> = Vec::new();
     let mut cells: Vec<&str> = Vec::new();
     for row in rows {
@@ -20,7 +36,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
         RATIOS.iter().filter(|(of, to)| arms.contains(of) && to.iter().any(|arm| arms.contains(arm))).collect();
     let mut text = format!("{:<16}", "");
     for arm in &arms {
-        let _ = write!(text, "{arm:>12}");
+        let _ = write!(text, "{arm:>16}");
     }
     for (of, to) in &ratios {
         let _ = write!(text, "  {of}/{}", to[0]);
@@ -32,8 +48,8 @@ pub(crate) fn table(rows: &[Row]) -> String {
         for arm in &arms {
             let is_counted = rows.iter().any(|row| row.cell == cell && row.arm == *arm);
             match cost(arm) {
-                Some(cost) => _ = write!(text, "{:>11.2}k", cost / 1e3),
-                None => _ = write!(text, "{:>12}", if is_counted { "void" } else { "–" }),
+                Some(cost) => _ = write!(text, "{:>15.2}k", cost / 1e3),
+                None => _ = write!(text, "{:>16}", if is_counted { "void" } else { "–" }),
             }
         }
         for (of, to) in &ratios {
@@ -49,7 +65,18 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Instructions per request; `None` for a void row.
+/// How many instructions the kernel path takes above the bare sender, per request.
+pub(super) fn distance(rows: &[Row], cell: &str) -> Option<f64> {
+    let of = |arm: &str| rows.iter().find(|row| row.cell == cell && row.arm == arm).and_then(per_request);
+    Some(of("kernel")? - of(FLOOR)?)
+}
+
+/// Instructions of the whole guest per request; `None` for a void row, or where the client ran for a fixed time.
+pub(super) fn all_per_request(row: &Row) -> Option<f64> {
+    (row.void.is_empty() && row.requests > 0 && row.elapsed > 0).then(|| row.elapsed as f64 / row.requests as f64)
+}
+
+/// Instructions of the server per request; `None` for a void row.
 pub(super) fn per_request(row: &Row) -> Option<f64> {
     (row.void.is_empty() && row.requests > 0).then_some(row.server_instructions? as f64 / row.requests as f64)
 }
@@ -61,4 +88,5 @@ const RATIOS: &[(&str, &[&str])] = &[
     ("kernel", &["nginx-ktls"]),
     ("kernel", &["user"]),
     ("auto", &["best", "user", "kernel"]),
+    ("auto-observed", &["best", "user-observed", "kernel-observed"]),
 ];
