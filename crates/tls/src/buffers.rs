@@ -28,11 +28,11 @@ pub(crate) const RECORDS_PER_SEND: usize = 33;
 /// Records of a batch that is sealed without knowing how much TCP takes: 64 KiB, the most that a peer pins by not reading.
 pub(crate) const RECORDS_UNASKED: usize = 4;
 
-/// Bytes of a large send buffer.
-const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD;
+/// Bytes of a large send buffer. Where the first record is short there may be one more of the same payload.
+const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD + (FULL_RECORD - MAX_PLAINTEXT);
 
-/// Bytes of a small send buffer.
-pub(crate) const SMALL_LEN: usize = RECORDS_UNASKED * FULL_RECORD;
+/// Bytes of a small send buffer, as above.
+pub(crate) const SMALL_LEN: usize = RECORDS_UNASKED * FULL_RECORD + (FULL_RECORD - MAX_PLAINTEXT);
 
 /// Bytes of the receive buffer: two records of the longest kind, so that few reads end inside their only record.
 const RECEIVE_LEN: usize = 2 * (MAX_CIPHERTEXT_TLS12 + 5);
@@ -83,7 +83,7 @@ enum Size {
 }
 
 impl SendBuffer {
-    /// A buffer for up to `len` bytes, at most [`RECORDS_PER_SEND`] records.
+    /// A buffer for up to `len` bytes, at most [`RECORDS_PER_SEND`] records, and a short one.
     pub(crate) fn take(len: usize) -> Self {
         if len <= SMALL_LEN {
             return Self::small();

@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::{Poll, ready};
 
+use sealion_http::date::WholeSeconds;
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
@@ -41,7 +42,8 @@ pub(crate) async fn serve(
     listener: &Listener,
     shared: &Shared,
 ) -> Result<End, Error> {
-    let mut connection = Http1 { listener, path: PathChoice::default(), permit: Permit::default(), requests: 0 };
+    let mut connection =
+        Http1 { listener, path: PathChoice::default(), permit: Permit::default(), requests: 0, served: None };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut idle = shared.idle.register(waker);
     let mut in_a_row = 0;
@@ -73,6 +75,8 @@ struct Http1<'a> {
     path: PathChoice,
     permit: Permit,
     requests: u64,
+    /// The second of the latest answer.
+    served: Option<WholeSeconds>,
 }
 
 /// Waits for the first byte of a request, or of the record that holds it. `Some`: close the connection; it ended, timed out, was evicted, or
@@ -175,6 +179,11 @@ impl Http1<'_> {
         let exchange = Exchange::begin(shared, &current, self.listener, Some(&head.request));
         let peer = &self.listener.client(*peer, head.request.fields);
         let date = now();
+        // Once a second for a busy connection, and always after a pause.
+        if self.served != Some(date.seconds()) {
+            self.served = Some(date.seconds());
+            stream.expect_small_window();
+        }
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
         let mut response = match exchange.route(client) {

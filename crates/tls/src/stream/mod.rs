@@ -90,6 +90,10 @@ pub struct TlsStream {
     written: u64,
     delivery: Option<Box<Delivery>>,
     payload_sent: u64,
+    /// [`Self::payload_sent`] when the present response began.
+    response_from: u64,
+    /// TCP's congestion window may be the initial one.
+    small_window: bool,
     progress: Option<&'static Progress>,
     counts: Counts,
 }
@@ -163,6 +167,8 @@ impl TlsStream {
             written: 0,
             delivery: None,
             payload_sent: 0,
+            response_from: 0,
+            small_window: true,
             progress: None,
             counts: Counts::default(),
         })
@@ -189,6 +195,12 @@ impl TlsStream {
     /// Bytes of responses that [`Self::send`] and [`Self::respond`] have given to TCP or the kernel.
     pub fn payload_sent(&self) -> u64 {
         self.payload_sent
+    }
+
+    /// The connection was idle: TCP's congestion window may be the initial one again (tcp_slow_start_after_idle), as it is for the first
+    /// response. The next response then begins with a short record even where that costs a record or a system call.
+    pub fn expect_small_window(&mut self) {
+        self.small_window = true;
     }
 
     /// Adds what is sent from now on to these counters too, as it is sent. They belong to the thread that this stream stays on.

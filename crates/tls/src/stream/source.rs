@@ -47,6 +47,9 @@ impl Part<'_> {
 /// small responses wait.
 pub(super) const TURN: u64 = 512 << 10;
 
+/// Bytes of a page of the page cache.
+const PAGE: u64 = 4096;
+
 /// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
 pub(super) const SLICES: usize = 2;
 
@@ -83,6 +86,8 @@ pub(super) enum Stage {
 pub(super) struct Record {
     buffer: SendBuffer,
     len: usize,
+    /// How much is put in.
+    limit: usize,
     pub(super) sent: usize,
 }
 
@@ -124,24 +129,30 @@ impl<'a> Source<'a> {
 }
 
 impl Record {
-    pub(super) fn new() -> Self {
-        Self { buffer: SendBuffer::small(), len: 0, sent: 0 }
+    /// `limit`: bytes that it takes, at most a full record.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { buffer: SendBuffer::small(), len: 0, limit, sent: 0 }
     }
 
-    /// Takes all of `rest`, which fits. Returns what has to be fetched from a disk before that can go on.
+    /// Takes as much of `rest` as it is to hold. Returns what has to be fetched from a disk before that can go on.
     pub(super) fn fill<'a>(
         &mut self,
         rest: &mut Rest<'a>,
         wait: Wait,
     ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
-        while let Some(piece) = rest.piece() {
+        while self.len < self.limit
+            && let Some(piece) = rest.piece()
+        {
+            let room = self.limit - self.len;
             let taken = match piece {
                 Part::Bytes(bytes) => {
+                    let bytes = &bytes[..bytes.len().min(room)];
                     self.buffer[self.len..][..bytes.len()].copy_from_slice(bytes);
                     bytes.len()
                 }
                 Part::File { file, range } => {
-                    let wanted = (range.end - range.start) as usize;
+                    let wanted = (range.end - range.start).min(room as u64) as usize;
+                    let range = range.start..range.start + wanted as u64;
                     let mut slot = [IoSliceMut::new(&mut self.buffer[self.len..][..wanted])];
                     match cold::read(file, &mut slot, &range, wait)? {
                         Read::Bytes(read) => read,
@@ -184,6 +195,20 @@ impl<'a> Rest<'a> {
             Part::Bytes(bytes) => Part::Bytes(&bytes[self.done as usize..]),
             Part::File { file, range } => Part::File { file, range: range.start + self.done..range.end },
         })
+    }
+
+    /// Bytes up to the next page of the first file: what comes before it, and the rest of the page that it begins in.
+    pub(super) fn until_page_of_file(&self) -> Option<u64> {
+        let mut skip = self.done;
+        let mut before = 0;
+        for part in self.parts {
+            match part {
+                Part::Bytes(bytes) => before += bytes.len() as u64 - skip,
+                Part::File { range, .. } => return Some(before + PAGE - (range.start + skip) % PAGE),
+            }
+            skip = 0;
+        }
+        None
     }
 
     /// Whether what remains lies in memory.

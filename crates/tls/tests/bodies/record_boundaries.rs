@@ -1,4 +1,4 @@
-//! What lies in which record: a small response in one, a large one in full ones.
+//! What lies in which record: a small response in one, a large one in a short one and full ones.
 
 use sealion_testkit::{Client, Suite, pattern};
 use sealion_tls::{Part, SealedBy};
@@ -8,6 +8,8 @@ use crate::support::{self, FILE};
 
 const RECORD: u64 = 16_384;
 const TURN: u64 = 512 << 10;
+/// Plaintext of the first record of a larger response.
+const FIRST: u64 = 4096;
 
 #[test]
 fn a_response_that_fits_is_one_record() {
@@ -20,7 +22,7 @@ fn a_response_that_fits_is_one_record() {
 }
 
 #[test]
-fn a_larger_response_has_full_records_but_for_the_last_of_head_and_file() {
+fn a_larger_response_has_full_records_but_for_the_first_and_the_last() {
     for suite in [Suite::TLS13, Suite::TLS12] {
         const CASES: &[(u64, u64)] = &[
             (300, RECORD - 299),
@@ -36,8 +38,12 @@ fn a_larger_response_has_full_records_but_for_the_last_of_head_and_file() {
             (0, 2 * TURN),
         ];
         for (lengths, (head, file)) in records_of(suite, CASES).iter().zip(CASES) {
-            // The kernel gives what comes before a file records of its own.
-            let runs: &[u64] = if SENDER == SealedBy::Kernel { &[*head, *file] } else { &[head + file] };
+            // The kernel gives what comes before a file records of its own: one, with the file's first page, where that fits.
+            let runs: &[u64] = match SENDER {
+                SealedBy::Kernel if head + FIRST <= RECORD => &[head + FIRST, file - FIRST],
+                SealedBy::Kernel => &[*head, *file],
+                SealedBy::User => &[FIRST, head + file - FIRST],
+            };
             let mut expected = Vec::new();
             for run in runs {
                 expected.extend(std::iter::repeat_n(RECORD as usize, (run / RECORD) as usize));
@@ -52,6 +58,38 @@ fn a_larger_response_has_full_records_but_for_the_last_of_head_and_file() {
             }
         }
     }
+}
+
+/// The peer of a new connection gets its first packets only, and can open nothing of a record that it has not whole.
+#[test]
+fn while_the_window_is_small_a_response_near_it_begins_with_a_short_record() {
+    let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
+        let memory = pattern::bytes(0..40_000);
+        for (idle, len) in PAGES {
+            if idle {
+                stream.expect_small_window();
+            }
+            stream.respond(&[Part::Bytes(&memory[..len])]).await.unwrap();
+            support::take(&mut stream, 1).await.unwrap();
+        }
+    });
+    // New, then busy, then idle for a while.
+    const PAGES: [(bool, usize); 6] =
+        [(false, 15_000), (false, 15_000), (true, 12_000), (true, 12_001), (false, 15_000), (true, 40_000)];
+    let short = FIRST as usize;
+    let expected: [&[usize]; 6] = [
+        &[short, 15_000 - short],
+        &[15_000],
+        &[12_000],
+        &[short, 12_001 - short],
+        &[15_000],
+        &[short, 16_384, 16_384, 40_000 - short - 2 * 16_384],
+    ];
+    let mut client = support::connect(&serving, Suite::TLS13);
+    for ((_, len), expected) in PAGES.iter().zip(expected) {
+        assert_eq!(response(&mut client, *len as u64, 0), expected, "{len}");
+    }
+    serving.finish();
 }
 
 /// Before Linux 6.5 a record ends with each 16 pages of a sendfile(2), full or not.
@@ -76,7 +114,7 @@ fn no_explicit_nonce_comes_twice() {
         });
         let mut client = support::connect(&serving, suite);
         client.read_to_end().unwrap().assert_orderly();
-        // Finished, 20 small ones, 20 times 1 + 7, close_notify.
+        // Finished, 20 small ones, 20 times 1 + 1 + 6, close_notify.
         client.tap().assert_nonces_distinct(1 + 20 + 20 * 8 + 1);
         drop(client);
         serving.finish();
