@@ -16,6 +16,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend(read("net/ipv4/tcp_notsent_lowat").and_then(|text| notsent_lowat(&text)));
     findings.extend(read("net/ipv4/tcp_wmem").and_then(|text| wmem(&text)));
     findings.extend(open_files());
+    findings.extend(cleared_pages());
     findings
 }
 
@@ -43,6 +44,34 @@ fn wmem(text: &str) -> Option<Finding> {
     )
 }
 
+/// Whether the kernel clears pages when it allocates them.
+fn cleared_pages() -> Option<Finding> {
+    let command_line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let built = fs::read_to_string(format!("/boot/config-{release}")).unwrap_or_default();
+    clears_pages(&command_line, &built).then(clearing)
+}
+
+/// The last `init_on_alloc` of the kernel's command line decides, otherwise the kernel's configuration.
+fn clears_pages(command_line: &str, built: &str) -> bool {
+    let given =
+        command_line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("init_on_alloc=")).next_back();
+    match given {
+        Some("1" | "on" | "y" | "Y") => true,
+        Some("0" | "off" | "n" | "N") => false,
+        _ => built.lines().any(|line| line == "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y"),
+    }
+}
+
+fn clearing() -> Finding {
+    let found = "init_on_alloc is on: the kernel clears each page that it allocates";
+    let means = "kernel TLS allocates a page for each 4 KiB that it seals and overwrites it at once: clearing was 28 % of the instructions \
+                 of a 1 MB response in an emulated Debian 6.1. It also limits what a fault of the kernel can leak of freed memory";
+    Finding::new("settings", State::Note, found, means).remedy(
+        "init_on_alloc=0 on the kernel's command line, only on a machine whose users and programs trust each other; then `sealion calibrate`",
+    )
+}
+
 fn open_files() -> Option<Finding> {
     let allowed = getrlimit(Resource::Nofile).maximum?;
     (allowed < 20_128).then(|| {
@@ -65,5 +94,26 @@ mod tests {
         assert_eq!(wmem("4096\t16384\t4194304\n").unwrap().state, State::Good);
         assert_eq!(wmem("4096 16384 65536").unwrap().state, State::Warning);
         assert_eq!(wmem(""), None);
+    }
+
+    #[test]
+    fn clearing_of_pages_is_known_by_the_command_line_and_else_by_the_build() {
+        let (on, off) =
+            ("CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n", "# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n");
+        for (command_line, built, clears) in [
+            ("root=/dev/vda ro", on, true),
+            ("root=/dev/vda ro", off, false),
+            ("", "", false),
+            ("ro init_on_alloc=0\n", on, false),
+            ("ro init_on_alloc=off quiet", on, false),
+            ("init_on_alloc=1", off, true),
+            ("init_on_alloc=1 init_on_alloc=0", on, false),
+            ("init_on_alloc=maybe", on, true),
+        ] {
+            assert_eq!(clears_pages(command_line, built), clears, "{command_line:?} {built:?}");
+        }
+        let finding = clearing();
+        assert_eq!(finding.state, State::Note);
+        assert!(finding.means.contains("1 MB") && finding.remedy.unwrap().contains("init_on_alloc=0"));
     }
 }
