@@ -28,6 +28,11 @@ const WANTED: &[&str] = &[
     "aria_aesni_avx_x86_64",
     "aria_generic",
     "tls",
+    // Slow and lossy networks between namespaces.
+    "veth",
+    "sch_netem",
+    "sch_fq",
+    "tcp_bbr",
     // sock_diag(7), for its tests and for `ss`.
     "tcp_diag",
     // A disk that can be suspended, for tests of slow reads.

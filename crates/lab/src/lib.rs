@@ -18,6 +18,7 @@ pub mod histogram;
 mod instructions;
 pub mod load;
 mod measure;
+mod network;
 mod preflight;
 mod proof;
 pub mod report;

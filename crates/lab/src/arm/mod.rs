@@ -305,7 +305,7 @@ pub(crate) fn no_kernel_tls(probe: &Probe) -> String {
 }
 
 /// Looks a program up in PATH and in root's directories.
-fn find_program(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))

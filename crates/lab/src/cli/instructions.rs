@@ -102,7 +102,7 @@ fn calls(text: &str) -> Result<Calls, String> {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.to_ascii_lowercase() {
         text if text.ends_with('k') => (text[..text.len() - 1].to_owned(), 1 << 10),
         text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 1 << 20),
@@ -122,7 +122,7 @@ fn suite(text: &str) -> Result<Suite, String> {
     }
 }
 
-fn arm(text: &str) -> Result<Arm, String> {
+pub(super) fn arm(text: &str) -> Result<Arm, String> {
     match text.parse()? {
         Arm::Nic | Arm::Peer(_) => Err("a guest has no network card and no other servers".to_owned()),
         arm => Ok(arm),

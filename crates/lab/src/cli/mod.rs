@@ -4,6 +4,7 @@ mod guard;
 mod handshake_cost;
 mod instructions;
 mod load;
+mod network;
 mod report;
 mod run;
 mod setup_cost;
@@ -36,6 +37,8 @@ enum Command {
     HandshakeCost(handshake_cost::HandshakeCostArgs),
     /// Count instructions per request in emulated guests; counts repeat better than times
     Instructions(Box<instructions::InstructionsArgs>),
+    /// Measure first and last byte over slow and lossy networks, simulated in an emulated guest
+    Network(Box<network::NetworkArgs>),
     /// Rewrite the report of a run from its raw results
     Report(report::ReportArgs),
     /// Compare instruction counts with their baselines, and the policy with both of its choices
@@ -56,6 +59,7 @@ pub fn main() -> ExitCode {
         Command::SetupCost(args) => setup_cost::main(&args),
         Command::HandshakeCost(args) => handshake_cost::main(&args),
         Command::Instructions(args) => instructions::main(&args),
+        Command::Network(args) => network::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Guard(args) => guard::main(&args),
         Command::Man { directory } => write_pages(&directory),

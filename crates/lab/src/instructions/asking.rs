@@ -33,6 +33,14 @@ pub(super) struct Asked {
     pub(super) suite: String,
 }
 
+/// Requests the file of `cell` so often that what a server does once, at its start and for its first requests, is over.
+pub(super) fn warm_up(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<()> {
+    match client {
+        Client::Wrk => with_wrk(cell, server, work).map(drop),
+        Client::Lab => with_lab(cell, server, requests(cell).1).map(drop),
+    }
+}
+
 /// Counts requests for the file of `cell`. `work`: a directory for the client's files.
 pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
     match client {

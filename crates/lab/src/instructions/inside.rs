@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Plan;
-use super::asking::{Asked, ask};
+use super::asking::{Asked, ask, warm_up};
 use super::floor;
 use super::plan::label;
 use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup};
@@ -47,7 +47,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         }
         let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
         // Warms up caches, lazy symbols and first allocations.
-        ask(plan.client, &plan.cells[0], &server, work).context("warm-up")?;
+        warm_up(plan.client, &plan.cells[0], &server, work).context("warm-up")?;
         for cell in plan.cells_of(&arm) {
             let name = label(cell);
             let row = count(plan, &arm, cell, &server, work).with_context(|| format!("{name} on {arm}"))?;

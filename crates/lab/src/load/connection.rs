@@ -52,6 +52,8 @@ pub(super) struct Answer {
     pub(super) done: Done,
     pub(super) sent: Instant,
     pub(super) begun: Instant,
+    /// The first byte of the body, where bodies are opened.
+    pub(super) body_began: Option<Instant>,
     pub(super) ended: Instant,
 }
 
@@ -93,6 +95,7 @@ impl Connection {
         self.outgoing.clear();
         let sent = Instant::now();
         let mut begun = None;
+        let mut body_began = None;
         let mut steps = 0u64;
         loop {
             steps += 1;
@@ -103,10 +106,18 @@ impl Connection {
             match step {
                 Step::Done(done) => {
                     let ended = Instant::now();
-                    return Ok(Answer { done, sent, begun: begun.unwrap_or(ended), ended });
+                    let (begun, opened) = (begun.unwrap_or(ended), self.receiving.opens_bodies());
+                    let body_began = opened.then(|| body_began.unwrap_or(ended));
+                    return Ok(Answer { done, sent, begun, body_began, ended });
                 }
-                Step::More if begun.is_none() && self.receiving.begun() => begun = Some(Instant::now()),
-                Step::More => {}
+                Step::More => {
+                    if begun.is_none() && self.receiving.begun() {
+                        begun = Some(Instant::now());
+                    }
+                    if body_began.is_none() && self.receiving.body_began() {
+                        body_began = Some(Instant::now());
+                    }
+                }
                 Step::Empty => self.socket.readable().await.map_err(|e| Failure::io(Kind::Io, "receive", &e))?,
             }
         }

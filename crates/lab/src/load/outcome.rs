@@ -28,6 +28,8 @@ pub struct Outcome {
     pub handshake: Histogram<u64>,
     /// From a request's last byte sent to the first data of the response, ns.
     pub first_byte: Histogram<u64>,
+    /// From a request's start, as in `latency`, to the first byte of a body that is opened, ns.
+    pub body_began: Histogram<u64>,
     /// CPU that the client's threads spent, ns.
     pub client_cpu: u64,
     /// SHA-256 of the body, in hexadecimal, as far as one was decrypted whole.

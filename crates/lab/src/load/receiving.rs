@@ -150,6 +150,16 @@ impl Receiving {
         }
     }
 
+    /// Whether a byte of the body has been opened. Only right while the response is open.
+    pub(super) fn body_began(&self) -> bool {
+        matches!(self.state, State::Body { taken: 1.., .. })
+    }
+
+    /// Whether bodies are opened, so that their first byte has a time.
+    pub(super) fn opens_bodies(&self) -> bool {
+        self.reading.read != Read::Drain
+    }
+
     /// Whether the connection can carry no further request.
     pub(super) fn ended(&self) -> bool {
         self.ended || self.cut

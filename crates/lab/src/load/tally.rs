@@ -19,6 +19,7 @@ pub(super) struct Tally {
     pub(super) connect: Histogram<u64>,
     pub(super) handshake: Histogram<u64>,
     pub(super) first_byte: Histogram<u64>,
+    pub(super) body_began: Histogram<u64>,
     pub(super) started: u64,
     pub(super) cpu: u64,
     pub(super) suite: Option<String>,
@@ -38,6 +39,7 @@ impl Tally {
             connect: histogram(),
             handshake: histogram(),
             first_byte: histogram(),
+            body_began: histogram(),
             started: 0,
             cpu: 0,
             suite: None,
@@ -58,6 +60,9 @@ impl Tally {
         self.body_bytes += answer.done.body;
         record(&mut self.latency, answer.ended - due);
         record(&mut self.first_byte, answer.begun - answer.sent);
+        if let Some(began) = answer.body_began {
+            record(&mut self.body_began, began - due);
+        }
     }
 
     /// Records the time of a request, successful or not.
@@ -80,6 +85,7 @@ impl Tally {
             (&mut self.connect, &other.connect),
             (&mut self.handshake, &other.handshake),
             (&mut self.first_byte, &other.first_byte),
+            (&mut self.body_began, &other.body_began),
         ] {
             sum.add(part).expect("histograms of one range");
         }
