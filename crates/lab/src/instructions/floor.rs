@@ -7,7 +7,10 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, recv};
 use sealion_ktls::{Cipher, More, Tx, Version, handover};
+use sealion_tls::record::HEADER_LEN;
 
 use super::asking::requests;
 use crate::row::Row;
@@ -63,11 +66,23 @@ fn send(tx: &mut Tx<TcpStream>, file: &File, size: u64, responses: u64) -> Resul
     Ok(())
 }
 
-/// Reads until the sender closes.
+/// Reads until the sender closes, as the lab's client does: each record's header, then its content, which the kernel discards.
+/// The pattern matters: acknowledgements cost the sender instructions too.
 fn drain(mut socket: TcpStream) -> Result<()> {
-    let mut buffer = vec![0; BUFFER];
-    while socket.read(&mut buffer)? > 0 {}
-    Ok(())
+    let mut record = vec![0; usize::from(u16::MAX)];
+    loop {
+        let mut header = [0; HEADER_LEN];
+        if socket.read(&mut header[..1])? == 0 {
+            return Ok(());
+        }
+        socket.read_exact(&mut header[1..])?;
+        let mut left = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        while left > 0 {
+            let (_, came) = retry_on_intr(|| recv(&socket, &mut record[..left], RecvFlags::TRUNC))?;
+            ensure!(came > 0, "the sender closed within a record");
+            left -= came;
+        }
+    }
 }
 
 /// The first field of schedstat, ns.
@@ -78,6 +93,3 @@ fn run_time_of_this_thread() -> Result<u64> {
 
 /// Bytes of a head: about what the server sends.
 const HEAD: usize = 256;
-
-/// Bytes that the reader asks for: as the lab's client.
-const BUFFER: usize = 256 << 10;
