@@ -35,17 +35,20 @@ impl Delivery {
         mut unsent: impl FnMut() -> Result<u64, Error>,
         mut given_up: impl FnMut(&mut Context<'_>) -> Poll<Error>,
     ) -> Poll<Result<(), Error>> {
-        while unsent()? > 0 {
-            if let Poll::Ready(given_up) = given_up(cx) {
-                return Poll::Ready(Err(given_up));
-            }
-            let delivery =
-                this.get_or_insert_with(|| Box::new(Self { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
-            ready!(delivery.timer.as_mut().poll(cx));
+        if unsent()? == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if let Poll::Ready(given_up) = given_up(cx) {
+            return Poll::Ready(Err(given_up));
+        }
+        let delivery =
+            this.get_or_insert_with(|| Box::new(Self { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
+        // The question above is the one at the end of a pause.
+        while delivery.timer.as_mut().poll(cx).is_ready() {
             delivery.pause = (2 * delivery.pause).min(LONGEST_PAUSE);
             delivery.timer.as_mut().reset(Instant::now() + delivery.pause);
         }
-        Poll::Ready(Ok(()))
+        Poll::Pending
     }
 }
 
