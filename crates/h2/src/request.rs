@@ -414,3 +414,7 @@ static TOKEN: [bool; 256] = {
 };
 
 const _: () = assert!(SEPARATOR.len() == 2, "lines are those that FieldSection reads");
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -7,16 +7,16 @@
 
 use crate::frame::{HEADER_LEN, RECORD_PAYLOAD};
 use crate::stream::Stream;
+use crate::windows::SendWindow;
 
 /// Octets that a stream sends before the next one of its urgency: four records, so that one read of a file fills several.
 ///
 /// GUESS: to be measured by the driver with many streams; a smaller turn costs reads, a larger one delay.
 const TURN: u32 = 4 * RECORD_PAYLOAD as u32;
 
-/// Windows below wait to be larger, unless they take all that is ready: frames of few octets cost both sides more than they carry.
-///
-/// Only where the client's initial window allows so much (tests of RFC 9113 use windows of 1 octet).
-const SMALLEST_WINDOW: u32 = 1024;
+/// A window that was used up counts as open from here on: frames of few octets cost both sides more than they carry. Half of the initial window counts too
+/// (as in RFC 1122 §4.2.3.4), since a client may have a small one, and open it again by halves.
+const WORTHWHILE: u32 = 1024;
 
 /// The place in the turns.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(crate) struct Pick {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// The connection's window.
-    pub(crate) window: u32,
+    pub(crate) window: SendWindow,
     /// The peer's largest frame.
     pub(crate) max_frame_size: usize,
     /// The peer's initial window.
@@ -53,12 +53,9 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Octets that the windows allow a stream to send now, of the `ready` ones.
     fn allowed(self, stream: &Stream, ready: u64) -> u32 {
-        let window = self.window.min(stream.send_window.available());
         let ready = u32::try_from(ready).unwrap_or(u32::MAX);
-        if window < ready && window < SMALLEST_WINDOW && self.initial_window >= SMALLEST_WINDOW {
-            return 0;
-        }
-        window.min(ready)
+        let of_stream = stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2));
+        self.window.available(of_stream, WORTHWHILE)
     }
 
     /// Whether a stream has content ready that the windows hold back.
@@ -118,3 +115,7 @@ impl Turns {
         if stream == self.stream && self.used < TURN { 0 } else { stream.wrapping_sub(self.stream).wrapping_sub(1) }
     }
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

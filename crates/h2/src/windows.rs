@@ -3,8 +3,14 @@
 use crate::frame::MAX_WINDOW;
 
 /// What the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
+///
+/// A window that was used up is taken for closed until it has opened by a worthwhile amount: a client that opens it octet by octet would otherwise
+/// get a frame for each. What is left of an open window is used to the end, because clients exist that open it again only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SendWindow(i32);
+pub(crate) struct SendWindow {
+    octets: i32,
+    used_up: bool,
+}
 
 /// A window above 2^31 − 1 (RFC 9113 §6.9.1).
 #[derive(Debug, PartialEq, Eq)]
@@ -12,12 +18,13 @@ pub(crate) struct Overflow;
 
 impl SendWindow {
     pub(crate) fn new(initial: u32) -> Self {
-        SendWindow(initial.min(MAX_WINDOW) as i32)
+        SendWindow { octets: initial.min(MAX_WINDOW) as i32, used_up: initial == 0 }
     }
 
-    /// Octets that may be sent now.
-    pub(crate) fn available(self) -> u32 {
-        self.0.max(0) as u32
+    /// Octets that may be sent now, of `ready` ones, if an opening by `worthwhile` octets or by all that is ready counts.
+    pub(crate) fn available(self, ready: u32, worthwhile: u32) -> u32 {
+        let octets = self.octets.max(0) as u32;
+        if self.used_up && octets < worthwhile.min(ready) { 0 } else { octets.min(ready) }
     }
 
     /// WINDOW_UPDATE.
@@ -27,23 +34,25 @@ impl SendWindow {
 
     /// A change of SETTINGS_INITIAL_WINDOW_SIZE.
     pub(crate) fn shift(&mut self, difference: i64) -> Result<(), Overflow> {
-        let window = i64::from(self.0) + difference;
-        if window > i64::from(MAX_WINDOW) {
+        let octets = i64::from(self.octets) + difference;
+        if octets > i64::from(MAX_WINDOW) {
             return Err(Overflow);
         }
-        // The difference is at least −(2^31 − 1), and a window falls below 0 by such differences alone, whose sum is bounded by the settings.
-        self.0 = i32::try_from(window).unwrap_or(i32::MIN);
+        // The window is at least the initial one minus what was sent, each of them below 2^31.
+        self.octets = i32::try_from(octets).unwrap_or(i32::MIN);
+        self.used_up |= octets <= 0;
         Ok(())
     }
 
-    /// `octets`, at most [`Self::available`], are sent.
+    /// `octets`, at most those [available](Self::available), are sent.
     pub(crate) fn take(&mut self, octets: u32) {
-        self.0 -= octets as i32;
+        self.octets -= octets as i32;
+        self.used_up = self.octets <= 0;
     }
 
     /// `octets` that were taken are not sent after all.
     pub(crate) fn give_back(&mut self, octets: u32) {
-        self.0 = self.0.saturating_add_unsigned(octets);
+        self.octets = self.octets.saturating_add_unsigned(octets);
     }
 }
 
@@ -135,15 +144,34 @@ mod tests {
 
     #[test]
     fn a_send_window_is_bounded_above_and_can_be_negative() {
+        let available = |window: SendWindow| window.available(u32::MAX, 1);
         let mut window = SendWindow::new(100);
         window.take(60);
         window.shift(-100).unwrap();
-        assert_eq!((window, window.available()), (SendWindow(-60), 0));
+        assert_eq!((window.octets, available(window)), (-60, 0));
         window.grow(61).unwrap();
-        assert_eq!(window.available(), 1);
+        assert_eq!(available(window), 1);
         window.grow(MAX_WINDOW - 1).unwrap();
         assert_eq!(window.grow(1), Err(Overflow));
-        assert_eq!(window.available(), MAX_WINDOW);
+        assert_eq!(available(window), MAX_WINDOW);
+    }
+
+    #[test]
+    fn a_window_that_was_used_up_opens_by_a_worthwhile_amount() {
+        let mut window = SendWindow::new(100);
+        assert_eq!(window.available(500, 1000), 100, "what is left of an open window is used");
+        window.take(60);
+        assert_eq!(window.available(500, 1000), 40);
+        window.take(40);
+        window.grow(49).unwrap();
+        assert_eq!((window.available(500, 50), window.available(49, 50), window.available(50, 50)), (0, 49, 0));
+        window.grow(1).unwrap();
+        assert_eq!(window.available(500, 50), 50);
+        window.take(10);
+        assert_eq!(window.available(500, 50), 40, "it is open again");
+        window.shift(-40).unwrap();
+        window.grow(1).unwrap();
+        assert_eq!(window.available(500, 50), 0);
     }
 
     #[test]

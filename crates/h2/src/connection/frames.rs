@@ -46,9 +46,6 @@ impl Connection {
         if !self.receive_window.receive(octets) {
             return Err(ConnectionError::flow_control("more content than the connection's window"));
         }
-        if octets == 0 && !end {
-            self.abuse.empty_data()?;
-        }
         let mut data = Data { stream: None, left: frame.length, padding: 0, end };
         let Some(index) = self.index(frame.stream) else {
             self.on_closed_stream(frame.stream)?;
@@ -82,6 +79,9 @@ impl Connection {
 
     /// The length of a DATA frame's content is known: it has to fit content-length (§8.1.1). `padding` is consumed at once.
     pub(super) fn begin_content<'a>(&mut self, data: Data, padding: usize) -> Outcome<'a> {
+        if data.left == 0 && !data.end {
+            self.abuse.empty_data()?;
+        }
         if padding > 0 {
             self.drop_content(data.stream, padding);
         }

@@ -280,7 +280,7 @@ impl Connection {
 
     fn bounds(&self) -> Bounds {
         Bounds {
-            window: self.send_window.available(),
+            window: self.send_window,
             max_frame_size: self.peer.max_frame_size,
             initial_window: self.peer.initial_window,
         }

@@ -170,3 +170,7 @@ fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(SEPARATOR);
     out.extend_from_slice(value);
 }
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

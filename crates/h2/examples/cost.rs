@@ -1,0 +1,116 @@
+//! What a request costs in this crate: GET requests of a browser answered with 1000 octets, on one connection.
+//!
+//! ```text
+//! cargo build --release -p sealion-h2 --example cost
+//! valgrind --tool=callgrind target/release/examples/cost 1000
+//! valgrind --tool=callgrind target/release/examples/cost 11000
+//! ```
+//!
+//! The difference of both runs, divided by 10,000, is the cost of one. A second argument is the number of requests in one record.
+
+use sealion_h2::{Connection, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, RECORD_PAYLOAD, StreamId};
+
+/// Fields of a request, as a browser that asks again for the same site sends them: all but the path stand in the dynamic table.
+const FIELDS: [(&str, &str); 8] = [
+    ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+    ("accept", "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5"),
+    ("accept-language", "en-US,en;q=0.5"),
+    ("accept-encoding", "gzip, deflate, br, zstd"),
+    ("referer", "https://a.example/"),
+    ("sec-fetch-dest", "image"),
+    ("sec-fetch-mode", "no-cors"),
+    ("priority", "u=5, i"),
+];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
+    let requests: u32 = arguments.next().unwrap_or(1000);
+    let at_a_time: u32 = arguments.next().unwrap_or(1);
+
+    let mut connection = Connection::new(Limits::default());
+    let mut head = HeadBuffer::default();
+    let mut block = HeaderBlock::response(200);
+    for (name, value) in [
+        ("server", "sealion"),
+        ("content-type", "text/html; charset=utf-8"),
+        ("content-length", "1000"),
+        ("last-modified", "Sun, 22 Nov 2026 07:00:00 GMT"),
+        ("etag", "\"65f0a1b2-3e8\""),
+        ("accept-ranges", "bytes"),
+    ] {
+        block.field(name, value.as_bytes());
+    }
+    let mut date = HeaderBlock::default();
+    date.field("date", b"Sun, 22 Nov 2026 07:00:00 GMT");
+
+    let mut out = Vec::new();
+    let mut opening = PREFACE.to_vec();
+    opening.extend_from_slice(&[0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    opening.extend(request(1, true));
+    let mut stream = 1;
+    drive(&mut connection, &mut head, &opening, &[block.as_bytes(), date.as_bytes()], &mut out);
+    while stream < 2 * requests {
+        let mut record = Vec::with_capacity(2000);
+        for _ in 0..at_a_time {
+            stream += 2;
+            record.extend(request(stream, false));
+        }
+        // As a client that reads does, now and then.
+        if stream % 64 == 1 {
+            record.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0x7d, 0]);
+        }
+        drive(&mut connection, &mut head, &record, &[block.as_bytes(), date.as_bytes()], &mut out);
+        out.clear();
+    }
+    assert!(connection.is_idle());
+    println!("{requests} requests, {} octets in the connection", connection.memory());
+}
+
+/// Takes a record in, and makes the records that go out, without content.
+fn drive(connection: &mut Connection, head: &mut HeadBuffer, mut record: &[u8], block: &[&[u8]], out: &mut Vec<u8>) {
+    while let Ok(Some(event)) = connection.receive(&mut record, head) {
+        if let Event::Request { stream, .. } = event {
+            answer(connection, head, stream, block, out);
+        }
+    }
+    while let Some(frame) = connection.next_frame(HEADER_LEN + RECORD_PAYLOAD) {
+        out.extend_from_slice(&frame.header);
+        if frame.end {
+            connection.release(frame.stream);
+        }
+    }
+    connection.write_control(out);
+}
+
+fn answer(connection: &mut Connection, head: &HeadBuffer, stream: StreamId, block: &[&[u8]], out: &mut Vec<u8>) {
+    assert_eq!(std::hint::black_box(head.request()).method, "GET");
+    connection.respond(stream, block, false, out).expect("the stream is open");
+    connection.offer(stream, 1000, true).expect("the stream is open");
+}
+
+/// GET of a path of its own; the first request fills the dynamic table.
+fn request(stream: u32, is_first: bool) -> Vec<u8> {
+    let mut block = vec![0x82, 0x87];
+    if is_first {
+        block.extend_from_slice(b"\x41\x09a.example");
+        for (name, value) in FIELDS {
+            block.push(0x40);
+            for string in [name, value] {
+                block.push(string.len() as u8);
+                block.extend_from_slice(string.as_bytes());
+            }
+        }
+    } else {
+        // The newest entry is the last field.
+        block.push(0x80 | (62 + FIELDS.len() as u8));
+        block.extend((0..FIELDS.len() as u8).rev().map(|index| 0x80 | (62 + index)));
+    }
+    // A literal path with the Huffman code of "/images/0.png" as a client sends it.
+    let mut path = HeaderBlock::default();
+    path.field(":path", b"/images/0.png");
+    block.extend_from_slice(path.as_bytes());
+    let mut frame = vec![0, (block.len() >> 8) as u8, block.len() as u8, 1, 5];
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend(block);
+    frame
+}

@@ -1,0 +1,12 @@
+//! Connections as a client sees them: frames in, frames out.
+
+mod abuse;
+mod content;
+mod differential;
+mod drain;
+mod memory;
+mod priorities;
+mod splits;
+mod streams;
+mod support;
+mod windows;
