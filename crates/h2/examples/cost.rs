@@ -49,18 +49,18 @@ fn main() {
     opening.extend(request(1, true));
     let mut stream = 1;
     drive(&mut connection, &mut head, &opening, &[block.as_bytes(), date.as_bytes()], &mut out);
+    // Made once: only the numbers of the streams change.
+    let mut record = request(0, false).repeat(at_a_time as usize);
+    let length = record.len() / at_a_time as usize;
     while stream < 2 * requests {
-        let mut record = Vec::with_capacity(2000);
-        for _ in 0..at_a_time {
+        for request in record.chunks_exact_mut(length) {
             stream += 2;
-            record.extend(request(stream, false));
-        }
-        // As a client that reads does, now and then.
-        if stream % 64 == 1 {
-            record.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0x7d, 0]);
+            request[5..9].copy_from_slice(&stream.to_be_bytes());
         }
         drive(&mut connection, &mut head, &record, &[block.as_bytes(), date.as_bytes()], &mut out);
         out.clear();
+        // As a client that reads does.
+        drive(&mut connection, &mut head, &window_update(1000 * at_a_time), &[], &mut out);
     }
     assert!(connection.is_idle());
     println!("{requests} requests, {} octets in the connection", connection.memory());
@@ -68,9 +68,11 @@ fn main() {
 
 /// Takes a record in, and makes the records that go out, without content.
 fn drive(connection: &mut Connection, head: &mut HeadBuffer, mut record: &[u8], block: &[&[u8]], out: &mut Vec<u8>) {
-    while let Ok(Some(event)) = connection.receive(&mut record, head) {
-        if let Event::Request { stream, .. } = event {
-            answer(connection, head, stream, block, out);
+    while let Some(event) = connection.receive(&mut record, head).expect("the client keeps the rules") {
+        match event {
+            Event::Request { stream, .. } => answer(connection, head, stream, block, out),
+            Event::WindowOpened { .. } => {}
+            other => panic!("{other:?}"),
         }
     }
     while let Some(frame) = connection.next_frame(HEADER_LEN + RECORD_PAYLOAD) {
@@ -88,9 +90,17 @@ fn answer(connection: &mut Connection, head: &HeadBuffer, stream: StreamId, bloc
     connection.offer(stream, 1000, true).expect("the stream is open");
 }
 
-/// GET of a path of its own; the first request fills the dynamic table.
+fn window_update(increment: u32) -> [u8; 13] {
+    let [a, b, c, d] = increment.to_be_bytes();
+    [0, 0, 4, 8, 0, 0, 0, 0, 0, a, b, c, d]
+}
+
+/// GET of a path; the first request fills the dynamic table.
 fn request(stream: u32, is_first: bool) -> Vec<u8> {
-    let mut block = vec![0x82, 0x87];
+    // A literal path in Huffman code, as a client sends it.
+    let mut path = HeaderBlock::default();
+    path.field(":path", b"/images/0.png");
+    let mut block = [&[0x82, 0x87], path.as_bytes()].concat();
     if is_first {
         block.extend_from_slice(b"\x41\x09a.example");
         for (name, value) in FIELDS {
@@ -105,10 +115,6 @@ fn request(stream: u32, is_first: bool) -> Vec<u8> {
         block.push(0x80 | (62 + FIELDS.len() as u8));
         block.extend((0..FIELDS.len() as u8).rev().map(|index| 0x80 | (62 + index)));
     }
-    // A literal path with the Huffman code of "/images/0.png" as a client sends it.
-    let mut path = HeaderBlock::default();
-    path.field(":path", b"/images/0.png");
-    block.extend_from_slice(path.as_bytes());
     let mut frame = vec![0, (block.len() >> 8) as u8, block.len() as u8, 1, 5];
     frame.extend_from_slice(&stream.to_be_bytes());
     frame.extend(block);

@@ -119,7 +119,7 @@ impl HeadBuffer {
         self.lines.capacity() + self.cookie.capacity()
     }
 
-    /// The values that are checked to be visible ASCII, and Host, which may hold anything else and is no authority then.
+    /// A value that was checked to be visible ASCII; of a request that is too large, perhaps not.
     fn text(&self, span: Option<Span>) -> Option<&str> {
         std::str::from_utf8(self.slice(span?)).ok()
     }
@@ -341,13 +341,16 @@ fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str>
     let scheme = head.pseudo_value(Pseudo::Scheme);
     let path = head.pseudo_value(Pseudo::Path);
     let authority = head.pseudo_value(Pseudo::Authority);
-    if let Some(authority) = authority {
-        if authority.is_empty() || authority.contains(&b'@') {
-            return Err("an :authority that is empty or has user information");
+    let host = head.host.map(|host| head.slice(host));
+    for named in [authority, host].into_iter().flatten() {
+        if named.is_empty() || !named.iter().all(|octet| octet.is_ascii_graphic() && *octet != b'@') {
+            return Err("an :authority or Host that is empty, or has user information or invalid octets");
         }
-        if head.host.is_some_and(|host| !head.slice(host).eq_ignore_ascii_case(authority)) {
-            return Err("Host differs from :authority");
-        }
+    }
+    if let (Some(authority), Some(host)) = (authority, host)
+        && !authority.eq_ignore_ascii_case(host)
+    {
+        return Err("Host differs from :authority");
     }
     match head.pseudo_value(Pseudo::Protocol) {
         Some(_) if !limits.connect_protocol => return Err("a :protocol that was not announced"),

@@ -131,7 +131,7 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Whether a frame or a header block has begun and not ended. Its deadline is the driver's.
+    /// Whether a frame, a header block, or the client's preface has begun and not ended. Its deadline is the driver's.
     pub fn is_within_frame(&self) -> bool {
         self.reader.is_within_frame()
     }
@@ -294,7 +294,9 @@ impl Connection {
     fn fail(&mut self, error: ConnectionError) {
         if self.failed.is_none() {
             self.failed = Some(error);
-            write_go_away(&mut self.control, self.highest, error.code);
+            // The number in GOAWAY never rises (RFC 9113 §6.8).
+            let last = if let Drain::Final(last) = self.drain { last } else { self.highest };
+            write_go_away(&mut self.control, last, error.code);
         }
     }
 }

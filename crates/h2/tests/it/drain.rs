@@ -28,6 +28,8 @@ fn a_drain_takes_two_go_aways() {
     server.complete(1);
     server.complete(3);
     assert!(server.connection.is_drained() && server.connection.wants_read());
+    server.connection.close(ErrorCode::NO_ERROR, "drained");
+    assert_eq!(server.control()[0].number(), 3, "the number in GOAWAY never rises");
 }
 
 #[test]
