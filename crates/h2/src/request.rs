@@ -114,6 +114,14 @@ impl HeadBuffer {
         FieldSection::from_lines(&self.lines[self.fields.min(self.lines.len())..])
     }
 
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    pub(crate) fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+
     /// Octets on the heap.
     pub fn memory(&self) -> usize {
         self.lines.capacity() + self.cookie.capacity()
@@ -386,31 +394,54 @@ fn content_length(value: &[u8]) -> Option<u64> {
 
 /// RFC 9110 §5.6.2, without upper case (RFC 9113 §8.2).
 fn is_field_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|octet| is_token(*octet) && !octet.is_ascii_uppercase())
+    !name.is_empty() && name.iter().all(|octet| OCTETS[usize::from(*octet)] & FIELD_NAME != 0)
 }
 
 /// RFC 9110 §5.5: no control characters but tab, and no whitespace at the ends (RFC 9113 §8.2.1).
 fn is_field_value(value: &[u8]) -> bool {
-    // Without a branch for each octet, so that the compiler takes many at a time.
-    let valid = value.iter().fold(true, |valid, octet| valid & (*octet >= b' ' && *octet != 0x7f || *octet == b'\t'));
     let is_space = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
-    valid && !is_space(value.first()) && !is_space(value.last())
+    if is_space(value.first()) || is_space(value.last()) {
+        return false;
+    }
+    let (words, rest) = value.as_chunks::<8>();
+    let control = words.iter().fold(0, |control, word| control | controls(u64::from_ne_bytes(*word)));
+    let mut last = [b'a'; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    // Tabs are rare.
+    control | controls(u64::from_ne_bytes(last)) == 0
+        || value.iter().all(|octet| !octet.is_ascii_control() || *octet == b'\t')
+}
+
+/// Not 0 if one of eight octets is a control character, DEL included: below 0x20, or equal to 0x7f.
+fn controls(word: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let low = word.wrapping_sub(EACH * 0x20) & !word;
+    let delete = word ^ (EACH * 0x7f);
+    (low | (delete.wrapping_sub(EACH) & !delete)) & (EACH * 0x80)
 }
 
 const fn is_token(octet: u8) -> bool {
-    TOKEN[octet as usize]
+    OCTETS[octet as usize] & TOKEN != 0
 }
 
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
+/// Bits of [`OCTETS`].
+const TOKEN: u8 = 1;
+const FIELD_NAME: u8 = 2;
+
+/// What each octet can be part of.
+static OCTETS: [u8; 256] = {
+    let mut table = [0; 256];
     let mut octet = 0;
     while octet < 256 {
         let this = octet as u8;
-        table[octet] = this.is_ascii_alphanumeric()
+        if this.is_ascii_alphanumeric()
             || matches!(
                 this,
                 b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
-            );
+            )
+        {
+            table[octet] = if this.is_ascii_uppercase() { TOKEN } else { TOKEN | FIELD_NAME };
+        }
         octet += 1;
     }
     table

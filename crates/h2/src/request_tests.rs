@@ -164,6 +164,22 @@ fn malformed_requests_are_found() {
 }
 
 #[test]
+fn control_characters_are_found_at_every_place_of_a_value() {
+    for octet in 0..=255 {
+        let is_control = octet < 0x20 && octet != b'\t' || octet == 0x7f;
+        for length in 3..20 {
+            for at in 1..length - 1 {
+                for around in [b'a', 0x80, 0xff] {
+                    let mut value = vec![around; length];
+                    value[at] = octet;
+                    assert_eq!(is_field_value(&value), !is_control, "{octet:#x} at {at} of {length}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn trailers_are_fields_only() {
     let (section, buffer) = read(Kind::Trailers, &[("x-sum", "1"), ("content-length", "9")], &Limits::default());
     assert_eq!((section, buffer.fields().first("x-sum")), (Section::Good, Some(&b"1"[..])));

@@ -177,7 +177,6 @@ impl Connection {
         self.highest = block.stream;
         let stream = StreamId(block.stream);
         let section = self.decode(Kind::Request, block, buffer)?;
-        let head = buffer.request();
         if let Drain::Final(_) = self.drain {
             // The client repeats it elsewhere (§6.8).
             self.abuse.reset()?;
@@ -187,7 +186,7 @@ impl Connection {
         let malformed = match section {
             Section::Malformed(why) => Some(why),
             _ if block.self_dependent => Some("a stream that depends on itself"),
-            Section::Good if block.end_stream && head.content_length.is_some_and(|length| length > 0) => {
+            Section::Good if block.end_stream && buffer.content_length().is_some_and(|length| length > 0) => {
                 Some("content-length without content")
             }
             _ => None,
@@ -202,10 +201,10 @@ impl Connection {
         }
         let early = self.take_early_priority(stream.0);
         let receiving =
-            if block.end_stream { Receiving::Ended } else { Receiving::Content { left: head.content_length } };
+            if block.end_stream { Receiving::Ended } else { Receiving::Content { left: buffer.content_length() } };
         self.streams.push(Stream {
             id: stream.0,
-            priority: early.or(head.priority).unwrap_or_default(),
+            priority: early.or(buffer.priority()).unwrap_or_default(),
             state: State::Live { receiving, sending: Sending::Head },
             send_window: SendWindow::new(self.peer.initial_window),
             receive_window: ReceiveWindow::new(self.limits.stream_window),
