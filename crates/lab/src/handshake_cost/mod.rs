@@ -243,6 +243,7 @@ mod tests {
             assert_eq!(part(&resumed, Part::Signature), Duration::ZERO);
             for cost in [full, resumed] {
                 assert!(part(&cost, Part::KeyShare) > Duration::ZERO);
+                assert!(cost.parts.iter().all(|part| *part <= cost.rustls), "{cost:?}");
                 assert!(cost.sealion > Duration::ZERO);
             }
         }
