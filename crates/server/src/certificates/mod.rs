@@ -144,18 +144,27 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) client_auth: Option<ClientAuth>,
 }
 
-/// Builds the TLS configuration. `None`: the errors are in `problems`. `any_certificate`: whether any site names a
-/// certificate, including sites that cannot be built. `http2`: whether clients are offered it. `has_plain_listener`: whether HTTP-01 validations can arrive.
+/// What other tables say that matters here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Others {
+    /// Whether clients are offered HTTP/2.
+    pub(crate) http2: bool,
+    /// Whether any site names a certificate, including sites that cannot be built.
+    pub(crate) any_certificate: bool,
+    /// Whether HTTP-01 validations can arrive.
+    pub(crate) has_plain_listener: bool,
+}
+
+/// Builds the TLS configuration. `None`: the errors are in `problems`.
 pub(crate) fn build(
     config: &TlsConfig,
-    http2: bool,
     sites: &[CertifiedSite<'_>],
-    any_certificate: bool,
-    has_plain_listener: bool,
+    others: Others,
     bounds: Limits,
     process: &TlsProcess,
     problems: &mut Problems,
 ) -> Option<(ServerConfig, Certificates)> {
+    let Others { http2, any_certificate, has_plain_listener } = others;
     let mut building = Building {
         settings: Settings::new(&config.acme, sites, problems),
         watched: Vec::new(),

@@ -1,6 +1,5 @@
 //! What one send carries: frames of any number of streams, whose content lies in memory and in files.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,15 +61,13 @@ impl Batch {
         }
     }
 
-    /// Appends a part of `bytes`.
-    pub(super) fn bytes(&mut self, bytes: &Cow<'static, [u8]>, range: Range<usize>) {
-        match bytes {
-            Cow::Borrowed(bytes) if range.len() > COPIED => {
-                self.len += range.len();
-                self.stretches.push(Stretch::Bytes(&bytes[range]));
-            }
-            bytes => self.copy(&bytes[range]),
+    /// Appends octets that stay where they are.
+    pub(super) fn stay(&mut self, octets: &'static [u8]) {
+        if octets.len() <= COPIED {
+            return self.copy(octets);
         }
+        self.len += octets.len();
+        self.stretches.push(Stretch::Bytes(octets));
     }
 
     /// Appends a part of bytes that other responses send too.

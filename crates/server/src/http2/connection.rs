@@ -351,7 +351,7 @@ impl<'a> Http2<'a> {
     }
 
     /// Writes the head of a response and makes its content ready.
-    fn respond(&mut self, id: StreamId, answered: Answered, stream: &TlsStream, block: &mut HeaderBlock) {
+    fn respond(&mut self, id: StreamId, answered: Box<Answered>, stream: &TlsStream, block: &mut HeaderBlock) {
         let (response, framing) = (&answered.response, answered.framing);
         write_head(block, response.status, &response.fields, framing, &now());
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
@@ -499,7 +499,7 @@ impl<'a> Http2<'a> {
     /// Sends a batch, and reads meanwhile: windows are opened by reading.
     async fn send(&mut self, stream: &mut TlsStream, batch: &Batch, block: &mut HeaderBlock) -> Result<(), Error> {
         let parts = batch.parts();
-        let mut source = Source::new(&parts);
+        let mut source = Source::frames(&parts);
         let mut waited = false;
         stream.begin().await?;
         poll_fn(|cx| {

@@ -42,11 +42,11 @@ pub(super) struct Answered {
 }
 
 /// A response that is made while others are sent.
-pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
+pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered>> + Send + 'a>>;
 
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
-    Now(Answered),
+    Now(Box<Answered>),
     Later(Answering<'a>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Context<'a> {
                 exchange.answered(&request, peer, &response);
                 let framing = framing(request.method, &response);
                 let head = self.shared.access_log.is_on().then(|| std::mem::replace(head, free_head()));
-                Answer::Now(Answered { head, current, started, client, response, framing })
+                Answer::Now(Box::new(Answered { head, current, started, client, response, framing }))
             }
             None => {
                 let head = std::mem::replace(head, free_head());
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
         started: Option<Instant>,
         peer: Peer,
         refusal: Option<Refusal>,
-    ) -> Answered {
+    ) -> Box<Answered> {
         let (response, framing) = {
             let decoded = head.request();
             let request = decoded.to_request();
@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
                 }
             }
         };
-        Answered { head: Some(head), current, started, client: peer.address, response, framing }
+        Box::new(Answered { head: Some(head), current, started, client: peer.address, response, framing })
     }
 
     /// Answers a request that cannot be understood. `is_head`: its method is HEAD.
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
             };
             let method = if is_head { Method::Head } else { Method::Get };
             let framing = framing(method, &response);
-            Answered { head: None, current, started, client: context.remote, response, framing }
+            Box::new(Answered { head: None, current, started, client: context.remote, response, framing })
         })
     }
 }

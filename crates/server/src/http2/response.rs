@@ -18,7 +18,7 @@ use crate::response::{Body, BodyStream, Piece, SharedBytes};
 /// A response whose head is written.
 pub(super) struct Sending {
     pub(super) stream: StreamId,
-    pub(super) answered: Answered,
+    pub(super) answered: Box<Answered>,
     content: Pieces,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
@@ -44,7 +44,7 @@ enum ContentPiece {
 
 impl Sending {
     /// Takes the content out of the response. `head`: octets of the frames of its head.
-    pub(super) fn new(stream: StreamId, mut answered: Answered, head: u64) -> Self {
+    pub(super) fn new(stream: StreamId, mut answered: Box<Answered>, head: u64) -> Self {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
@@ -168,7 +168,8 @@ impl ContentPiece {
             start..range.start
         };
         match self {
-            Self::Bytes(bytes, range) => batch.bytes(bytes, next(range)),
+            Self::Bytes(Cow::Borrowed(bytes), range) => batch.stay(&bytes[next(range)]),
+            Self::Bytes(Cow::Owned(bytes), range) => batch.copy(&bytes[next(range)]),
             Self::Shared(shared, range) => batch.shared(shared, next(range)),
             Self::File(file, range) => {
                 let start = range.start;

@@ -50,10 +50,8 @@ pub(crate) fn build(
     let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
     let tls = certificates::build(
         &config.tls,
-        config.http2.enabled,
         &certified,
-        any_certificate,
-        has_plain_listener,
+        certificates::Others { http2: config.http2.enabled, any_certificate, has_plain_listener },
         bounds,
         process,
         &mut problems,

@@ -18,7 +18,7 @@ use sealion_ktls::{More, Operation};
 
 use super::cold::{self, Wait};
 use super::key_update::most_records;
-use super::source::{Part, Record, Rest, SLICES, Source, Stage, TURN};
+use super::source::{Form, Part, Record, Rest, SLICES, Source, Stage, TURN};
 use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
@@ -163,7 +163,7 @@ impl TlsStream {
                 }
             };
             let most = self.batch(before);
-            let first = if self.begins_short(before) { FIRST_RECORD } else { MAX_PLAINTEXT };
+            let first = if self.begins_short(source.form, before) { FIRST_RECORD } else { MAX_PLAINTEXT };
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
@@ -184,7 +184,7 @@ impl TlsStream {
 
     fn poll_send_from_kernel(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         if matches!(source.stage, Stage::New) {
-            source.stage = self.kernels_first_record(&source.rest);
+            source.stage = self.kernels_first_record(source.form, &source.rest);
         }
         if matches!(source.stage, Stage::Record(_)) {
             ready!(self.poll_send_record(cx, source))?;
@@ -204,7 +204,12 @@ impl TlsStream {
                     // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
                     // block of the cipher lies across two pages.
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
-                    ready!(self.poll_kernel(cx, |tx| tx.send_vectored(&slices[..count], More::No)))? as u64
+                    // But a frame is one record.
+                    let more = match source.form == Form::Frames && source.rest.is_frame(count, bytes) {
+                        true => More::Yes,
+                        false => More::No,
+                    };
+                    ready!(self.poll_kernel(cx, |tx| tx.send_vectored(&slices[..count], more)))? as u64
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
@@ -231,15 +236,16 @@ impl TlsStream {
     ///
     /// Most responses of more than one record have no record more by that, because their head lies before full records of their
     /// body. While the window may be small, a response that nears it is worth one.
-    fn begins_short(&self, len: u64) -> bool {
-        self.payload_sent == self.response_from
+    fn begins_short(&self, form: Form, len: u64) -> bool {
+        form == Form::Response
+            && self.payload_sent == self.response_from
             && (len > MAX_PLAINTEXT as u64 || (self.small_window && len > NEAR_INITIAL_WINDOW))
     }
 
     /// What the kernel gets first of a response: all of it in one record, a short record, or what [`Stage::Next`] sends.
-    fn kernels_first_record(&self, rest: &Rest<'_>) -> Stage {
+    fn kernels_first_record(&self, form: Form, rest: &Rest<'_>) -> Stage {
         let in_memory = rest.is_in_memory();
-        if !self.begins_short(rest.len) {
+        if !self.begins_short(form, rest.len) {
             let one_record = rest.len <= MAX_PLAINTEXT as u64 && !in_memory;
             return if one_record { Stage::Record(Record::new(MAX_PLAINTEXT)) } else { Stage::Next };
         }

@@ -12,6 +12,7 @@ use tokio::task::{JoinHandle, yield_now};
 use super::cold::{self, Read, Wait};
 use crate::buffers::SendBuffer;
 use crate::error::Error;
+use crate::record::MAX_PLAINTEXT;
 
 /// A stretch of a response.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ pub(super) const SLICES: usize = 2;
 /// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
 pub struct Source<'a> {
     pub(super) rest: Rest<'a>,
+    pub(super) form: Form,
     pub(super) started: bool,
     pub(super) stage: Stage,
     /// Bytes since other connections last had a turn.
@@ -68,6 +70,13 @@ pub struct Source<'a> {
     pub(super) fetch: Option<JoinHandle<()>>,
     /// The records of the kernel's next operation are counted against its key.
     pub(super) reserved: bool,
+}
+
+/// What the parts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Response,
+    Frames,
 }
 
 pub(super) enum Stage {
@@ -94,8 +103,19 @@ pub(super) struct Record {
 impl<'a> Source<'a> {
     /// All of `parts`, from their beginning.
     pub fn new(parts: &'a [Part<'a>]) -> Self {
+        Self::of(parts, Form::Response)
+    }
+
+    /// Frames of a protocol that puts many responses into one connection, such as HTTP/2: all of `parts`, of which those in memory before a
+    /// stretch of a file are the head of its frame. A frame that fits a record is one record on either path, if those before it fill theirs.
+    pub fn frames(parts: &'a [Part<'a>]) -> Self {
+        Self::of(parts, Form::Frames)
+    }
+
+    fn of(parts: &'a [Part<'a>], form: Form) -> Self {
         Self {
             rest: Rest::new(parts),
+            form,
             started: false,
             stage: Stage::New,
             turn: 0,
@@ -209,6 +229,11 @@ impl<'a> Rest<'a> {
             skip = 0;
         }
         None
+    }
+
+    /// Whether the first `count` parts, of `bytes`, and the stretch of a file behind them fit one record.
+    pub(super) fn is_frame(&self, count: usize, bytes: u64) -> bool {
+        matches!(self.parts.get(count), Some(part @ Part::File { .. }) if bytes + part.len() <= MAX_PLAINTEXT as u64)
     }
 
     /// Whether what remains lies in memory.
