@@ -4,6 +4,7 @@ use std::{fmt, io};
 
 use sealion_tls::AlertDescription;
 
+use super::Shared;
 use crate::observe::metrics::ErrorKind;
 use crate::values::Phase;
 
@@ -53,8 +54,13 @@ pub(crate) enum Cut {
 }
 
 impl Cut {
+    /// Why a response is dropped now.
+    pub(crate) fn of(shared: &Shared) -> Self {
+        Self::by(*shared.phase.borrow(), std::thread::panicking())
+    }
+
     /// `phase`: that of the process.
-    pub(super) fn by(phase: Phase, is_panicking: bool) -> Self {
+    fn by(phase: Phase, is_panicking: bool) -> Self {
         match phase {
             _ if is_panicking => Cut::Panic,
             Phase::Stopping => Cut::Stopped,

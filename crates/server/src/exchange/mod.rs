@@ -173,7 +173,7 @@ impl<'a> Exchange<'a> {
 
     /// Why a response is dropped before its end.
     pub(crate) fn cut(&self) -> Cut {
-        Cut::by(*self.shared.phase.borrow(), std::thread::panicking())
+        Cut::of(self.shared)
     }
 
     /// Writes the access log line and updates the metrics. `request`: with its protocol, such as `HTTP/1.1`; `None`: it could not

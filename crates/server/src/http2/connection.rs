@@ -26,7 +26,7 @@ use super::batch::{Batch, RECORD};
 use super::head::write_head;
 use super::request::{Answer, Answered, Answering, Context, Delivery, free_head, keep_head};
 use super::response::{Sending, reset_by_client};
-use crate::exchange::{End, Error, Listener, PathChoice, Shared, now};
+use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now};
 use crate::limits::{Closing, Idle, Permit};
 use crate::observe::metrics;
 
@@ -43,8 +43,9 @@ pub(crate) async fn serve(
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut idle = shared.idle.register(waker);
     let context = Context { shared, listener, remote: *peer, auth: stream.info().client_auth };
-    let mut connection = Box::new(Http2::new(context));
+    let mut serving = Serving { stream, connection: Box::new(Http2::new(context)) };
     loop {
+        let Serving { stream, connection } = &mut serving;
         // Boxed, so that an idle connection does not hold its memory.
         let ended = Box::pin(connection.work(stream)).await;
         connection.cut_short(stream, &ended).await;
@@ -54,11 +55,26 @@ pub(crate) async fn serve(
         connection.protocol.shrink();
         match wait_for_frame(stream, &mut idle).await? {
             None => {}
-            Some(Closing::Draining) => connection.protocol.drain(),
             Some(closing) => {
+                // A request that crosses GOAWAY is above its number: the client knows that it may repeat it.
                 connection.protocol.drain_now();
                 connection.closing = Some(if closing == Closing::Evicted { End::Evicted } else { End::Usual });
             }
+        }
+    }
+}
+
+/// A connection and its socket. What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+struct Serving<'s, 'a> {
+    stream: &'s mut TlsStream,
+    connection: Box<Http2<'a>>,
+}
+
+impl Drop for Serving<'_, '_> {
+    fn drop(&mut self) {
+        let cut = Cut::of(self.connection.context.shared);
+        for sending in std::mem::take(&mut self.connection.sending) {
+            self.connection.finish(sending, self.stream, Some(&cut));
         }
     }
 }
@@ -358,15 +374,15 @@ impl<'a> Http2<'a> {
         let before = self.heads.len();
         let written = self.protocol.respond(id, &[block.as_bytes()], length == Some(0), &mut self.heads);
         let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
+        sending.is_head_only = length == Some(0);
         self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
-        sending.ended = length == Some(0);
         match written {
-            Ok(()) if !sending.ended => {
+            Ok(()) if sending.is_head_only => self.sending.push(sending),
+            Ok(()) => {
                 if sending.offer(&mut self.protocol).is_ok() {
                     self.sending.push(sending);
                 }
             }
-            Ok(()) => self.sending.push(sending),
             // The client reset the stream while the answer was made.
             Err(error) => self.finish(sending, stream, Some(&error)),
         }
@@ -476,6 +492,7 @@ impl<'a> Http2<'a> {
     fn fill(&mut self, batch: &mut Batch) {
         batch.copy(&self.heads);
         self.heads.clear();
+        self.sending.iter_mut().for_each(|sending| sending.ended = sending.is_head_only);
         self.protocol.write_control(&mut self.heads);
         batch.copy(&self.heads);
         self.heads.clear();

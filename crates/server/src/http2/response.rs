@@ -24,6 +24,8 @@ pub(super) struct Sending {
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
     pub(super) wire: u64,
+    /// The response has no content: END_STREAM is in the frame of its head.
+    pub(super) is_head_only: bool,
     /// The frame with END_STREAM is in a batch.
     pub(super) ended: bool,
 }
@@ -49,7 +51,7 @@ impl Sending {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
         };
-        Self { stream, answered, content: Pieces::of(body), body: 0, wire: head, ended: false }
+        Self { stream, answered, content: Pieces::of(body), body: 0, wire: head, is_head_only: false, ended: false }
     }
 
     /// Tells the connection what content is ready from the start.
