@@ -19,8 +19,8 @@ pub(super) struct Asked {
     pub(super) requests: u64,
     /// The server's run time for these requests, ns; where guest time counts instructions, instructions.
     pub(super) run_time: u64,
-    /// Guest time for these requests, ns: where it counts instructions, those of everything that runs on the only core, the
-    /// client included. `None` where the client runs for a fixed time.
+    /// Run time of all threads on the only core, the client's included, ns: instructions, as above. `None` where the client runs for a
+    /// fixed time.
     pub(super) elapsed: Option<u64>,
     /// Context switches of the server in which a thread waited.
     pub(super) switches: u64,
@@ -76,6 +76,7 @@ fn with_wrk(cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
 /// One run of the lab's client; every request must succeed.
 fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
     let load = load_plan(server, &Cell { extent: Extent::Requests(requests), ..cell.clone() }, &[]);
+    let before = busy()?;
     let (outcome, cost, kernel_senders) = costing(server, || {
         let outcome = load::run(&load)?;
         std::thread::sleep(SETTLE);
@@ -88,9 +89,18 @@ fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
         outcome.failures.first.unwrap_or_default()
     );
     let load::Outcome { handshakes, resumed, suite, .. } = outcome;
-    let elapsed = Some(outcome.elapsed.as_nanos() as u64);
+    let elapsed = Some(busy()? - before);
     let Cost { cpu: run_time, switches, .. } = cost;
     Ok(Asked { requests, run_time, elapsed, switches, handshakes, resumed, kernel_senders, suite })
+}
+
+/// Run time of all threads that the first core has run, ns. Guest time would count idle time too, which passes in a jump to the next timer.
+fn busy() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/schedstat").context("cannot read /proc/schedstat")?;
+    // Documentation/scheduler/sched-stats.rst: the seventh field behind the core's name.
+    let core = text.lines().find(|line| line.starts_with("cpu0 "));
+    let field = core.and_then(|line| line.split_ascii_whitespace().nth(7));
+    field.and_then(|ns| ns.parse().ok()).context("/proc/schedstat has no run time of cpu0")
 }
 
 /// Runs `load`; returns its result, the server's cost meanwhile, and the kernel senders that were made.

@@ -11,8 +11,8 @@
 //! difference of two short runs, so that a cell takes dozens of requests, not seconds.
 //!
 //! Each load is counted twice. schedstat of the server misses what the kernel does for it in other threads: a kworker of the
-//! record layer, softirqs in the client's context. Guest time misses nothing, but includes the client, which is the same for all
-//! servers: differences of it compare them.
+//! record layer, softirqs in the client's context. The run time of all threads of the only core misses only what interrupts
+//! do while it idles, but includes the client, which is the same for all servers: differences of it compare them.
 
 mod asking;
 mod floor;
