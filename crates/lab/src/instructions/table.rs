@@ -46,10 +46,10 @@ fn table(rows: &[Row], per_request: fn(&Row) -> Option<f64>) -> String {
         let cost = |arm: &str| rows.iter().find(|row| row.cell == cell && row.arm == arm).and_then(per_request);
         let _ = write!(text, "{cell:<16}");
         for arm in &arms {
-            let is_counted = rows.iter().any(|row| row.cell == cell && row.arm == *arm);
+            let is_void = rows.iter().any(|row| row.cell == cell && row.arm == *arm && !row.void.is_empty());
             match cost(arm) {
                 Some(cost) => _ = write!(text, "{:>15.2}k", cost / 1e3),
-                None => _ = write!(text, "{:>16}", if is_counted { "void" } else { "–" }),
+                None => _ = write!(text, "{:>16}", if is_void { "void" } else { "–" }),
             }
         }
         for (of, to) in &ratios {

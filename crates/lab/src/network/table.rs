@@ -28,7 +28,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             let _ = write!(text, "{:<28} {:<6} {:<6}", cell[0], cell[1], cell[2]);
             for arm in &arms {
                 let is_cell = |row: &&Row| [&row.path, &row.page, &row.visit] == *cell && row.arm == *arm;
-                let shown = rows.iter().find(is_cell).map(&times);
+                let shown = rows.iter().find(is_cell).map(times);
                 let shown = shown.map_or("–".to_owned(), |[p50, p99]| format!("{p50:.1} / {p99:.1}"));
                 let _ = write!(text, "{shown:>20}");
             }
