@@ -12,7 +12,7 @@ use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::SiteFile;
 use crate::process;
 use crate::response::{Body, Response};
-use crate::site::{Client, Site, answer};
+use crate::site::{Client, Site, answer, answer_from_cache};
 
 /// A configuration file: it is refused with a message, or printed it says the same again, and its times can be added to the clock.
 ///
@@ -142,7 +142,9 @@ impl Guarded {
         let request = Request { method, target, raw_target: path, authority: None, conditions, fields };
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().expect("a date");
         let client = Client { address: Some([192, 0, 2, 1].into()), refusal: None };
-        let Response { status, body, .. } = self.runtime.block_on(answer(&self.site, &request, client, now));
+        let response = answer_from_cache(&self.site, &request, client, now);
+        let Response { status, body, .. } =
+            response.unwrap_or_else(|| self.runtime.block_on(answer(&self.site, &request, client, now)));
         (status, content(&body))
     }
 }

@@ -27,7 +27,7 @@ use super::buffer::Buffer;
 use super::guess_method;
 use super::respond::{Progress, Sent, respond};
 use crate::exchange::{Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
-use crate::limits::{Closing, Idle, Permit};
+use crate::limits::{Closing, Idle, Moment, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Client};
@@ -106,11 +106,11 @@ async fn wait_for_request(
             }
         }
         *in_a_row = 0;
-        let closing = ready!(idle.poll_closing(std::time::Instant::now));
+        let closing = ready!(idle.poll_closing(Moment::now));
         if closing == Closing::Evicted {
             // What the client has not taken would be lost with the connection.
             if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
-                idle.postpone(std::time::Instant::now());
+                idle.postpone(Moment::now());
                 return Poll::Pending;
             }
             return Poll::Ready(Ok(Some(End::Evicted)));
@@ -191,7 +191,10 @@ impl Http1<'_> {
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
             Some(site) => {
                 let client = Client { address: address(*peer), refusal };
-                site::answer(site, &head.request, client, date).await
+                match site::answer_from_cache(site, &head.request, client, date) {
+                    Some(response) => response,
+                    None => Box::pin(site::answer(site, &head.request, client, date)).await,
+                }
             }
         };
         exchange.answered(&head.request, client, &response);

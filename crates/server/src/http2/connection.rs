@@ -14,7 +14,6 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Instant;
 
 use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::Status;
@@ -27,7 +26,7 @@ use super::head::write_head;
 use super::request::{Answer, Answered, Answering, Context, Delivery, free_head, keep_head};
 use super::response::{Sending, reset_by_client};
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now};
-use crate::limits::{Closing, Idle, Permit};
+use crate::limits::{Closing, Idle, Moment, Permit};
 use crate::observe::metrics;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
@@ -85,10 +84,10 @@ async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<O
         if !stream.is_receiving()
             && let Poll::Pending = stream.poll_wait_for_record(cx)?
         {
-            let closing = ready!(idle.poll_closing(Instant::now));
+            let closing = ready!(idle.poll_closing(Moment::now));
             if closing == Closing::Evicted && sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
                 // What the client has not taken would be lost with the connection.
-                idle.postpone(Instant::now());
+                idle.postpone(Moment::now());
                 return Poll::Pending;
             }
             if closing == Closing::TimedOut

@@ -7,15 +7,26 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
+/// A time of the machine's monotonic clock, in nanoseconds, to within a tick of the kernel: a request asks for it, and a tick suffices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        // 584 years. The clock shows the time since the boot.
+        Self(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+}
+
 /// All connections that wait for requests, or serve them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// Times are counted from here.
-    started: Instant,
     /// Whether connections that become idle are closed at once.
     draining: AtomicBool,
     open: Mutex<Slab<Arc<Connection>>>,
@@ -23,7 +34,7 @@ pub(crate) struct IdleConnections {
 
 #[derive(Debug)]
 struct Connection {
-    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the nanoseconds from the start until the connection became idle.
+    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the [`Moment`] since when the connection is idle.
     since: AtomicU64,
     /// Of its task.
     waker: Waker,
@@ -65,14 +76,6 @@ pub(crate) struct Idle<'a> {
     connection: Arc<Connection>,
 }
 
-impl Default for IdleConnections {
-    fn default() -> Self {
-        // Earlier than any connection, so that no connection is idle since 0.
-        let started = Instant::now() - Duration::from_nanos(1);
-        IdleConnections { started, draining: AtomicBool::new(false), open: Mutex::default() }
-    }
-}
-
 impl IdleConnections {
     /// Adds a connection, which is busy. `waker`: of the task that serves it to its end.
     pub(crate) fn register(&self, waker: Waker) -> Idle<'_> {
@@ -82,12 +85,12 @@ impl IdleConnections {
     }
 
     /// Has the longest idle connection closed. Returns the time after which to call again if no slot is free by then.
-    pub(crate) fn evict(&self, now: Instant) -> Duration {
+    pub(crate) fn evict(&self, now: Moment) -> Duration {
         let open = lock(&self.open);
         loop {
             let idle = open.iter().filter_map(|(_, connection)| Some((connection.idle_since()?, connection)));
             let Some((since, connection)) = idle.min_by_key(|(since, _)| *since) else { return PAUSE };
-            let age = self.age(since, now);
+            let age = age(since, now);
             if age < LEAST_IDLE {
                 return LEAST_IDLE - age;
             }
@@ -98,7 +101,7 @@ impl IdleConnections {
     }
 
     /// Has every connection closed that has been idle for `timeout`. Returns the time after which to call again.
-    pub(crate) fn close_expired(&self, now: Instant, timeout: Duration) -> Duration {
+    pub(crate) fn close_expired(&self, now: Moment, timeout: Duration) -> Duration {
         let mut next = timeout.min(LONGEST_PAUSE);
         let mut from = 0;
         loop {
@@ -108,7 +111,7 @@ impl IdleConnections {
             }
             for connection in (from..from + STRIDE).filter_map(|key| open.get(key)) {
                 let Some(since) = connection.idle_since() else { continue };
-                match timeout.checked_sub(self.age(since, now)) {
+                match timeout.checked_sub(age(since, now)) {
                     None | Some(Duration::ZERO) => {
                         connection.close(since, TIMED_OUT);
                     }
@@ -130,15 +133,10 @@ impl IdleConnections {
     pub(crate) fn any(&self) -> bool {
         lock(&self.open).iter().any(|(_, connection)| connection.idle_since().is_some())
     }
+}
 
-    fn nanoseconds(&self, at: Instant) -> u64 {
-        // 584 years.
-        at.saturating_duration_since(self.started).as_nanos() as u64
-    }
-
-    fn age(&self, since: u64, now: Instant) -> Duration {
-        Duration::from_nanos(self.nanoseconds(now).saturating_sub(since))
-    }
+fn age(since: u64, now: Moment) -> Duration {
+    Duration::from_nanos(now.0.saturating_sub(since))
 }
 
 impl Connection {
@@ -159,11 +157,11 @@ impl Connection {
 
 impl Idle<'_> {
     /// Says that the connection is idle. Ready if it is to be closed. A connection that was idle already stays so since then.
-    pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Instant) -> Poll<Closing> {
+    pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Moment) -> Poll<Closing> {
         let since = &self.connection.since;
         let mut seen = since.load(Ordering::Acquire);
         if seen == BUSY {
-            seen = self.all.nanoseconds(now()).max(1);
+            seen = now().0.max(1);
             // Only this connection ends its work: nobody else changes BUSY. SeqCst: before the look at `draining`.
             since.store(seen, Ordering::SeqCst);
         }
@@ -176,8 +174,8 @@ impl Idle<'_> {
     }
 
     /// Takes an eviction back: the connection counts as idle since `now`, and another one makes room.
-    pub(crate) fn postpone(&self, now: Instant) {
-        self.connection.since.store(self.all.nanoseconds(now).max(1), Ordering::Release);
+    pub(crate) fn postpone(&self, now: Moment) {
+        self.connection.since.store(now.0.max(1), Ordering::Release);
     }
 
     /// Marks the connection as busy. `false`: it was evicted a moment before, and its slot is promised to another.
@@ -201,11 +199,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    fn at(seconds: u64) -> Moment {
+        after(seconds * 1000)
+    }
+
+    fn after(milliseconds: u64) -> Moment {
+        Moment(1 + milliseconds * 1_000_000)
+    }
+
     /// A registry with connections that are idle since these seconds after the start of the test.
-    fn idle_since<'a>(all: &'a IdleConnections, begun: Instant, seconds: &[u64]) -> Vec<Idle<'a>> {
+    fn idle_since<'a>(all: &'a IdleConnections, seconds: &[u64]) -> Vec<Idle<'a>> {
         let idle = |since: &u64| {
             let mut idle = all.register(Waker::noop().clone());
-            assert_eq!(idle.poll_closing(|| begun + Duration::from_secs(*since)), Poll::Pending);
+            assert_eq!(idle.poll_closing(|| at(*since)), Poll::Pending);
             idle
         };
         seconds.iter().map(idle).collect()
@@ -223,11 +229,9 @@ mod tests {
     #[test]
     fn the_longest_idle_connection_is_evicted_and_a_busy_one_never() {
         let all = IdleConnections::default();
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
         let busy = all.register(Waker::noop().clone());
         assert_eq!((all.evict(at(9)), all.any()), (PAUSE, false), "all are busy");
-        let mut connections = idle_since(&all, begun, &[2, 1, 3]);
+        let mut connections = idle_since(&all, &[2, 1, 3]);
         assert!(all.any());
         assert_eq!(all.evict(at(1)), LEAST_IDLE, "none has been idle long enough");
         assert_eq!(all.evict(at(5)), PAUSE);
@@ -254,9 +258,7 @@ mod tests {
     fn a_connection_is_closed_when_its_time_is_over_and_not_before() {
         const TIMEOUT: Duration = Duration::from_secs(10);
         let all = IdleConnections::default();
-        let begun = Instant::now();
-        let mut connections = idle_since(&all, begun, &[0, 5]);
-        let after = |milliseconds| begun + Duration::from_millis(milliseconds);
+        let mut connections = idle_since(&all, &[0, 5]);
         assert_eq!(all.close_expired(after(1000), TIMEOUT), LONGEST_PAUSE);
         assert_eq!(
             all.close_expired(after(9900), TIMEOUT),
@@ -278,11 +280,10 @@ mod tests {
     #[test]
     fn a_server_that_drains_closes_idle_connections_and_those_that_become_idle() {
         let all = IdleConnections::default();
-        let begun = Instant::now();
         let mut busy = all.register(Waker::noop().clone());
-        let mut idle = idle_since(&all, begun, &[1]);
+        let mut idle = idle_since(&all, &[1]);
         all.drain();
         assert_eq!(told(&mut idle), [Some(Closing::Draining)]);
-        assert_eq!(busy.poll_closing(|| begun), Poll::Ready(Closing::Draining));
+        assert_eq!(busy.poll_closing(|| at(2)), Poll::Ready(Closing::Draining));
     }
 }

@@ -16,6 +16,6 @@ mod site;
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
 pub(crate) use config::LimitsConfig;
-pub(crate) use idle::{Closing, Idle, IdleConnections};
+pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;
 pub(crate) use site::{Permit, Refusal, SiteLimits, SiteLimitsConfig};

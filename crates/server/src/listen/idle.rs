@@ -2,12 +2,12 @@
 
 use std::pin::pin;
 use std::sync::Weak;
-use std::time::Instant;
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::exchange::Shared;
+use crate::limits::Moment;
 use crate::values::{Phase, draining};
 
 /// Fraction of the grace time after which idle connections are closed. The rest is margin for requests that cross the
@@ -21,7 +21,7 @@ pub(crate) async fn close_idle(shared: Weak<Shared>) {
     loop {
         let Some(server) = shared.upgrade() else { return };
         let pause =
-            server.idle.close_expired(Instant::now(), server.generations.latest().limits.idle_timeout.duration());
+            server.idle.close_expired(Moment::now(), server.generations.latest().limits.idle_timeout.duration());
         drop(server);
         tokio::select! {
             () = sleep(pause) => {}

@@ -20,6 +20,7 @@ use super::connection::{self, Entrance};
 use super::{ListenConfig, Listener, ListeningSocket, https_port};
 use crate::exchange::Shared;
 use crate::files::cache::SWEEP;
+use crate::limits::Moment;
 use crate::observe::metrics;
 use crate::values::{Phase, draining};
 
@@ -215,7 +216,7 @@ pub(super) async fn slot(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     }
     let mut slot = pin!(Arc::clone(&shared.slots).acquire_owned());
     loop {
-        let pause = shared.idle.evict(std::time::Instant::now());
+        let pause = shared.idle.evict(Moment::now());
         if let Ok(slot) = timeout(pause, slot.as_mut()).await {
             return slot.ok();
         }

@@ -43,19 +43,12 @@ pub(crate) struct Client {
     pub(crate) refusal: Option<Refusal>,
 }
 
-/// Answers a request for `site`. `now` is the value of Date.
-///
-/// All that may wait is in one box, which a cached file does not need: nested futures are copied, and every request would pay for
-/// all of them.
+/// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
 pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Response {
-    let answering = Answering { site, request, client, now };
-    match answering.answer_from_cache() {
-        Some(response) => response,
-        None => Box::pin(answering.answer()).await,
-    }
+    Answering { site, request, client, now }.answer().await
 }
 
-/// [`answer`] without waiting: `None` where it would have to wait, or might have to.
+/// Answers with a cached file, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
     Answering { site, request, client, now }.answer_from_cache()
 }

@@ -378,6 +378,7 @@ fn seal_batch<'a>(
     let mut filled = rest.clone();
     // Most responses are short: the slots of a whole batch would cost them a hundred instructions.
     let cold = match records {
+        1 => fill_slots::<1>(&mut filled, [&mut buffer[lead..lead + len]].into_iter(), prefix, overhead, wait)?,
         0..=FEW => {
             let records = records_in(&mut buffer[lead..lead + len], first, overhead);
             fill_slots::<FEW>(&mut filled, records, prefix, overhead, wait)?
