@@ -186,10 +186,27 @@ impl Http1<'_> {
         }
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
-        let mut response = match exchange.route(client) {
-            None => exchange.misdirected(),
+        let wants_close = !head.keep_alive || head.expect_continue;
+        let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
+        let mut close = wants_close || is_last || !shared.is_serving();
+        let mut unread = None;
+        // Before the answer: a client that leaves in its content would learn from the time whether its password is right, and leave no line.
+        if head.framing != Framing::None && !wants_close {
+            let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
+            match Box::pin(drain_body(stream, drain, &mut deadline)).await? {
+                Ok(drained) => close |= !drained,
+                Err(Unread::Gone) => return Ok(false),
+                Err(Unread::Refused(status)) => {
+                    unread = Some(status);
+                    close = true;
+                }
+            }
+        }
+        let mut response = match (unread, exchange.route(client)) {
+            (Some(status), _) => Box::pin(exchange.refuse(client, status)).await,
+            (None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
-            Some(site) => {
+            (None, Some(site)) => {
                 let client = Client { address: address(*peer), refusal };
                 match site::answer_from_cache(site, &head.request, client, date) {
                     Some(response) => response,
@@ -198,20 +215,6 @@ impl Http1<'_> {
             }
         };
         exchange.answered(&head.request, client, &response);
-        let wants_close = !head.keep_alive || head.expect_continue;
-        let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
-        let mut close = wants_close || is_last || !shared.is_serving();
-        if head.framing != Framing::None && !wants_close {
-            let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
-            match Box::pin(drain_body(stream, drain, &mut deadline)).await? {
-                Ok(drained) => close |= !drained,
-                Err(Unread::Gone) => return Ok(false),
-                Err(Unread::Refused(status)) => {
-                    response = Box::pin(exchange.refuse(client, status)).await;
-                    close = true;
-                }
-            }
-        }
         close |= stream.should_close();
         let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
         let connection = match (close || framing.needs_close(), head.version) {
