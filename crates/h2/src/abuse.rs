@@ -49,7 +49,9 @@ pub(crate) struct Abuse {
     small_updates: Budget,
     priority_updates: Budget,
     replies: u32,
-    /// Octets of all frames received.
+    /// Frames received.
+    frames: u64,
+    /// Octets of all of them.
     received: u64,
     /// Octets that were of use: decoded fields, content of both directions.
     payload: u64,
@@ -85,6 +87,7 @@ impl Abuse {
             small_updates: Budget::new(MOST_SMALL_UPDATES),
             priority_updates: Budget::new(MOST_PRIORITY_UPDATES),
             replies: 0,
+            frames: 0,
             received: 0,
             payload: 0,
         }
@@ -92,11 +95,16 @@ impl Abuse {
 
     /// A frame of `octets`, header included, arrived.
     pub(crate) fn frame(&mut self, octets: usize) -> Result<(), ConnectionError> {
+        self.frames += 1;
         self.received += octets as u64;
         if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
             return Err(ConnectionError::calm("too many octets in frames without use"));
         }
         Ok(())
+    }
+
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// `octets` of decoded fields, or of content that was received or sent.

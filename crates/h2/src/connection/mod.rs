@@ -136,6 +136,11 @@ impl Connection {
         self.reader.is_within_frame()
     }
 
+    /// Frames that have begun: whether it is still the same frame that does not end.
+    pub fn frames_begun(&self) -> u64 {
+        self.abuse.frames()
+    }
+
     /// Whether the client has acknowledged our settings.
     pub fn settings_acknowledged(&self) -> bool {
         self.settings_acknowledged
