@@ -15,6 +15,7 @@ mod pages;
 mod test;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +39,8 @@ enum Task {
     Package(package::Package),
     /// Download or build Pebble, the ACME server that tests use, and print its path
     Pebble,
+    /// Build h2spec, which tests HTTP/2 servers, and print its path
+    H2spec,
 }
 
 fn main() -> ExitCode {
@@ -49,10 +52,8 @@ fn main() -> ExitCode {
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::Cycles(cycles) => cycles.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
-        Task::Pebble => sealion_guest::tools::pebble().map(|path| {
-            println!("{}", path.display());
-            ExitCode::SUCCESS
-        }),
+        Task::Pebble => sealion_guest::tools::pebble().map(print),
+        Task::H2spec => sealion_guest::tools::h2spec().map(print),
         Task::Package(package) => package.run().map(|()| ExitCode::SUCCESS),
     };
     match result {
@@ -62,6 +63,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print(path: PathBuf) -> ExitCode {
+    println!("{}", path.display());
+    ExitCode::SUCCESS
 }
 
 fn code(success: bool) -> ExitCode {

@@ -184,6 +184,7 @@ fn download(native: bool, guests: bool, kernels: &[Series]) -> Vec<(&'static str
     if native {
         results.push(("nginx", sealion_guest::tools::ensure_nginx()));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
+        results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
     }
     if !kernels.is_empty() {
         results.push(("kernels", sealion_guest::download(kernels)));

@@ -59,23 +59,30 @@ pub fn ensure_nginx() -> Result<()> {
 /// # Errors
 /// It cannot be built.
 pub fn pebble() -> Result<PathBuf> {
-    let cache = Cache::open()?;
-    let built = cache.directory("pebble", |into| {
+    from_go("pebble", |go| format!("github.com/letsencrypt/pebble/v2/cmd/pebble@{}", pebble_version(go)))
+}
+
+/// h2spec, which tests HTTP/2 servers frame by frame, in the cache; built as Pebble is.
+///
+/// # Errors
+/// It cannot be built.
+pub fn h2spec() -> Result<PathBuf> {
+    from_go("h2spec", |_| "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible".to_owned())
+}
+
+/// A program that Go builds from its source. `package`: the package for a version of Go, with its own version.
+fn from_go(program: &str, package: impl FnOnce(&str) -> String) -> Result<PathBuf> {
+    let built = Cache::open()?.directory(program, |into| {
         ensure(&[("go", "golang-go")])?;
-        let version = crate::cache::output(Command::new("go").args(["env", "GOVERSION"]))?;
-        let version = pebble_version(version.trim());
-        eprintln!("guest: building Pebble {version}");
+        let go = crate::cache::output(Command::new("go").args(["env", "GOVERSION"]))?;
+        let package = package(go.trim());
+        eprintln!("guest: building {package}");
         crate::cache::output(
-            Command::new("go")
-                .arg("install")
-                .arg(format!("github.com/letsencrypt/pebble/v2/cmd/pebble@{version}"))
-                .env("GOBIN", into)
-                .env_remove("GOOS")
-                .env_remove("GOARCH"),
+            Command::new("go").args(["install", &package]).env("GOBIN", into).env_remove("GOOS").env_remove("GOARCH"),
         )
         .map(drop)
     });
-    Ok(built.context("cannot get Pebble")?.join("pebble"))
+    Ok(built.with_context(|| format!("cannot get {program}"))?.join(program))
 }
 
 /// From Go 1.21 on, `go` downloads the toolchain that a module requires. Debian 12's is older and builds an older

@@ -11,7 +11,7 @@ use sealion_testkit::pki::Pki;
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
-use crate::support::{messages, tool, wait_for_message, wait_until};
+use crate::support::{built_program, messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -38,7 +38,7 @@ impl Pebble {
         );
         fs::write(&config, text).expect("it is written");
         let log = fs::File::create(sites.path("pebble.log")).expect("a log");
-        let mut command = Command::new(program());
+        let mut command = Command::new(built_program("pebble"));
         command.arg("-config").arg(&config).env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a copy")).stderr(log);
         let process = command.spawn().expect("Pebble starts");
@@ -53,20 +53,6 @@ impl Drop for Pebble {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Where `cargo xtask test` puts it.
-fn program() -> PathBuf {
-    let cache = || {
-        let named = std::env::var_os("SEALION_GUEST_CACHE").map(PathBuf::from);
-        named
-            .or_else(|| Some(PathBuf::from(std::env::var_os("XDG_CACHE_HOME")?).join("sealion/guest")))
-            .or_else(|| Some(std::env::home_dir()?.join(".cache/sealion/guest")))
-    };
-    let program = std::env::var_os("PEBBLE").map(PathBuf::from).or_else(|| Some(cache()?.join("pebble/pebble")));
-    let program = program.expect("a home directory");
-    assert!(program.exists(), "{} is not there: `cargo xtask pebble` gets it", program.display());
-    program
 }
 
 /// With few system calls and files; and where root starts the server, which makes what its user cannot, as another user.

@@ -20,6 +20,7 @@ mod files;
 mod guards;
 mod health;
 mod http;
+mod http2;
 #[cfg(feature = "import-nginx")]
 mod import_nginx;
 mod limits;

@@ -39,9 +39,14 @@ pub(crate) fn failure(pki: &Pki, address: SocketAddr, target: &str, options: &[&
 fn command(pki: &Pki, options: &[&str]) -> Command {
     let mut command = Command::new("curl");
     // The head comes on standard output, before the body.
-    command.args(["--silent", "--show-error", "--include", "--http1.1", "--path-as-is", "--max-time", "120"]);
+    command.args(["--silent", "--show-error", "--include", protocol(), "--path-as-is", "--max-time", "120"]);
     command.arg("--cacert").arg(pki.certificate_file()).args(options);
     command
+}
+
+/// HTTP/1.1, unless the tests are run over HTTP/2: `SEALION_TEST_HTTP2=1 cargo test -p sealion --test it sites::`. An option of a test wins.
+fn protocol() -> &'static str {
+    if std::env::var_os("SEALION_TEST_HTTP2").is_some() { "--http2" } else { "--http1.1" }
 }
 
 /// Splits a head off and returns what follows it.
@@ -56,7 +61,7 @@ pub(crate) fn parse_response(bytes: &[u8]) -> (Response, &[u8]) {
     let mut lines = head.split("\r\n");
     let status_line = lines.next().expect("a status line");
     let mut words = status_line.splitn(3, ' ');
-    assert_eq!(words.next(), Some("HTTP/1.1"), "{status_line}");
+    assert!(matches!(words.next(), Some("HTTP/1.1" | "HTTP/2")), "{status_line}");
     let status = words.next().and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no status: {status_line}"));
     let field = |line: &str| {
         let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no field: {line}"));

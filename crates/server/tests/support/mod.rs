@@ -8,6 +8,7 @@ pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
+pub(crate) mod http2;
 pub(crate) mod library;
 pub(crate) mod module;
 pub(crate) mod multipart;
@@ -351,6 +352,21 @@ pub(crate) fn tool(name: &str, arguments: impl IntoIterator<Item = impl AsRef<st
     let output = Command::new(name).args(arguments).output().unwrap_or_else(|e| panic!("{name} is needed: {e}"));
     assert!(output.status.success(), "{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("a tool writes text")
+}
+
+/// A program that `cargo xtask test` builds: its environment variable, in capitals, names another one.
+#[track_caller]
+pub(crate) fn built_program(name: &str) -> PathBuf {
+    let cache = || {
+        let named = std::env::var_os("SEALION_GUEST_CACHE").map(PathBuf::from);
+        named
+            .or_else(|| Some(PathBuf::from(std::env::var_os("XDG_CACHE_HOME")?).join("sealion/guest")))
+            .or_else(|| Some(std::env::home_dir()?.join(".cache/sealion/guest")))
+    };
+    let named = std::env::var_os(name.to_uppercase()).map(PathBuf::from);
+    let program = named.or_else(|| Some(cache()?.join(name).join(name))).expect("a home directory");
+    assert!(program.exists(), "{} is not there: `cargo xtask {name}` gets it", program.display());
+    program
 }
 
 /// Looks again and again until `done`.

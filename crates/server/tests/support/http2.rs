@@ -1,0 +1,329 @@
+//! A client of HTTP/2 that controls frames. Of a response's fields it reads the status; curl reads the others.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use sealion_testkit::{Client, Connector};
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Frame types (RFC 9113 §6, RFC 9218 §7.1).
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+pub(crate) const PRIORITY_UPDATE: u8 = 16;
+
+/// Flags.
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+/// Settings (RFC 9113 §6.5.2).
+pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
+pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// Error codes (RFC 9113 §7).
+pub(crate) const NO_ERROR: u32 = 0;
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
+pub(crate) const REFUSED_STREAM: u32 = 7;
+pub(crate) const CANCEL: u32 = 8;
+pub(crate) const COMPRESSION_ERROR: u32 = 9;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// The largest window.
+pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Whole,
+    Reset(u32),
+}
+
+/// What came on a stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    pub(crate) ended: Option<Ended>,
+}
+
+impl Got {
+    /// The status and content of a response that ended as a whole one.
+    #[track_caller]
+    pub(crate) fn whole(&self) -> (u16, &[u8]) {
+        assert_eq!(self.ended, Some(Ended::Whole), "status {}, {} octets", self.status, self.body.len());
+        (self.status, &self.body)
+    }
+}
+
+/// A connection whose preface is sent.
+pub(crate) struct Http2 {
+    pub(crate) client: Client,
+    next: u32,
+    pub(crate) streams: BTreeMap<u32, Got>,
+    /// The last stream and the code of each GOAWAY.
+    pub(crate) go_aways: Vec<(u32, u32)>,
+    /// The settings of the server.
+    pub(crate) settings: Vec<(u16, u32)>,
+    /// Settings of ours that it acknowledged.
+    pub(crate) acknowledged: usize,
+    pub(crate) pongs: usize,
+    /// Streams and octets of DATA frames, in the order in which they came.
+    pub(crate) data: Vec<(u32, usize)>,
+    /// Octets by which a window is opened again when as many have come; 0: never.
+    pub(crate) credit: u32,
+    /// Whether SETTINGS and PING are acknowledged.
+    pub(crate) polite: bool,
+}
+
+impl Http2 {
+    /// Connects with ALPN `h2`, and sends the preface with these settings.
+    #[track_caller]
+    pub(crate) fn connect(connector: Connector, address: SocketAddr, settings: &[(u16, u32)]) -> Self {
+        let mut http = Self::silent(connector, address);
+        http.polite = true;
+        http.client.send(&[PREFACE, &settings_frame(settings)].concat()).expect("the preface leaves");
+        http
+    }
+
+    /// Connects with ALPN `h2`, and sends nothing: a reply would come before the preface.
+    #[track_caller]
+    pub(crate) fn silent(connector: Connector, address: SocketAddr) -> Self {
+        let client = connector.alpn(&[b"h2"]).connect(address);
+        assert_eq!(client.info().alpn.as_deref(), Some(&b"h2"[..]));
+        Self {
+            client,
+            next: 1,
+            streams: BTreeMap::new(),
+            go_aways: Vec::new(),
+            settings: Vec::new(),
+            acknowledged: 0,
+            pongs: 0,
+            data: Vec::new(),
+            credit: 1,
+            polite: false,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, octets: &[u8]) {
+        self.client.send(octets).expect("the frames leave");
+    }
+
+    /// A GET of `path`.
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str) -> u32 {
+        self.request("GET", path, &[], true)
+    }
+
+    /// Sends a request, whose content follows unless `end`. Returns its stream.
+    #[track_caller]
+    pub(crate) fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> u32 {
+        let block = block(method, path, fields);
+        let stream = self.stream();
+        self.send(&headers(stream, end, &block));
+        stream
+    }
+
+    /// The number of the next stream.
+    pub(crate) fn stream(&mut self) -> u32 {
+        self.next += 2;
+        self.next - 2
+    }
+
+    /// Reads a frame.
+    pub(crate) fn read(&mut self) -> io::Result<()> {
+        let head = self.client.read(9)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let stream = number(&head[5..]) & MAX_WINDOW;
+        assert!(length <= 16_384, "a frame of {length} octets");
+        let payload = self.client.read(length)?;
+        let (kind, flags) = (head[3], head[4]);
+        match kind {
+            DATA => {
+                let got = self.streams.entry(stream).or_default();
+                assert_eq!(got.ended, None, "DATA behind the end of stream {stream}");
+                got.body.extend_from_slice(&payload);
+                self.data.push((stream, length));
+                let ended = flags & END_STREAM != 0;
+                if ended {
+                    got.ended = Some(Ended::Whole);
+                }
+                if self.credit > 0 && length > 0 {
+                    let increment = (length as u32).max(self.credit);
+                    let mut updates = window_update(0, increment);
+                    if !ended {
+                        updates.extend(window_update(stream, increment));
+                    }
+                    // The server may have closed already.
+                    let _ = self.client.send(&updates);
+                }
+            }
+            HEADERS => {
+                assert!(flags & END_HEADERS != 0, "a block in one frame");
+                let got = self.streams.entry(stream).or_default();
+                assert_eq!((got.status, got.ended), (0, None), "a second head on stream {stream}");
+                got.status = status(&payload);
+                if flags & END_STREAM != 0 {
+                    got.ended = Some(Ended::Whole);
+                }
+            }
+            RST_STREAM => {
+                let got = self.streams.entry(stream).or_default();
+                // NO_ERROR behind the end: the rest of the request is not wanted.
+                if got.ended != Some(Ended::Whole) || number(&payload) != NO_ERROR {
+                    got.ended = Some(Ended::Reset(number(&payload)));
+                }
+            }
+            SETTINGS if flags & ACK != 0 => self.acknowledged += 1,
+            SETTINGS => {
+                self.settings =
+                    payload.chunks(6).map(|s| (u16::from_be_bytes([s[0], s[1]]), number(&s[2..]))).collect();
+                if self.polite {
+                    let _ = self.client.send(&frame(SETTINGS, ACK, 0, &[]));
+                }
+            }
+            PING if flags & ACK != 0 => self.pongs += 1,
+            PING if self.polite => drop(self.client.send(&frame(PING, ACK, 0, &payload))),
+            GOAWAY => self.go_aways.push((number(&payload) & MAX_WINDOW, number(&payload[4..]))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads frames until `done`.
+    #[track_caller]
+    pub(crate) fn read_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        while !done(self) {
+            if let Err(error) = self.read() {
+                panic!("{what}: {error}; GOAWAY {:?}", self.go_aways);
+            }
+        }
+    }
+
+    /// Reads until the stream has ended.
+    #[track_caller]
+    pub(crate) fn response(&mut self, stream: u32) -> &Got {
+        let is_ended = |http: &Self| http.streams.get(&stream).is_some_and(|got| got.ended.is_some());
+        self.read_until(&format!("stream {stream}"), is_ended);
+        &self.streams[&stream]
+    }
+
+    /// A GET of `path` and its whole response.
+    #[track_caller]
+    pub(crate) fn fetch(&mut self, path: &str) -> (u16, Vec<u8>) {
+        let stream = self.get(path);
+        let (status, body) = self.response(stream).whole();
+        (status, body.to_vec())
+    }
+
+    /// Sends PING and waits for its reply: what was sent before has been read.
+    #[track_caller]
+    pub(crate) fn ping(&mut self) {
+        let before = self.pongs;
+        self.send(&frame(PING, 0, 0, b"tests888"));
+        self.read_until("the reply to PING", |http| http.pongs > before);
+    }
+
+    /// Reads until the connection ends, and says how: `Alert(close_notify)`, say.
+    #[track_caller]
+    pub(crate) fn read_to_end(&mut self) -> String {
+        loop {
+            if let Err(error) = self.read() {
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}; GOAWAY {:?}", self.go_aways);
+                return error.to_string();
+            }
+        }
+    }
+
+    /// Reads until the connection ends with close_notify. Returns the code of the last GOAWAY.
+    #[track_caller]
+    pub(crate) fn closed(&mut self) -> u32 {
+        let how = self.read_to_end();
+        assert!(how.starts_with("Alert(close_notify)"), "{how}; GOAWAY {:?}", self.go_aways);
+        self.go_aways.last().expect("GOAWAY comes first").1
+    }
+}
+
+fn number(octets: &[u8]) -> u32 {
+    u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
+}
+
+/// A frame, whatever its payload.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+pub(crate) fn headers(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | if end { END_STREAM } else { 0 }, stream, block)
+}
+
+pub(crate) fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
+    let setting = |(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
+    frame(SETTINGS, 0, 0, &settings.iter().flat_map(setting).collect::<Vec<_>>())
+}
+
+pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
+}
+
+pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &code.to_be_bytes())
+}
+
+/// The head of a request. A field with a colon in front wins over the pseudo-header field of its name.
+pub(crate) fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
+    let mut block = Vec::new();
+    for (name, value) in pseudo {
+        let other = fields.iter().find(|(field, _)| *field == name);
+        literal(&mut block, name, other.map_or(value, |(_, value)| value));
+    }
+    fields.iter().filter(|(name, _)| !name.starts_with(':')).for_each(|(name, value)| literal(&mut block, name, value));
+    block
+}
+
+/// A field without indexing (RFC 7541 §6.2.2).
+pub(crate) fn literal(block: &mut Vec<u8>, name: &str, value: &str) {
+    block.push(0);
+    for text in [name, value] {
+        match text.len() {
+            short @ ..127 => block.push(short as u8),
+            mut rest => {
+                block.push(127);
+                rest -= 127;
+                while rest >= 128 {
+                    block.push(rest as u8 | 128);
+                    rest >>= 7;
+                }
+                block.push(rest as u8);
+            }
+        }
+        block.extend(text.as_bytes());
+    }
+}
+
+/// `:status`, which comes first, behind an update of the table's size at most.
+#[track_caller]
+fn status(block: &[u8]) -> u16 {
+    let block = block.strip_prefix(&[0x20]).unwrap_or(block);
+    match block {
+        [indexed @ 0x88..=0x8e, ..] => [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)],
+        [_, 3, digits @ ..] => {
+            std::str::from_utf8(&digits[..3]).ok().and_then(|digits| digits.parse().ok()).expect("three digits")
+        }
+        other => panic!("no status: {}", other.escape_ascii()),
+    }
+}
