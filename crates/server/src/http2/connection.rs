@@ -14,12 +14,13 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::{Duration, Instant};
 
 use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::Status;
 use sealion_tls::{Source, TlsStream};
 use tokio::task::yield_now;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep_until};
 
 use super::batch::{Batch, RECORD};
 use super::head::write_head;
@@ -54,8 +55,8 @@ pub(crate) async fn serve(
         connection.protocol.shrink();
         match wait_for_frame(stream, &mut idle).await? {
             None => {}
+            // Idle: a request that is under way is refused by GOAWAY, and the client knows that it may repeat it.
             Some(closing) => {
-                // A request that crosses GOAWAY is above its number: the client knows that it may repeat it.
                 connection.protocol.drain_now();
                 connection.closing = Some(if closing == Closing::Evicted { End::Evicted } else { End::Usual });
             }
@@ -118,14 +119,18 @@ struct Http2<'a> {
     /// Records of the next batch.
     batch: usize,
     requests: u64,
+    /// The client has sent the beginning of its preface.
+    begun: bool,
     /// The client sends no more.
     finished: bool,
     /// The protocol was violated; GOAWAY is queued.
     failed: bool,
     /// Close the connection when everything is written.
     closing: Option<End>,
-    /// The deadline that runs, if any.
-    deadline: Option<Deadline>,
+    /// The frame or header block that is waited for.
+    frame: Option<PartialFrame>,
+    /// Ends the wait for what the client owes. It may go off earlier.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// A request whose content has not ended.
@@ -134,6 +139,8 @@ struct Receiving {
     head: HeadBuffer,
     /// Octets of content so far.
     content: u64,
+    /// When all of it has to be there.
+    deadline: Instant,
 }
 
 /// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
@@ -141,22 +148,12 @@ fn expects_continue(head: &HeadBuffer) -> bool {
     head.fields().first("expect").is_some()
 }
 
-/// What is waited for, and until when.
-struct Deadline {
-    of: Wait,
-    timer: Pin<Box<Sleep>>,
-    /// Octets of content that had been sent when it began.
-    progress: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// For the rest of a frame or a header block.
-    Frame,
-    /// For the rest of a request's content.
-    Content,
-    /// For the client to open a window.
-    Window,
+/// A frame or a header block whose end has not come.
+#[derive(Debug, Clone, Copy)]
+struct PartialFrame {
+    /// As of [`Connection::frames_begun`].
+    number: u64,
+    deadline: Instant,
 }
 
 /// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.
@@ -168,8 +165,11 @@ const MOST_RECORDS: usize = 33;
 /// Batches in a row, after which other connections have their turn.
 const MOST_IN_A_ROW: u32 = 4;
 
-/// Octets that renew the deadline of a window: a client that opens windows octet by octet makes no progress.
-const PROGRESS: u64 = 16 << 10;
+/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
+const MOST_BEHIND_THE_LAST: u64 = 128;
+
+/// Streams for which an idle connection keeps memory.
+const KEPT_STREAMS: usize = 4;
 
 /// Usual length of a header block, for the choice of path.
 const HEAD_ESTIMATE: u64 = 128;
@@ -188,10 +188,12 @@ impl<'a> Http2<'a> {
             upcoming: 0,
             batch: FEWEST_RECORDS,
             requests: 0,
+            begun: false,
             finished: false,
             failed: false,
             closing: None,
-            deadline: None,
+            frame: None,
+            timer: None,
         }
     }
 
@@ -205,7 +207,7 @@ impl<'a> Http2<'a> {
             let next = poll_fn(|cx| {
                 self.receive(cx, stream, &mut block)?;
                 self.poll_answers(cx, stream, &mut block);
-                match self.next() {
+                match self.next(stream) {
                     Next::Wait => {
                         in_a_row = 0;
                         self.poll_deadline(cx, stream).map(|()| Ok(Next::Send))
@@ -215,8 +217,7 @@ impl<'a> Http2<'a> {
             })
             .await?;
             if let Next::End(end) = next {
-                self.heads = Vec::new();
-                self.deadline = None;
+                self.shrink();
                 return Ok(end);
             }
             if self.upcoming > 0 {
@@ -234,6 +235,14 @@ impl<'a> Http2<'a> {
                 yield_now().await;
             }
         }
+    }
+
+    /// Gives back memory that an idle connection does not need. A few streams keep theirs for the next request.
+    fn shrink(&mut self) {
+        (self.heads, self.timer, self.frame) = (Vec::new(), None, None);
+        self.receiving.shrink_to(KEPT_STREAMS);
+        self.answering.shrink_to(KEPT_STREAMS);
+        self.sending.shrink_to(KEPT_STREAMS);
     }
 
     /// Reads all frames that have come.
@@ -287,6 +296,7 @@ impl<'a> Http2<'a> {
                 }
             }
         }
+        self.begun = true;
         let consumed = buffered.len() - input.len();
         stream.consume(consumed);
     }
@@ -299,7 +309,9 @@ impl<'a> Http2<'a> {
                     self.answer(id, head, stream, block);
                 } else {
                     let head = std::mem::replace(head, free_head());
-                    self.receiving.push(Receiving { stream: id, head, content: 0 });
+                    let limits = &self.context.shared.generations.current().limits;
+                    let deadline = Instant::now() + limits.request_timeout.duration();
+                    self.receiving.push(Receiving { stream: id, head, content: 0, deadline });
                 }
             }
             Event::TooLarge { stream: id, .. } => {
@@ -360,8 +372,13 @@ impl<'a> Http2<'a> {
     fn count_request(&mut self) {
         self.requests += 1;
         let current = self.context.shared.generations.current();
-        if current.limits.max_requests.is_some_and(|most| self.requests >= most.get()) {
+        let Some(most) = current.limits.max_requests else { return };
+        if self.requests >= most.get() {
             self.protocol.drain();
+        }
+        if self.requests >= most.get().saturating_add(MOST_BEHIND_THE_LAST) {
+            // The client does not reply to the PING that would tell what it had sent before it knew.
+            self.protocol.drain_now();
         }
     }
 
@@ -373,14 +390,12 @@ impl<'a> Http2<'a> {
         let before = self.heads.len();
         let written = self.protocol.respond(id, &[block.as_bytes()], length == Some(0), &mut self.heads);
         let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
-        sending.is_head_only = length == Some(0);
-        self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
-        match written {
-            Ok(()) if sending.is_head_only => self.sending.push(sending),
+        sending.ended = length == Some(0);
+        let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
+        match offered {
             Ok(()) => {
-                if sending.offer(&mut self.protocol).is_ok() {
-                    self.sending.push(sending);
-                }
+                self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
+                self.sending.push(sending);
             }
             // The client reset the stream while the answer was made.
             Err(error) => self.finish(sending, stream, Some(&error)),
@@ -404,7 +419,7 @@ impl<'a> Http2<'a> {
         }
         let mut index = 0;
         while index < self.sending.len() {
-            match self.sending[index].poll_source(&mut self.protocol, cx) {
+            match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming) {
                 Poll::Ready(error) => {
                     let sending = self.sending.swap_remove(index);
                     self.protocol.reset(sending.stream, ErrorCode::INTERNAL_ERROR);
@@ -415,7 +430,7 @@ impl<'a> Http2<'a> {
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self, stream: &TlsStream) -> Next {
         if !self.heads.is_empty() || self.protocol.has_control() || (!self.failed && self.protocol.has_frame()) {
             return Next::Send;
         }
@@ -429,72 +444,99 @@ impl<'a> Http2<'a> {
         }
         match (idle, self.closing) {
             (true, Some(end)) => Next::End(Some(end)),
-            (true, None) if !self.protocol.is_within_frame() => Next::End(None),
+            (true, None) if !self.is_within_frame(stream) => Next::End(None),
             _ => Next::Wait,
         }
     }
 
-    /// Waits for the deadline of what the client owes, if it owes anything. Ready: the deadline passed, and its consequence is queued.
+    /// Whether a frame, or a record, has begun and not ended. A connection on which nothing has come is idle.
+    fn is_within_frame(&self, stream: &TlsStream) -> bool {
+        stream.is_receiving() || (self.begun && self.protocol.is_within_frame())
+    }
+
+    /// Waits for the deadline of what the client owes, if it owes anything. Ready: a deadline passed, and its consequence is queued.
     fn poll_deadline(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) -> Poll<()> {
+        let within_frame = self.is_within_frame(stream);
+        if !within_frame {
+            self.frame = None;
+        }
         let stalled = self.protocol.stalled().next().is_some();
-        let of = match () {
-            () if stalled => Wait::Window,
-            () if self.protocol.is_within_frame() => Wait::Frame,
-            () if !self.receiving.is_empty() => Wait::Content,
-            () => {
-                self.deadline = None;
-                return Poll::Pending;
-            }
+        if !within_frame && !stalled && self.receiving.is_empty() {
+            self.timer = None;
+            return Poll::Pending;
+        }
+        let now = Instant::now();
+        let (request_timeout, stall_timeout) = {
+            let limits = &self.context.shared.generations.current().limits;
+            (limits.request_timeout.duration(), limits.stall_timeout.duration())
         };
-        let progress = stream.payload_sent();
-        let limits = &self.context.shared.generations.current().limits;
-        let timeout = if of == Wait::Window { &limits.stall_timeout } else { &limits.request_timeout };
-        let renewed = self.deadline.take_if(|deadline| deadline.of != of || progress >= deadline.progress + PROGRESS);
-        drop(renewed);
-        let begin = || Deadline { of, timer: Box::pin(sleep(timeout.duration())), progress };
-        ready!(self.deadline.get_or_insert_with(begin).timer.as_mut().poll(cx));
-        self.deadline = None;
-        match of {
-            Wait::Frame => {
-                if let Some(worker) = metrics::worker() {
-                    worker.timed_out(metrics::Deadline::Request);
-                }
-                self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
-                self.failed = true;
+        if within_frame {
+            let number = self.protocol.frames_begun();
+            if self.frame.is_none_or(|frame| frame.number != number) {
+                self.frame = Some(PartialFrame { number, deadline: now + request_timeout });
             }
-            Wait::Content => {
-                for Receiving { stream: id, head, .. } in std::mem::take(&mut self.receiving) {
-                    if let Some(worker) = metrics::worker() {
-                        worker.timed_out(metrics::Deadline::Request);
-                    }
-                    let is_head = head.request().method == "HEAD";
-                    keep_head(head);
-                    self.answering.push((id, self.context.refuse(Status::REQUEST_TIMEOUT, is_head)));
-                }
-            }
-            Wait::Window => {
-                let stalled: Vec<StreamId> = self.protocol.stalled().map(|(id, _)| id).collect();
-                for id in stalled {
-                    self.protocol.reset(id, ErrorCode::CANCEL);
-                    if let Some(index) = self.sending.iter().position(|sending| sending.stream == id) {
-                        let sending = self.sending.swap_remove(index);
-                        let why = format!("the client opened no window for {} s", timeout.duration().as_secs_f32());
-                        self.finish(sending, stream, Some(&why));
-                    }
+        }
+        if stalled {
+            for (id, progress) in self.protocol.stalled() {
+                if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == id) {
+                    sending.stalled(progress, now + stall_timeout);
                 }
             }
         }
+        let frame = self.frame.map(|frame| frame.deadline);
+        let contents = self.receiving.iter().map(|receiving| receiving.deadline);
+        let windows = self.sending.iter().filter_map(|sending| sending.deadline());
+        let Some(first) = frame.into_iter().chain(contents).chain(windows).min() else { return Poll::Pending };
+        if first > now {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(first.into())));
+            if timer.deadline() != first.into() {
+                timer.as_mut().reset(first.into());
+            }
+            ready!(timer.as_mut().poll(cx));
+        }
+        self.timer = None;
+        self.expire(first, stream, stall_timeout);
         Poll::Ready(())
+    }
+
+    /// Ends the wait for what should have been there at `first`, which has passed.
+    fn expire(&mut self, first: Instant, stream: &TlsStream, stall_timeout: Duration) {
+        let timed_out = || {
+            if let Some(worker) = metrics::worker() {
+                worker.timed_out(metrics::Deadline::Request);
+            }
+        };
+        if self.frame.is_some_and(|frame| frame.deadline <= first) {
+            timed_out();
+            self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
+            self.failed = true;
+            return;
+        }
+        for receiving in self.receiving.extract_if(.., |receiving| receiving.deadline <= first) {
+            timed_out();
+            let is_head = receiving.head.request().method == "HEAD";
+            keep_head(receiving.head);
+            self.answering.push((receiving.stream, self.context.refuse(Status::REQUEST_TIMEOUT, is_head)));
+        }
+        let late = |sending: &Sending| sending.deadline().is_some_and(|deadline| deadline <= first);
+        while let Some(index) = self.sending.iter().position(late) {
+            let sending = self.sending.swap_remove(index);
+            self.protocol.reset(sending.stream, ErrorCode::CANCEL);
+            let why = format!("the client opened no window for {} s", stall_timeout.as_secs_f32());
+            self.finish(sending, stream, Some(&why));
+        }
     }
 
     /// Fills a batch: what the protocol wants to say, heads, then content by priority.
     fn fill(&mut self, batch: &mut Batch) {
         batch.copy(&self.heads);
         self.heads.clear();
-        self.sending.iter_mut().for_each(|sending| sending.ended = sending.is_head_only);
         self.protocol.write_control(&mut self.heads);
         batch.copy(&self.heads);
         self.heads.clear();
+        for sending in &mut self.sending {
+            sending.filled = sending.ended;
+        }
         if self.failed {
             return;
         }
@@ -508,7 +550,7 @@ impl<'a> Http2<'a> {
             };
             sending.take(frame.length, batch);
             sending.wire += (frame.header.len() + frame.length) as u64;
-            sending.ended = frame.end;
+            (sending.ended, sending.filled) = (frame.end, frame.end);
         }
     }
 
@@ -533,11 +575,11 @@ impl<'a> Http2<'a> {
         Ok(())
     }
 
-    /// Ends the work for all responses that are sent.
+    /// Ends the work for all responses whose end was in the batch that is sent.
     fn finish_ended(&mut self, stream: &TlsStream) {
         let mut index = 0;
         while index < self.sending.len() {
-            match self.sending[index].ended {
+            match self.sending[index].filled {
                 true => {
                     let sending = self.sending.swap_remove(index);
                     self.finish(sending, stream, None);

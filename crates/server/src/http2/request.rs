@@ -14,6 +14,7 @@ use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 
 use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Permit, Refusal};
+use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Client};
 
@@ -150,6 +151,7 @@ impl Answered {
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let exchange =
             Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
+        let set_up = choice.set_up.take();
         let outcome = Outcome {
             status: self.response.status,
             encoding: self.response.fields.content_encoding,
@@ -157,9 +159,13 @@ impl Answered {
             body,
             wire,
             path,
-            reason: choice.reason,
+            reason: match choice.reason {
+                // The move is that of one response, of however many it was made for.
+                Some(PathReason::Moved) if set_up.is_none() => Some(PathReason::MovedBefore),
+                reason => reason,
+            },
             moved_at: choice.moved_at,
-            set_up: choice.set_up.take(),
+            set_up,
             aborted,
         };
         exchange.finish(request.as_ref().map(|request| (request, "HTTP/2")), self.client, tls, &outcome);

@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use sealion_h2::{Connection, StreamClosed, StreamId};
 
@@ -24,11 +25,24 @@ pub(super) struct Sending {
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
     pub(super) wire: u64,
-    /// The response has no content: END_STREAM is in the frame of its head.
-    pub(super) is_head_only: bool,
-    /// The frame with END_STREAM is in a batch.
+    /// The frame with END_STREAM is made.
     pub(super) ended: bool,
+    /// It is in the last batch.
+    pub(super) filled: bool,
+    /// Since when a window holds the content back.
+    stall: Option<Stall>,
 }
+
+/// A wait for the client to open a window.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    /// Octets of content that were sent before.
+    progress: u64,
+    deadline: Instant,
+}
+
+/// Octets of content that end a stall: a client that opens windows octet by octet makes no progress.
+const PROGRESS: u64 = 16 << 10;
 
 /// Content that is ready to be sent, and the source of more.
 struct Pieces {
@@ -51,7 +65,16 @@ impl Sending {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
         };
-        Self { stream, answered, content: Pieces::of(body), body: 0, wire: head, is_head_only: false, ended: false }
+        Self {
+            stream,
+            answered,
+            content: Pieces::of(body),
+            body: 0,
+            wire: head,
+            ended: false,
+            filled: false,
+            stall: None,
+        }
     }
 
     /// Tells the connection what content is ready from the start.
@@ -65,8 +88,25 @@ impl Sending {
         self.body += length as u64;
     }
 
-    /// Asks the source for more content, unless much is ready. Ready: it failed.
-    pub(super) fn poll_source(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<Error> {
+    /// A window holds the content back, of which `progress` octets are sent. `deadline`: of a stall that begins now.
+    pub(super) fn stalled(&mut self, progress: u64, deadline: Instant) {
+        if self.stall.is_none_or(|stall| progress >= stall.progress + PROGRESS) {
+            self.stall = Some(Stall { progress, deadline });
+        }
+    }
+
+    /// When the client has to have opened a window.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.stall.map(|stall| stall.deadline)
+    }
+
+    /// Asks the source for more content, unless much is ready. Ready: it failed. `upcoming` grows by content whose length nobody knew.
+    pub(super) fn poll_source(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+        upcoming: &mut u64,
+    ) -> Poll<Error> {
         while let Some(source) = &mut self.content.source
             && self.content.ready.len() < MOST_READY
         {
@@ -75,6 +115,9 @@ impl Sending {
             match piece {
                 Some(Ok(piece)) => {
                     self.content.given += piece.len();
+                    if announced.is_none() {
+                        *upcoming += piece.len();
+                    }
                     let given = self.content.given;
                     if let Some(announced) = announced.filter(|announced| given > *announced) {
                         return Poll::Ready(Error::SourceLength { announced, given });
