@@ -3,7 +3,7 @@
 //! The modules, from top to bottom; each uses only those below it:
 //!
 //! ```text
-//! commands ─► process ─► monitor ─► config ─► listen ─► http1 ─► exchange ─► site ─► response ─► files
+//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► response ─► files
 //!                                                                                        │
 //!                                                    limits, certificates, path, observe ◄┘ ─► values
 //! ```

@@ -68,7 +68,7 @@ fields! {
         // Quoted even if the request could not be read.
         Value::Text(line.request().map_or(b"-", |requested| requested.request.raw_target.as_bytes()))
     };
-    /// `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
+    /// `HTTP/2`, `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
     Protocol = "protocol", IfChosen, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol))
     };
