@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► response ─► files
-//!                                                                                        │
-//!                                                    limits, certificates, path, observe ◄┘ ─► values
+//!                                                                                               │
+//!                                                           limits, certificates, path, observe ◄┘ ─► values
 //! ```
 //!
 //! ARCHITECTURE.md follows a request through them, file by file.

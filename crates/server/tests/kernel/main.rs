@@ -11,6 +11,7 @@ mod awkward;
 mod bodies;
 mod calibrate;
 mod doctor;
+mod http2;
 mod module;
 mod nginx;
 mod privileges;

@@ -1,0 +1,111 @@
+//! HTTP/2 from the kernel: whole bodies of interleaved streams, before, during and after the move.
+
+use std::fs::File;
+
+use sealion_testkit::Suite;
+use sealion_testkit::ktls::Counters;
+use sealion_testkit::server::Server;
+
+use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE, window_update};
+use crate::support::{LARGE, SMALL_WINDOW, Site, access_line, access_lines, content};
+
+const MIB: u64 = 1 << 20;
+
+const SIZES: [u64; 9] = [0, 1, 1000, 16_374, 16_375, 16_376, 65_536, MIB + 7, 1];
+
+/// The default window, opened as content comes.
+const WINDOW: u32 = 65_535;
+
+fn site_with_sizes() -> Site {
+    let site = Site::new();
+    SIZES.iter().for_each(|len| drop(site.add_large(&len.to_string(), *len)));
+    site
+}
+
+#[track_caller]
+fn connect(site: &Site, server: &Server, suite: Suite, window: u32) -> Http2 {
+    Http2::connect(site.connector(suite), server.address(), &[(INITIAL_WINDOW_SIZE, window)])
+}
+
+#[track_caller]
+fn assert_whole(http: &mut Http2, stream: u32, len: u64) {
+    let (status, body) = http.response(stream).whole();
+    assert_eq!(status, 200);
+    content::assert_equal(body, 0..len);
+}
+
+#[test]
+fn every_suite_and_size_comes_from_the_kernel() {
+    let site = site_with_sizes();
+    let server = site.serve(&["--ktls", "always"]);
+    let mut lines = 0;
+    for suite in Suite::all() {
+        let counters = Counters::now();
+        let mut http = connect(&site, &server, suite, WINDOW);
+        for len in SIZES {
+            let stream = http.get(&format!("/{len}"));
+            assert_whole(&mut http, stream, len);
+        }
+        // All at once.
+        let streams = SIZES.map(|len| (http.get(&format!("/{len}")), len));
+        streams.into_iter().for_each(|(stream, len)| assert_whole(&mut http, stream, len));
+        assert_eq!(counters.tx_sw_since(), 1, "{suite}");
+        lines += 2 * SIZES.len();
+        let ways = access_lines(&server, lines).split_off(lines - 2 * SIZES.len());
+        assert_eq!(ways[0].way(), ("kernel", "moved"), "{suite}");
+        assert!(ways[1..].iter().all(|line| line.way() == ("kernel", "moved-before")), "{suite}: {ways:#?}");
+        if suite.has_explicit_nonce() {
+            http.client.tap().assert_nonces_distinct(2 * SIZES.len());
+        }
+    }
+}
+
+/// Frames of the first stream were sealed in user space; what follows of it comes from the kernel.
+#[test]
+fn a_connection_moves_in_the_middle_of_several_streams() {
+    const PARTS: u64 = 60_000;
+    let site = site_with_sizes();
+    site.add_large("part", PARTS);
+    let server = site.serve(&["--ktls", "auto"]);
+    for (n, suite) in Suite::all().into_iter().enumerate() {
+        let counters = Counters::now();
+        let mut http = connect(&site, &server, suite, 10_000);
+        http.credit = 0;
+        let parts = [http.get("/part"), http.get("/part")];
+        http.read_until("their windows are used", |http| {
+            parts.iter().all(|stream| http.streams.get(stream).is_some_and(|got| got.body.len() == 10_000))
+        });
+        assert_eq!(counters.tx_sw_since(), 0, "{suite}");
+        http.send(&window_update(0, 1 << 30));
+        let large = http.get(&format!("/{}", MIB + 7));
+        http.send(&window_update(large, 1 << 30));
+        http.read_until("it has begun", |http| http.streams.get(&large).is_some_and(|got| !got.body.is_empty()));
+        parts.iter().for_each(|stream| http.send(&window_update(*stream, 1 << 20)));
+        parts.iter().for_each(|stream| assert_whole(&mut http, *stream, PARTS));
+        assert_whole(&mut http, large, MIB + 7);
+        assert_eq!(counters.tx_sw_since(), 1, "{suite}");
+        let lines = access_lines(&server, 3 * (n + 1)).split_off(3 * n);
+        let moved = lines.iter().filter(|line| line.way() == ("kernel", "moved")).count();
+        assert_eq!(moved, 1, "{suite}: {lines:#?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_truncated_never_ends_its_stream() {
+    let site = Site::new();
+    let path = site.add_large("f", LARGE);
+    let server = site.serve(&["--ktls", "always"]);
+    let connector = site.connector(Suite::TLS13).receive_buffer(SMALL_WINDOW);
+    let mut http = Http2::connect(connector, server.address(), &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
+    http.send(&window_update(0, 1 << 30));
+    let stream = http.get("/f");
+    http.read_until("its head", |http| http.streams.contains_key(&stream));
+    File::options().write(true).open(&path).expect("it opens").set_len(1000).expect("it is truncated");
+    let how = http.read_to_end();
+    assert!(how.starts_with("Alert(internal_error)"), "{how}");
+    let got = &http.streams[&stream];
+    assert_eq!(got.ended, None, "{} octets", got.body.len());
+    content::assert_starts(&got.body, 0);
+    let aborted = access_line(&server, 1).get("aborted").to_owned();
+    assert!(aborted.contains("were promised"), "{aborted}");
+}
