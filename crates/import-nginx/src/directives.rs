@@ -60,13 +60,14 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "listen",
         Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default", "site.listen"]),
-        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `http2` and `quic` are reported: Sealion speaks HTTP/1.1",
+        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `quic` is reported, `http2` not needed: HTTP/2 is offered on every listener",
     ),
     (
-        "http2 http2_max_concurrent_streams http2_chunk_size http3 quic_retry",
-        Unsupported("Sealion speaks HTTP/1.1; clients fall back to it automatically"),
+        "http2 http2_max_concurrent_streams http2_chunk_size",
+        NotNeeded("HTTP/2 is offered on every listener; its settings are in `[http2]`"),
         "",
     ),
+    ("http3 quic_retry", Unsupported("HTTP/3 is not built; clients fall back to HTTP/2 automatically"), ""),
     ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
     (
         "server_name_in_redirect port_in_redirect absolute_redirect",

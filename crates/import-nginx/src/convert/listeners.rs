@@ -126,9 +126,6 @@ impl Listeners {
             if has("ipv6only=off") {
                 context.report_with(directive, "an IPv6 address accepts IPv6 only: add an IPv4 address");
             }
-            if has("http2") || has("spdy") {
-                context.report_with(directive, "HTTP/2 is not supported: clients fall back to HTTP/1.1 automatically");
-            }
             listens.default |= is_default(directive);
             self.taken.push(address.clone());
             if tls {

@@ -37,6 +37,9 @@ overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_s
 impl Http2Config {
     /// What one client may do on a connection. `head`: the bounds of a request head.
     pub(crate) fn limits(&self, head: &HeadLimits) -> Limits {
-        Limits { streams: self.max_streams.get() as u32, head: head.head, fields: head.fields, ..Limits::default() }
+        let streams = self.max_streams.get() as u32;
+        let limits = Limits { streams, head: head.head, fields: head.fields, ..Limits::default() };
+        // Content is discarded: larger windows would only let clients send more of it.
+        Limits { largest_window: limits.stream_window, ..limits }
     }
 }

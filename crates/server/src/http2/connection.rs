@@ -41,9 +41,9 @@ pub(crate) async fn serve(
     shared: &Shared,
 ) -> Result<End, Error> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let mut idle = shared.idle.register(waker);
+    let idle = shared.idle.register(waker);
     let context = Context { shared, listener, remote: *peer, auth: stream.info().client_auth };
-    let mut serving = Serving { stream, connection: Box::new(Http2::new(context)) };
+    let mut serving = Serving { stream, connection: Box::new(Http2::new(context, idle)) };
     loop {
         let Serving { stream, connection } = &mut serving;
         // Boxed, so that an idle connection does not hold its memory.
@@ -53,10 +53,11 @@ pub(crate) async fn serve(
             return Ok(end);
         }
         connection.protocol.shrink();
-        match wait_for_frame(stream, &mut idle).await? {
-            None => {}
+        match wait_for_frame(stream, &mut connection.idle).await? {
+            Waited::Octets => {}
+            Waited::Gone => return Ok(End::Usual),
             // Idle: a request that is under way is refused by GOAWAY, and the client knows that it may repeat it.
-            Some(closing) => {
+            Waited::Closing(closing) => {
                 connection.protocol.drain_now();
                 connection.closing = Some(if closing == Closing::Evicted { End::Evicted } else { End::Usual });
             }
@@ -79,33 +80,52 @@ impl Drop for Serving<'_, '_> {
     }
 }
 
-/// Waits for the first octet of a frame, or of the record that holds it. `Some`: the connection should be closed instead.
-async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<Option<Closing>, Error> {
+/// What ended the wait of an idle connection.
+enum Waited {
+    /// The client sent something, or has closed in order.
+    Octets,
+    /// The client closed without close_notify, as many do.
+    Gone,
+    Closing(Closing),
+}
+
+/// Waits for the first octet of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
+/// renew its time.
+async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<Waited, Error> {
     poll_fn(|cx| {
-        if !stream.is_receiving()
-            && let Poll::Pending = stream.poll_wait_for_record(cx)?
-        {
-            let closing = ready!(idle.poll_closing(Moment::now));
-            if closing == Closing::Evicted && sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
-                // What the client has not taken would be lost with the connection.
-                idle.postpone(Moment::now());
-                return Poll::Pending;
-            }
-            if closing == Closing::TimedOut
-                && let Some(worker) = metrics::worker()
-            {
-                worker.timed_out(metrics::Deadline::Idle);
-            }
-            return Poll::Ready(Ok(Some(closing)));
+        let came = match stream.is_receiving() {
+            true => Poll::Ready(Ok(true)),
+            false => stream.poll_wait_for_record(cx),
+        };
+        match came {
+            Poll::Ready(Err(sealion_tls::Error::Truncated)) => return Poll::Ready(Ok(Waited::Gone)),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+            Poll::Ready(Ok(_)) | Poll::Pending => {}
         }
-        // The end of the stream shows again when it is read.
-        Poll::Ready(Ok(if idle.begin() { None } else { Some(Closing::Evicted) }))
+        let more = if came.is_ready() { Poll::Ready(Ok(Waited::Octets)) } else { Poll::Pending };
+        // Frames that come again and again do not put off the end.
+        let Poll::Ready(closing) = idle.poll_closing(Moment::now) else { return more };
+        match closing {
+            // What the client has not taken would be lost with the connection.
+            Closing::Evicted if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) => {
+                idle.postpone(Moment::now());
+                return more;
+            }
+            Closing::TimedOut => {
+                if let Some(worker) = metrics::worker() {
+                    worker.timed_out(metrics::Deadline::Idle);
+                }
+            }
+            Closing::Evicted | Closing::Draining => {}
+        }
+        Poll::Ready(Ok(Waited::Closing(closing)))
     })
     .await
 }
 
 struct Http2<'a> {
     context: Context<'a>,
+    idle: Idle<'a>,
     protocol: Connection,
     permit: Permit,
     path: PathChoice,
@@ -171,13 +191,20 @@ const MOST_BEHIND_THE_LAST: u64 = 128;
 /// Streams for which an idle connection keeps memory.
 const KEPT_STREAMS: usize = 4;
 
+/// Octets of a head that is large.
+const LARGE_HEAD: usize = 4 << 10;
+
+/// Octets of heads that a connection may keep: 32 of the largest that `max_head` allows by default. Beyond, large heads are refused.
+const MOST_KEPT: usize = 1 << 20;
+
 /// Usual length of a header block, for the choice of path.
 const HEAD_ESTIMATE: u64 = 128;
 
 impl<'a> Http2<'a> {
-    fn new(context: Context<'a>) -> Self {
+    fn new(context: Context<'a>, idle: Idle<'a>) -> Self {
         Self {
             context,
+            idle,
             protocol: Connection::new(context.shared.generations.current().http2.clone()),
             permit: Permit::default(),
             path: PathChoice::default(),
@@ -305,7 +332,11 @@ impl<'a> Http2<'a> {
         match event {
             Event::Request { stream: id, end } => {
                 self.count_request();
-                if end || expects_continue(head) {
+                if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
+                    // The head is not kept for it.
+                    let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                    self.answering.push((id, self.context.refuse(status, HeadBuffer::default())));
+                } else if end || expects_continue(head) {
                     self.answer(id, head, stream, block);
                 } else {
                     let head = std::mem::replace(head, free_head());
@@ -316,11 +347,10 @@ impl<'a> Http2<'a> {
             }
             Event::TooLarge { stream: id, .. } => {
                 self.count_request();
-                let refused = self.context.refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, false);
-                self.answering.push((id, refused));
+                let head = std::mem::replace(head, free_head());
+                self.answering.push((id, self.context.refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head)));
             }
             Event::Data { stream: id, data, end } => {
-                self.protocol.consume(id, data.len());
                 self.received(id, data.len() as u64, end, stream, block);
             }
             Event::Trailers { stream: id } => self.received(id, 0, true, stream, block),
@@ -341,11 +371,31 @@ impl<'a> Http2<'a> {
             }
             Event::Malformed { stream: id, why } => {
                 tracing::debug!("{}: stream {id}: malformed request: {why}", self.context.remote);
+                self.log_refusal(Status::BAD_REQUEST, stream, why);
             }
-            Event::Refused { stream: id } => tracing::debug!("{}: stream {id} refused", self.context.remote),
+            Event::Refused { stream: id } => {
+                tracing::debug!("{}: stream {id} refused", self.context.remote);
+                self.log_refusal(
+                    Status::SERVICE_UNAVAILABLE,
+                    stream,
+                    "more streams than are allowed, or GOAWAY was sent",
+                );
+            }
             Event::GoAway { .. } => self.protocol.drain_now(),
             Event::WindowOpened { .. } | Event::PriorityChanged { .. } | Event::SettingsAcknowledged => {}
         }
+    }
+
+    /// Writes the line of a request that was reset before it had a stream.
+    fn log_refusal(&mut self, status: Status, stream: &TlsStream, why: &str) {
+        let delivery = Delivery { body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
+        self.context.reset(status).finish(&self.context, stream.info(), delivery);
+    }
+
+    /// Octets of heads that wait for content, an answer's end or the log.
+    fn kept(&self) -> usize {
+        let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
+        receiving + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
     }
 
     /// Answers the request in `head`.
@@ -362,6 +412,8 @@ impl<'a> Http2<'a> {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
         receiving.content += length;
+        // Behind the answer no more is taken than the window has room for.
+        self.protocol.consume(id, length as usize);
         if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
             let mut head = self.receiving.swap_remove(index).head;
             self.answer(id, &mut head, stream, block);
@@ -371,6 +423,12 @@ impl<'a> Http2<'a> {
 
     fn count_request(&mut self) {
         self.requests += 1;
+        self.permit.is_shared = self.protocol.open_streams() > 1;
+        if !self.idle.begin() {
+            // Its slot is promised to another connection.
+            self.closing = Some(End::Evicted);
+            self.protocol.drain_now();
+        }
         let current = self.context.shared.generations.current();
         let Some(most) = current.limits.max_requests else { return };
         if self.requests >= most.get() {
@@ -514,9 +572,7 @@ impl<'a> Http2<'a> {
         }
         for receiving in self.receiving.extract_if(.., |receiving| receiving.deadline <= first) {
             timed_out();
-            let is_head = receiving.head.request().method == "HEAD";
-            keep_head(receiving.head);
-            self.answering.push((receiving.stream, self.context.refuse(Status::REQUEST_TIMEOUT, is_head)));
+            self.answering.push((receiving.stream, self.context.refuse(Status::REQUEST_TIMEOUT, receiving.head)));
         }
         let late = |sending: &Sending| sending.deadline().is_some_and(|deadline| deadline <= first);
         while let Some(index) = self.sending.iter().position(late) {

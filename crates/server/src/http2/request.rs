@@ -57,8 +57,8 @@ impl<'a> Context<'a> {
         let current = self.shared.generations.current();
         let decoded = head.request();
         let Some(request) = decoded.to_request() else {
-            let method = Method::from_token(decoded.method) == Method::Head;
-            return Answer::Later(self.refuse(Status::BAD_REQUEST, method));
+            let head = std::mem::replace(head, free_head());
+            return Answer::Later(self.refuse(Status::BAD_REQUEST, head));
         };
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
@@ -114,19 +114,30 @@ impl<'a> Context<'a> {
         Box::new(Answered { head: Some(head), current, started, client: peer.address, response, framing })
     }
 
-    /// Answers a request that cannot be understood. `is_head`: its method is HEAD.
-    pub(super) fn refuse(&self, status: Status, is_head: bool) -> Answering<'a> {
+    /// Refuses a request, of which `head` has what is known.
+    pub(super) fn refuse(&self, status: Status, head: HeadBuffer) -> Answering<'a> {
         let (context, current) = (*self, self.shared.generations.current());
         Box::pin(async move {
-            let (response, started) = {
-                let exchange = Exchange::begin(context.shared, &current, context.listener, None);
-                let response = exchange.refuse(Peer { address: context.remote, auth: context.auth }, status).await;
-                (response, exchange.started())
+            let (response, framing, client, started) = {
+                let decoded = head.request();
+                let request = decoded.to_request();
+                let exchange = Exchange::begin(context.shared, &current, context.listener, request.as_ref());
+                let client = context.listener.client(context.remote, decoded.fields);
+                let response = exchange.refuse(Peer { address: client, auth: context.auth }, status).await;
+                let framing = framing(Method::from_token(decoded.method), &response);
+                (response, framing, client, exchange.started())
             };
-            let method = if is_head { Method::Head } else { Method::Get };
-            let framing = framing(method, &response);
-            Box::new(Answered { head: None, current, started, client: context.remote, response, framing })
+            Box::new(Answered { head: Some(head), current, started, client, response, framing })
         })
+    }
+
+    /// What the log says of a request that was reset before it had a stream.
+    pub(super) fn reset(&self, status: Status) -> Answered {
+        let current = self.shared.generations.current();
+        let started = Exchange::begin(self.shared, &current, self.listener, None).started();
+        let response = Response::plain(status);
+        let framing = framing(Method::Get, &response);
+        Answered { head: None, current, started, client: self.remote, response, framing }
     }
 }
 
@@ -143,6 +154,11 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Answered {
+    /// Octets of the head that is kept.
+    pub(super) fn memory(&self) -> usize {
+        self.head.as_ref().map_or(0, HeadBuffer::memory)
+    }
+
     /// Writes the line of the access log and updates the metrics.
     pub(super) fn finish(mut self, context: &Context<'_>, tls: &HandshakeInfo, delivery: Delivery<'_>) {
         let Delivery { body, wire, path, choice, aborted } = delivery;

@@ -113,6 +113,8 @@ pub(crate) struct Permit {
     quotas: Vec<Quota>,
     /// Bytes per second, as last set on the socket.
     paced: Option<u64>,
+    /// Whether other requests of the connection are in progress, so that its pacing may not rise: theirs would.
+    pub(crate) is_shared: bool,
 }
 
 impl Permit {
@@ -129,7 +131,10 @@ impl Permit {
         if let Some(limits) = limits {
             limits.admit(client, &mut self.quotas)?;
         }
-        let bandwidth = limits.and_then(|limits| limits.bandwidth);
+        let mut bandwidth = limits.and_then(|limits| limits.bandwidth);
+        if self.is_shared {
+            bandwidth = [bandwidth, self.paced].into_iter().flatten().min();
+        }
         if self.paced != bandwidth {
             // `u64::MAX` lifts a limit set by another site or before a reload.
             if let Err(error) = pacing::set_max_rate(socket, bandwidth.unwrap_or(u64::MAX)) {

@@ -248,8 +248,11 @@ fn when_no_slot_is_free_the_longest_idle_connection_is_closed_in_order() {
     site.add("f", "content");
     let server = site.serve_from_user_space(&["--workers", "1", "--max-connections", "5", "--linger-timeout", "1h"]);
     let mut idle: Vec<_> = (0..5).map(|_| site.connect(&server)).collect();
+    // The server's clock for this shows ticks of the kernel, of 10 ms at most.
+    let tick = std::time::Duration::from_millis(20);
     for client in &mut idle[1..] {
         http::get(client, "/f").expect("an answer");
+        std::thread::sleep(tick);
     }
     http::get(&mut idle[0], "/f").expect("an answer, the last of the five");
     let mut new = Vec::new();
