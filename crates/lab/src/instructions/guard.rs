@@ -222,8 +222,9 @@ static POLICIES: [[Arm; 3]; 2] = [
 /// as far (4.376M each, `sealion-lab guard`), and 64 kB 17k (QEMU 7.2, 2026-11-22).
 const FLOOR_UP_TO: u64 = 64 << 10;
 
-/// Instructions that the kernel path may take above the bare sender: the request is read and parsed, the answer is chosen.
-const ABOVE_FLOOR: f64 = 25e3;
+/// Instructions that the kernel path may take above the bare sender: the request is read and parsed, the answer is chosen. MEASURED: 17k at
+/// 64 kB on 6.1 and 44k on 7.2, where nginx with KTLS is 65k above it (2026-11-22).
+const ABOVE_FLOOR: f64 = 50e3;
 
 #[cfg(test)]
 mod tests {
@@ -277,8 +278,8 @@ mod tests {
             [Row { arm: FLOOR.into(), elapsed: 0, ..row(Arm::User, "1m", 4_000_000) }, row(Arm::Kernel, "1m", kernel)]
         };
         let recorded = read(&write(&rows(5_000_000)).unwrap()).unwrap();
-        assert_eq!(findings(&recorded, &rows(4_025_000)), []);
-        assert_eq!(findings(&recorded, &rows(4_025_001)), [Finding::Far { cell: "1m".into(), above: 25_001 }]);
+        assert_eq!(findings(&recorded, &rows(4_050_000)), []);
+        assert_eq!(findings(&recorded, &rows(4_050_001)), [Finding::Far { cell: "1m".into(), above: 50_001 }]);
     }
 
     #[test]
