@@ -130,7 +130,7 @@ struct Http2<'a> {
     permit: Permit,
     path: PathChoice,
     receiving: Vec<Receiving>,
-    answering: Vec<(StreamId, Answering<'a>)>,
+    answering: Vec<Waiting<'a>>,
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
@@ -151,6 +151,14 @@ struct Http2<'a> {
     frame: Option<PartialFrame>,
     /// Ends the wait for what the client owes. It may go off earlier.
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// A request whose answer is being made.
+struct Waiting<'a> {
+    stream: StreamId,
+    /// Octets of its head.
+    memory: usize,
+    answer: Answering<'a>,
 }
 
 /// A request whose content has not ended.
@@ -335,7 +343,7 @@ impl<'a> Http2<'a> {
                 if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
                     // The head is not kept for it.
                     let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                    self.answering.push((id, self.context.refuse(status, HeadBuffer::default())));
+                    self.refuse(id, status, HeadBuffer::default());
                 } else if end || expects_continue(head) {
                     self.answer(id, head, stream, block);
                 } else {
@@ -348,7 +356,7 @@ impl<'a> Http2<'a> {
             Event::TooLarge { stream: id, .. } => {
                 self.count_request();
                 let head = std::mem::replace(head, free_head());
-                self.answering.push((id, self.context.refuse(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head)));
+                self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream: id, data, end } => {
                 self.received(id, data.len() as u64, end, stream, block);
@@ -395,14 +403,23 @@ impl<'a> Http2<'a> {
     /// Octets of heads that wait for content, an answer's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
-        receiving + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
+        let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();
+        receiving + answering + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
+    }
+
+    /// Refuses a request, of which `head` has what is known.
+    fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
+        let memory = head.memory();
+        let answer = self.context.refuse(status, head);
+        self.answering.push(Waiting { stream: id, memory, answer });
     }
 
     /// Answers the request in `head`.
     fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream, block: &mut HeaderBlock) {
+        let memory = head.memory();
         match self.context.answer(head, &mut self.permit, stream.socket()) {
             Answer::Now(answered) => self.respond(id, answered, stream, block),
-            Answer::Later(answering) => self.answering.push((id, answering)),
+            Answer::Later(answer) => self.answering.push(Waiting { stream: id, memory, answer }),
         }
     }
 
@@ -467,9 +484,9 @@ impl<'a> Http2<'a> {
     fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream, block: &mut HeaderBlock) {
         let mut index = 0;
         while index < self.answering.len() {
-            match self.answering[index].1.as_mut().poll(cx) {
+            match self.answering[index].answer.as_mut().poll(cx) {
                 Poll::Ready(answered) => {
-                    let (id, _) = self.answering.swap_remove(index);
+                    let id = self.answering.swap_remove(index).stream;
                     self.respond(id, answered, stream, block);
                 }
                 Poll::Pending => index += 1,
@@ -570,9 +587,10 @@ impl<'a> Http2<'a> {
             self.failed = true;
             return;
         }
-        for receiving in self.receiving.extract_if(.., |receiving| receiving.deadline <= first) {
+        let late: Vec<_> = self.receiving.extract_if(.., |receiving| receiving.deadline <= first).collect();
+        for receiving in late {
             timed_out();
-            self.answering.push((receiving.stream, self.context.refuse(Status::REQUEST_TIMEOUT, receiving.head)));
+            self.refuse(receiving.stream, Status::REQUEST_TIMEOUT, receiving.head);
         }
         let late = |sending: &Sending| sending.deadline().is_some_and(|deadline| deadline <= first);
         while let Some(index) = self.sending.iter().position(late) {
@@ -663,8 +681,8 @@ impl<'a> Http2<'a> {
             Err(error) => error.to_string(),
             Ok(_) => "the connection ended".to_owned(),
         };
-        for (id, answering) in std::mem::take(&mut self.answering) {
-            let answered = answering.await;
+        for Waiting { stream: id, answer, .. } in std::mem::take(&mut self.answering) {
+            let answered = answer.await;
             self.finish(Sending::new(id, answered, 0), stream, Some(&why));
         }
         for sending in std::mem::take(&mut self.sending) {

@@ -217,4 +217,23 @@ mod tests {
             assert_eq!(limits.admit(None, &mut Vec::new()), Ok(()), "nobody counts those without an address as one");
         }
     }
+
+    #[test]
+    fn pacing_rises_only_when_no_other_request_is_in_progress() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let [slow, fast] = ["bandwidth = '50kB'", "bandwidth = '1MB'"].map(|text| built(text).0.unwrap());
+        let mut permit = Permit::default();
+        let mut paced = |limits: Option<&SiteLimits>, is_shared| {
+            permit.is_shared = is_shared;
+            permit.admit(limits, None, &socket).unwrap();
+            permit.paced
+        };
+        let lowest = paced(Some(&slow), false);
+        assert!(lowest.is_some());
+        assert_eq!(paced(Some(&fast), true), lowest);
+        assert_eq!(paced(None, true), lowest, "a site without a limit lifts none");
+        assert!(paced(Some(&fast), false) > lowest);
+        assert_eq!(paced(Some(&slow), true), lowest, "it may sink");
+        assert_eq!(paced(None, false), None);
+    }
 }

@@ -780,3 +780,40 @@ fn wrong_passwords_of_a_client_that_does_not_wait_are_logged() {
         assert_eq!((line.get("status"), line.find("aborted").is_some()), ("401", true), "{}", line.text);
     }
 }
+
+#[test]
+fn refused_requests_have_lines_with_what_is_known() {
+    let (site, server) = serve(&["--request-timeout", "300ms"]);
+    let mut http = connect(&site, &server, &[]);
+    let many: Vec<(String, String)> = (0..120).map(|n| (format!("x-{n}"), "y".to_owned())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let stream = http.request("HEAD", "/f", &many, true);
+    assert_eq!(http.response(stream).whole(), (431, &b""[..]), "HEAD has no content");
+    let stream = http.request("POST", "/f", &[], false);
+    assert_eq!(http.response(stream).whole().0, 408);
+    // It is reset before it has a stream.
+    let stream = http.request("GET", "/f", &[("connection", "close")], true);
+    assert!(matches!(http.response(stream).ended, Some(Ended::Reset(_))));
+    let lines = access_lines(&server, 3);
+    let shown: Vec<_> = lines.iter().map(|line| (line.get("status"), line.get("method"), line.get("target"))).collect();
+    assert_eq!(shown, [("431", "HEAD", "/f"), ("408", "POST", "/f"), ("400", "-", "-")]);
+    assert!(lines[2].find("aborted").is_some(), "{}", lines[2].text);
+}
+
+#[test]
+fn an_idle_connection_stays_idle_whatever_it_sends_but_requests() {
+    let (site, server) = serve(&["--idle-timeout", "500ms"]);
+    let mut http = connect(&site, &server, &[]);
+    http.fetch("/f");
+    http.client.socket().set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    for _ in 0..1000 {
+        std::thread::sleep(Duration::from_millis(20));
+        // The server may have closed already.
+        let _ = http.client.send(&frame(PING, 0, 0, b"tests888"));
+        let read = http.read();
+        if !http.go_aways.is_empty() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
+            return;
+        }
+    }
+    panic!("PINGs renew the idle time");
+}

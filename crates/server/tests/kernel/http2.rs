@@ -63,7 +63,8 @@ fn every_suite_and_size_comes_from_the_kernel() {
 /// Frames of the first stream were sealed in user space; what follows of it comes from the kernel.
 #[test]
 fn a_connection_moves_in_the_middle_of_several_streams() {
-    const PARTS: u64 = 60_000;
+    // Two of them are shorter than what moves a connection.
+    const PARTS: u64 = 20_000;
     let site = site_with_sizes();
     site.add_large("part", PARTS);
     let server = site.serve(&["--ktls", "auto"]);
