@@ -65,6 +65,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new configuration holds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest tick of a kernel (CONFIG_HZ=100), by which a [`Moment`] may be too early: no connection is closed before its time.
+const TICK: Duration = Duration::from_millis(10);
+
 /// Connections that [`IdleConnections::close_expired`] looks at before it lets others have the lock.
 const STRIDE: usize = 1024;
 
@@ -102,6 +105,7 @@ impl IdleConnections {
 
     /// Has every connection closed that has been idle for `timeout`. Returns the time after which to call again.
     pub(crate) fn close_expired(&self, now: Moment, timeout: Duration) -> Duration {
+        let timeout = timeout + TICK;
         let mut next = timeout.min(LONGEST_PAUSE);
         let mut from = 0;
         loop {
@@ -262,16 +266,16 @@ mod tests {
         assert_eq!(all.close_expired(after(1000), TIMEOUT), LONGEST_PAUSE);
         assert_eq!(
             all.close_expired(after(9900), TIMEOUT),
-            Duration::from_millis(100),
+            Duration::from_millis(110),
             "the time that the first has left"
         );
         assert_eq!(told(&mut connections), [None, None]);
-        all.close_expired(after(10_000), TIMEOUT);
+        all.close_expired(after(10_010), TIMEOUT);
         assert_eq!(told(&mut connections), [Some(Closing::TimedOut), None]);
         assert!(connections[0].begin(), "a request that came in the same moment is answered");
         assert_eq!(
-            all.close_expired(after(10_000), Duration::from_millis(50)),
-            Duration::from_millis(50),
+            all.close_expired(after(10_010), Duration::from_millis(50)),
+            Duration::from_millis(60),
             "a shorter timeout"
         );
         assert_eq!(told(&mut connections[1..]), [Some(Closing::TimedOut)]);
