@@ -15,12 +15,13 @@ mod shared;
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use sealion_http::{Coding, FieldSection, Method, Request, Status, Target};
-use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
+use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
 
-use crate::limits::{Permit, Refusal};
+use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
 use crate::observe::access_log::{Entry, Requested};
 use crate::observe::metrics::{self, Sent, WorkerMetrics};
 use crate::path::policy::PathReason;
@@ -100,6 +101,47 @@ pub(crate) struct Outcome<'a> {
     pub(crate) set_up: Option<Duration>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
+}
+
+impl<'a> Outcome<'a> {
+    /// Of `response`, of which `body` and `wire` bytes were sent by `path`, as `choice` has it.
+    pub(crate) fn of(
+        response: &'a Response,
+        (body, wire): (u64, u64),
+        path: SealedBy,
+        choice: &PathChoice,
+        aborted: Option<&'a dyn Display>,
+    ) -> Self {
+        Outcome {
+            status: response.status,
+            encoding: response.fields.content_encoding,
+            user: response.user.as_deref(),
+            body,
+            wire,
+            path,
+            reason: choice.reason,
+            moved_at: choice.moved_at,
+            set_up: choice.set_up,
+            aborted,
+        }
+    }
+}
+
+/// Waits for the end of an idle connection: timed out, drained, or evicted. An eviction is taken back while the client has not taken all that
+/// was sent to it: that would be lost with the connection.
+pub(crate) fn poll_idle_end(stream: &TlsStream, idle: &mut Idle<'_>) -> Poll<End> {
+    match ready!(idle.poll_closing(Moment::now)) {
+        Closing::Evicted if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) => {
+            idle.postpone(Moment::now());
+            Poll::Pending
+        }
+        Closing::Evicted => Poll::Ready(End::Evicted),
+        Closing::TimedOut => {
+            metrics::timed_out(metrics::Deadline::Idle);
+            Poll::Ready(End::Usual)
+        }
+        Closing::Draining => Poll::Ready(End::Usual),
+    }
 }
 
 impl<'a> Exchange<'a> {

@@ -11,7 +11,7 @@
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::task::{Poll, ready};
+use std::task::Poll;
 
 use sealion_http::date::WholeSeconds;
 use sealion_http::http1::body::{BodyDrain, Drained};
@@ -26,8 +26,10 @@ use tokio::time::{Instant, timeout_at};
 use super::buffer::Buffer;
 use super::guess_method;
 use super::respond::{Progress, Sent, respond};
-use crate::exchange::{Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
-use crate::limits::{Closing, Idle, Moment, Permit};
+use crate::exchange::{
+    Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now, poll_idle_end,
+};
+use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Client};
@@ -106,19 +108,7 @@ async fn wait_for_request(
             }
         }
         *in_a_row = 0;
-        let closing = ready!(idle.poll_closing(Moment::now));
-        if closing == Closing::Evicted {
-            // What the client has not taken would be lost with the connection.
-            if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) {
-                idle.postpone(Moment::now());
-                return Poll::Pending;
-            }
-            return Poll::Ready(Ok(Some(End::Evicted)));
-        }
-        if closing == Closing::TimedOut {
-            timed_out(metrics::Deadline::Idle);
-        }
-        Poll::Ready(Ok(Some(End::Usual)))
+        poll_idle_end(stream, idle).map(|end| Ok(Some(end)))
     })
     .await
 }
@@ -291,18 +281,7 @@ impl<'a> Responding<'a> {
 
     fn finish(&self, aborted: Option<&dyn Display>) {
         let Sent { body, wire } = self.progress.sent(self.stream);
-        let outcome = Outcome {
-            status: self.response.status,
-            encoding: self.response.fields.content_encoding,
-            user: self.response.user.as_deref(),
-            body,
-            wire,
-            path: self.stream.path(),
-            reason: self.path.reason,
-            moved_at: self.path.moved_at,
-            set_up: self.path.set_up,
-            aborted,
-        };
+        let outcome = Outcome::of(self.response, (body, wire), self.stream.path(), self.path, aborted);
         self.exchange.finish(self.request, self.peer, self.stream.info(), &outcome);
     }
 }
@@ -334,7 +313,7 @@ impl Deadline {
             Ok(Ok(_)) => Ok(Ok(())),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => {
-                timed_out(metrics::Deadline::Request);
+                metrics::timed_out(metrics::Deadline::Request);
                 Ok(Err(Unread::Refused(Status::REQUEST_TIMEOUT)))
             }
         }
@@ -381,11 +360,5 @@ async fn drain_body(
         if let Err(unread) = deadline.read_more(stream).await? {
             return Ok(Err(unread));
         }
-    }
-}
-
-fn timed_out(deadline: metrics::Deadline) {
-    if let Some(worker) = metrics::worker() {
-        worker.timed_out(deadline);
     }
 }

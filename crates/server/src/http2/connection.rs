@@ -26,8 +26,8 @@ use super::batch::{Batch, RECORD};
 use super::head::write_head;
 use super::request::{Answer, Answered, Answering, Context, Delivery, free_head, keep_head};
 use super::response::{Sending, reset_by_client};
-use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now};
-use crate::limits::{Closing, Idle, Moment, Permit};
+use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now, poll_idle_end};
+use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
@@ -57,9 +57,9 @@ pub(crate) async fn serve(
             Waited::Octets => {}
             Waited::Gone => return Ok(End::Usual),
             // Idle: a request that is under way is refused by GOAWAY, and the client knows that it may repeat it.
-            Waited::Closing(closing) => {
+            Waited::Closing(end) => {
                 connection.protocol.drain_now();
-                connection.closing = Some(if closing == Closing::Evicted { End::Evicted } else { End::Usual });
+                connection.closing = Some(end);
             }
         }
     }
@@ -86,7 +86,7 @@ enum Waited {
     Octets,
     /// The client closed without close_notify, as many do.
     Gone,
-    Closing(Closing),
+    Closing(End),
 }
 
 /// Waits for the first octet of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
@@ -104,21 +104,10 @@ async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<W
         }
         let more = if came.is_ready() { Poll::Ready(Ok(Waited::Octets)) } else { Poll::Pending };
         // Frames that come again and again do not put off the end.
-        let Poll::Ready(closing) = idle.poll_closing(Moment::now) else { return more };
-        match closing {
-            // What the client has not taken would be lost with the connection.
-            Closing::Evicted if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) => {
-                idle.postpone(Moment::now());
-                return more;
-            }
-            Closing::TimedOut => {
-                if let Some(worker) = metrics::worker() {
-                    worker.timed_out(metrics::Deadline::Idle);
-                }
-            }
-            Closing::Evicted | Closing::Draining => {}
+        match poll_idle_end(stream, idle) {
+            Poll::Ready(end) => Poll::Ready(Ok(Waited::Closing(end))),
+            Poll::Pending => more,
         }
-        Poll::Ready(Ok(Waited::Closing(closing)))
     })
     .await
 }
@@ -576,20 +565,15 @@ impl<'a> Http2<'a> {
 
     /// Ends the wait for what should have been there at `first`, which has passed.
     fn expire(&mut self, first: Instant, stream: &TlsStream, stall_timeout: Duration) {
-        let timed_out = || {
-            if let Some(worker) = metrics::worker() {
-                worker.timed_out(metrics::Deadline::Request);
-            }
-        };
         if self.frame.is_some_and(|frame| frame.deadline <= first) {
-            timed_out();
+            metrics::timed_out(metrics::Deadline::Request);
             self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
             self.failed = true;
             return;
         }
         let late: Vec<_> = self.receiving.extract_if(.., |receiving| receiving.deadline <= first).collect();
         for receiving in late {
-            timed_out();
+            metrics::timed_out(metrics::Deadline::Request);
             self.refuse(receiving.stream, Status::REQUEST_TIMEOUT, receiving.head);
         }
         let late = |sending: &Sending| sending.deadline().is_some_and(|deadline| deadline <= first);

@@ -167,23 +167,12 @@ impl Answered {
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let exchange =
             Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
-        let set_up = choice.set_up.take();
-        let outcome = Outcome {
-            status: self.response.status,
-            encoding: self.response.fields.content_encoding,
-            user: self.response.user.as_deref(),
-            body,
-            wire,
-            path,
-            reason: match choice.reason {
-                // The move is that of one response, of however many it was made for.
-                Some(PathReason::Moved) if set_up.is_none() => Some(PathReason::MovedBefore),
-                reason => reason,
-            },
-            moved_at: choice.moved_at,
-            set_up,
-            aborted,
-        };
+        let mut outcome = Outcome::of(&self.response, (body, wire), path, choice, aborted);
+        // The move is that of one response, of however many it was made for.
+        if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
+            outcome.reason = Some(PathReason::MovedBefore);
+        }
+        choice.set_up = None;
         exchange.finish(request.as_ref().map(|request| (request, "HTTP/2")), self.client, tls, &outcome);
         if let Some(head) = head {
             keep_head(head);

@@ -54,6 +54,13 @@ pub(crate) fn worker() -> Option<&'static WorkerMetrics> {
     WORKER.get()
 }
 
+/// Counts a deadline that passed.
+pub(crate) fn timed_out(deadline: Deadline) {
+    if let Some(worker) = worker() {
+        worker.timed_out(deadline);
+    }
+}
+
 impl Metrics {
     /// Opens the files of /proc now, before privileges are dropped.
     pub(crate) fn new(on: bool) -> Self {
