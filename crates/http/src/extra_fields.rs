@@ -12,11 +12,19 @@ pub struct ExtraFields {
 impl ExtraFields {
     /// Appends a field. `name` must satisfy [`is_name`] and `value` must satisfy [`is_value`].
     pub fn add(&mut self, name: &str, value: &str) {
-        debug_assert!(is_name(name) && is_value(value), "{name}: {value:?}");
+        debug_assert!(is_value(value), "{name}: {value:?}");
+        self.add_octets(name, value.as_bytes());
+    }
+
+    /// Appends a field of another server, whose value may have octets beyond ASCII (obs-text, RFC 9110 §5.5). `value` must have no CR, LF
+    /// and NUL.
+    pub fn add_octets(&mut self, name: &str, value: &[u8]) {
+        debug_assert!(is_name(name), "{name}");
+        debug_assert!(!value.iter().any(|octet| matches!(octet, b'\r' | b'\n' | 0)), "{}", value.escape_ascii());
         self.lines.reserve(name.len() + value.len() + 4);
         self.lines.extend_from_slice(name.as_bytes());
         self.lines.extend_from_slice(b": ");
-        self.lines.extend_from_slice(value.as_bytes());
+        self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");
     }
 
@@ -36,9 +44,13 @@ impl ExtraFields {
     }
 
     /// The fields as names and values, in sending order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let lines = std::str::from_utf8(&self.lines).unwrap_or_default();
-        lines.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        // A value has no LF: each line is one field.
+        self.lines.split_inclusive(|octet| *octet == b'\n').filter_map(|line| {
+            let colon = memchr::memchr(b':', line)?;
+            let name = std::str::from_utf8(&line[..colon]).ok()?;
+            Some((name, line[colon + 2..].strip_suffix(b"\r\n")?))
+        })
     }
 
     /// The fields as lines of an HTTP/1 head (RFC 9112 §5).
@@ -49,7 +61,7 @@ impl ExtraFields {
 
 impl fmt::Debug for ExtraFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
+        f.debug_map().entries(self.iter().map(|(name, value)| (name, String::from_utf8_lossy(value)))).finish()
     }
 }
 
@@ -75,9 +87,11 @@ mod tests {
         fields.add("X-A", "1: 2");
         let mut others = ExtraFields::default();
         others.add("X-B", "");
+        others.add_octets("x-c", b"caf\xe9");
         fields.extend(&others);
-        assert_eq!(fields.lines(), b"X-A: 1: 2\r\nX-B: \r\n");
-        assert_eq!(fields.iter().collect::<Vec<_>>(), [("X-A", "1: 2"), ("X-B", "")]);
+        assert_eq!(fields.lines(), b"X-A: 1: 2\r\nX-B: \r\nx-c: caf\xe9\r\n");
+        let all: Vec<_> = fields.iter().collect();
+        assert_eq!(all, [("X-A", &b"1: 2"[..]), ("X-B", b""), ("x-c", b"caf\xe9")]);
         assert!(fields.has("x-a") && !fields.has("x"));
     }
 

@@ -34,11 +34,23 @@ pub struct Fields {
     pub retry_after: Option<u32>,
     /// Whether to omit Server.
     pub anonymous: bool,
+    /// Whether the response is that of another server: its Date and Server are among [`Self::extra`], if it has them.
+    pub forwarded: bool,
     /// All other fields.
     pub extra: ExtraFields,
 }
 
 impl Fields {
+    /// Whether the driver adds Server.
+    pub fn needs_server(&self) -> bool {
+        !self.anonymous && !self.forwarded
+    }
+
+    /// Whether the driver adds Date (RFC 9110 §6.6.1).
+    pub fn needs_date(&self) -> bool {
+        !self.forwarded || !self.extra.has("date")
+    }
+
     /// Calls `visit` with each field but those that framing makes, Server and Date: its name in lower case, as HTTP/2 has it, and its value.
     /// HTTP/1 writes the same fields by `http1::write::write_head`.
     pub fn for_each(&self, mut visit: impl FnMut(&str, &[u8])) {
@@ -54,6 +66,7 @@ impl Fields {
             allow,
             retry_after,
             anonymous: _,
+            forwarded: _,
             extra,
         } = self;
         let mut value = Vec::new();
@@ -93,7 +106,7 @@ impl Fields {
             visit("retry-after", &value);
         }
         for (name, value) in extra.iter() {
-            visit(&name.to_ascii_lowercase(), value.as_bytes());
+            visit(&name.to_ascii_lowercase(), value);
         }
     }
 }

@@ -54,6 +54,45 @@ impl<'a> SitePath<'a> {
         Ok(SitePath { path, names_directory })
     }
 
+    /// Decodes and checks `path` as [`Self::parse`] does, for an application that has it under its own rules: names may begin with a dot, and
+    /// an encoded slash separates segments, since the application may take it for one.
+    ///
+    /// # Errors
+    /// [`Unnameable::Malformed`]: the path has dot segments, encoded or not, a NUL, or a broken escape.
+    pub fn parse_forwarded(path: &str) -> Result<SitePath<'static>, Unnameable> {
+        let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
+        let mut octets = Vec::with_capacity(relative.len());
+        for octet in percent_encoding::percent_decode_str(relative) {
+            octets.push(octet);
+        }
+        if octets.contains(&0) {
+            return Err(Unnameable::Malformed("the path has a NUL"));
+        }
+        let escapes = relative.bytes().filter(|octet| *octet == b'%').count();
+        // What cannot be decoded is left as it was.
+        if relative.len() - octets.len() != 2 * escapes {
+            return Err(Unnameable::Malformed("the path has a percent sign without two hexadecimal digits"));
+        }
+        SitePath::of_octets(&octets)
+    }
+
+    /// The path of decoded octets, in which slashes separate segments.
+    ///
+    /// # Errors
+    /// [`Unnameable::Malformed`]: it has dot segments.
+    pub fn of_octets(octets: &[u8]) -> Result<SitePath<'static>, Unnameable> {
+        let names_directory = octets.is_empty() || octets.ends_with(b"/");
+        let mut path = Vec::with_capacity(octets.len());
+        for segment in octets.split(|octet| *octet == b'/').filter(|segment| !segment.is_empty()) {
+            check_segment(segment, true)?;
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(segment);
+        }
+        Ok(SitePath { path: Cow::Owned(path), names_directory })
+    }
+
     /// The path without leading and trailing slashes; empty for the root itself.
     pub fn as_bytes(&self) -> &[u8] {
         &self.path
@@ -171,6 +210,29 @@ pub const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn forwarded_paths_have_slashes_where_an_application_may_see_them() {
+        for (path, expected) in [
+            ("/", Ok("/")),
+            ("/a/b/", Ok("/a/b/")),
+            ("//a//b", Ok("/a/b")),
+            ("/a%2Fb", Ok("/a/b")),
+            ("/a%2f%2Fb%2F", Ok("/a/b/")),
+            ("/.env", Ok("/.env")),
+            ("/%61", Ok("/a")),
+            ("/a/../b", Err(())),
+            ("/a/%2e%2E/b", Err(())),
+            ("/a%2F..%2fb", Err(())),
+            ("/a/.", Err(())),
+            ("/a%00", Err(())),
+            ("/a%zz", Err(())),
+            ("/a%2", Err(())),
+        ] {
+            let found = SitePath::parse_forwarded(path).map(|path| String::from_utf8(path.full()).unwrap());
+            assert_eq!(found.map_err(drop), expected.map(str::to_owned), "{path}");
+        }
+    }
 
     #[test]
     fn accepted_paths() {

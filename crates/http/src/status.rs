@@ -35,6 +35,11 @@ macro_rules! statuses {
     };
 }
 
+impl Status {
+    /// 499: the client left before its response was made. It is never sent, and stands in logs alone (nginx' number).
+    pub const CLIENT_CLOSED_REQUEST: Status = Status(499);
+}
+
 statuses! {
     CONTINUE = 100 "Continue";
     SWITCHING_PROTOCOLS = 101 "Switching Protocols";

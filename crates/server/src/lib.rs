@@ -3,9 +3,9 @@
 //! The modules, from top to bottom; each uses only those below it:
 //!
 //! ```text
-//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► response ─► files
-//!                                                                                               │
-//!                                                           limits, certificates, path, observe ◄┘ ─► values
+//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► upstream ─► response ─► files
+//!                                                                                                              │
+//!                                                                          limits, certificates, path, observe ◄┘ ─► values
 //! ```
 //!
 //! ARCHITECTURE.md follows a request through them, file by file.
@@ -27,6 +27,7 @@ pub mod path;
 mod process;
 mod response;
 mod site;
+mod upstream;
 mod values;
 
 pub use commands::main;

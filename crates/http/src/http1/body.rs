@@ -1,4 +1,4 @@
-//! Skipping the content of a request (RFC 9112 §6, §7) to find the next request.
+//! The content of a request (RFC 9112 §6, §7): where it ends, and what it is without its framing.
 
 use super::head::{Framing, Reject, is_token};
 use crate::status::Status;
@@ -50,6 +50,11 @@ impl BodyDrain {
 
     /// Consumes `input`. After any result but [`Drained::NeedMore`], further calls return the same result and consume nothing.
     pub fn feed(&mut self, input: &[u8]) -> Drained {
+        self.decode(input, |_| ())
+    }
+
+    /// [`Self::feed`], which passes what is content, without framing and trailers, to `content`.
+    pub fn decode(&mut self, input: &[u8], mut content: impl FnMut(&[u8])) -> Drained {
         let mut at = 0;
         loop {
             match self.state {
@@ -74,6 +79,7 @@ impl BodyDrain {
                 State::Content { length } | State::Data { length } => {
                     let taken = (*length).min((input.len() - at) as u64);
                     *length -= taken;
+                    content(&input[at..at + taken as usize]);
                     taken
                 }
                 state => {
@@ -295,6 +301,24 @@ mod tests {
                 content.as_bytes(),
                 Err(Drained::Broken(Reject { status: Status::BAD_REQUEST, why })),
             );
+        }
+    }
+
+    #[test]
+    fn decoding_leaves_the_content_alone() {
+        for (framing, input, expected) in [
+            (Framing::Length(3), "abcGET", "abc"),
+            (Framing::Chunked, "2;a=b\r\nab\r\n3\r\n\r\nc\r\n0\r\nA: b\r\n\r\nGET", "ab\r\nc"),
+            (Framing::None, "GET", ""),
+        ] {
+            for step in 1..=input.len() {
+                let mut content = Vec::new();
+                let mut body = BodyDrain::new(framing, CAP);
+                for piece in input.as_bytes().chunks(step) {
+                    body.decode(piece, |octets| content.extend_from_slice(octets));
+                }
+                assert_eq!(String::from_utf8(content).unwrap(), expected, "in pieces of {step}");
+            }
         }
     }
 

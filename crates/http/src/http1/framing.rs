@@ -21,12 +21,17 @@ pub enum ResponseFraming {
     UntilClose,
     /// The response has no content; the GET response is [`Self::UntilClose`].
     UntilCloseOnly,
+    /// Octets of another protocol follow the head of a 101, up to the end of the connection (RFC 9110 §7.8).
+    Tunnel,
 }
 
 impl ResponseFraming {
     /// The framing of a response with this status to a request with this method. `length` is that of the content in bytes;
     /// `None`: not known in advance.
     pub fn of(version: Version, method: Method<'_>, status: Status, length: Option<u64>) -> Self {
+        if status == Status::SWITCHING_PROTOCOLS {
+            return Self::Tunnel;
+        }
         // RFC 9110 §8.6 forbids Content-Length in 1xx and 204; RFC 9112 §6.1 forbids Transfer-Encoding there.
         if status.has_no_content() {
             return Self::Nothing;
@@ -43,12 +48,12 @@ impl ResponseFraming {
 
     /// Whether content follows the head.
     pub fn has_content(self) -> bool {
-        matches!(self, Self::Length(_) | Self::Chunked | Self::UntilClose)
+        matches!(self, Self::Length(_) | Self::Chunked | Self::UntilClose | Self::Tunnel)
     }
 
     /// Whether the content is delimited by the end of the connection.
     pub fn needs_close(self) -> bool {
-        self == Self::UntilClose
+        matches!(self, Self::UntilClose | Self::Tunnel)
     }
 }
 
@@ -87,13 +92,14 @@ mod tests {
             (Http11, Method::Get, 204, Some(0), Nothing),
             (Http11, Method::Get, 204, None, Nothing),
             (Http11, Method::Get, 103, None, Nothing),
+            (Http11, Method::Get, 101, None, Tunnel),
             (Http11, Method::Other("POST"), 405, Some(9), Length(9)),
         ] {
             let status = Status::new(status).unwrap();
             let framing = ResponseFraming::of(version, method, status, length);
             assert_eq!(framing, expected, "{version:?} {method:?} {status} {length:?}");
             assert!(!(method == Method::Head && framing.has_content()));
-            assert_eq!(framing.needs_close(), framing == UntilClose);
+            assert_eq!(framing.needs_close(), matches!(framing, UntilClose | Tunnel));
         }
     }
 

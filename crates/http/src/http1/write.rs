@@ -15,6 +15,8 @@ pub enum Connection {
     KeepAlive10,
     /// The connection closes after this response.
     Close,
+    /// The connection becomes a tunnel behind the head of this response, whose fields have Upgrade (RFC 9110 §7.8).
+    Upgrade,
 }
 
 /// Appends the head of a response, including the empty line. `date` is the value of Date.
@@ -29,9 +31,14 @@ pub fn write_head(
     date: &HttpTime,
 ) {
     status.write_line(out);
-    out.extend_from_slice(if fields.anonymous { b"Date: ".as_slice() } else { b"Server: sealion\r\nDate: " });
-    out.extend_from_slice(date.as_bytes());
-    out.extend_from_slice(b"\r\n");
+    if fields.needs_server() {
+        out.extend_from_slice(b"Server: sealion\r\n");
+    }
+    if fields.needs_date() {
+        out.extend_from_slice(b"Date: ");
+        out.extend_from_slice(date.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     if let Some(content_type) = &fields.content_type {
         field(out, "Content-Type", |out| content_type.write(out));
     }
@@ -48,7 +55,10 @@ pub fn write_head(
         ResponseFraming::Chunked | ResponseFraming::ChunkedOnly => {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
-        ResponseFraming::Nothing | ResponseFraming::UntilClose | ResponseFraming::UntilCloseOnly => {}
+        ResponseFraming::Nothing
+        | ResponseFraming::UntilClose
+        | ResponseFraming::UntilCloseOnly
+        | ResponseFraming::Tunnel => {}
     }
     if let Some(modified) = fields.last_modified {
         field(out, "Last-Modified", |out| out.extend_from_slice(modified.as_bytes()));
@@ -76,6 +86,7 @@ pub fn write_head(
         Connection::KeepAlive => {}
         Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
         Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        Connection::Upgrade => out.extend_from_slice(b"Connection: Upgrade\r\n"),
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -118,6 +129,7 @@ mod tests {
             allow: Some("GET, HEAD"),
             retry_after: Some(5),
             anonymous: false,
+            forwarded: false,
             extra: ExtraFields::default(),
         };
         fields.extra.add("X-One", "1");
@@ -146,11 +158,22 @@ mod tests {
     }
 
     #[test]
+    fn a_forwarded_response_keeps_its_own_date_and_server() {
+        let mut fields = Fields { forwarded: true, ..Fields::default() };
+        let without = head(Status::OK, &fields, ResponseFraming::Nothing, Connection::KeepAlive);
+        assert_eq!(without, format!("before|HTTP/1.1 200 OK\r\nDate: {DATE}\r\n\r\n"));
+        fields.extra.add("date", "Mon, 07 Nov 1994 08:49:37 GMT");
+        let own = head(Status::OK, &fields, ResponseFraming::Nothing, Connection::KeepAlive);
+        assert_eq!(own, "before|HTTP/1.1 200 OK\r\ndate: Mon, 07 Nov 1994 08:49:37 GMT\r\n\r\n");
+    }
+
+    #[test]
     fn persistence_is_announced() {
         for (connection, line) in [
             (Connection::KeepAlive, ""),
             (Connection::KeepAlive10, "Connection: keep-alive\r\n"),
             (Connection::Close, "Connection: close\r\n"),
+            (Connection::Upgrade, "Connection: Upgrade\r\n"),
         ] {
             let head = head(Status::BAD_REQUEST, &Fields::default(), ResponseFraming::LengthOnly(16), connection);
             assert!(head.ends_with(&format!("\r\nContent-Length: 16\r\n{line}\r\n")), "{head}");

@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{ServeArgs, reference};
+use crate::config::{ProxyArgs, ServeArgs, reference};
 use crate::process;
 use crate::values::{Given, features};
 
@@ -47,6 +47,8 @@ fn long_version() -> &'static str {
 enum Command {
     /// Serve a directory over HTTPS
     Serve(Box<ServeArgs>),
+    /// Forward requests to servers over HTTPS; takes the arguments of `serve`
+    Proxy(Box<ProxyArgs>),
     /// Check a configuration without starting a server; takes the arguments of `serve`
     Check(Box<ServeArgs>),
     /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
@@ -86,6 +88,9 @@ pub fn main() -> ExitCode {
     let given = matches.subcommand().map(|(_, matches)| Given::of(matches)).unwrap_or_default();
     let result = match cli.command {
         Command::Serve(args) => process::run(&ServeArgs { given, ..*args }).map(|()| ExitCode::SUCCESS),
+        Command::Proxy(args) => {
+            process::run(&ServeArgs { given, ..ServeArgs::from(*args) }).map(|()| ExitCode::SUCCESS)
+        }
         Command::Check(args) => check::run(&ServeArgs { given, ..*args }),
         Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),

@@ -24,11 +24,12 @@ use crate::listen::ListenConfig;
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
 use crate::site::SiteConfig;
+use crate::upstream::UpstreamConfig;
 
 pub(crate) use diff::{changes, needs_new_process};
 pub(crate) use privileges::{PrivilegesConfig, Seccomp};
 pub(crate) use process::ProcessConfig;
-pub(crate) use serve_args::ServeArgs;
+pub(crate) use serve_args::{ProxyArgs, ServeArgs};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     pub privileges: PrivilegesConfig,
     /// Metrics and health checks.
     pub metrics: MetricsConfig,
+    /// Servers that requests are forwarded to, by `[[site.proxy]]`.
+    pub upstream: Vec<UpstreamConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
 }

@@ -11,7 +11,8 @@ use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
-use crate::site::SiteConfig;
+use crate::site::{ProxyConfig, SiteConfig};
+use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
 use crate::values::{Given, Problems};
 
 /// Arguments of `sealion serve`. Options and environment variables override the file.
@@ -59,9 +60,38 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub privileges: PrivilegesConfig,
 
+    /// Servers to forward requests to: of `sealion proxy`.
+    #[arg(skip)]
+    pub to: Vec<ServerUrl>,
+
     /// The arguments that were given, as opposed to defaulted.
     #[arg(skip)]
     pub given: Given,
+}
+
+/// Arguments of `sealion proxy`.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("config", |arg| arg.hide(true)), mut_arg("root", |arg| arg.help("Directory whose files go before the servers [default: none]").hide_default_value(true)))]
+pub(crate) struct ProxyArgs {
+    /// Server to forward requests to: `http://host:port`, `https://host` or `unix:/run/app.sock`; may be repeated
+    #[arg(
+        long,
+        value_name = "URL",
+        required = true,
+        value_delimiter = ',',
+        env = "SEALION_TO",
+        conflicts_with = "config"
+    )]
+    pub to: Vec<ServerUrl>,
+
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+impl From<ProxyArgs> for ServeArgs {
+    fn from(args: ProxyArgs) -> Self {
+        ServeArgs { to: args.to, ..args.serve }
+    }
 }
 
 impl ServeArgs {
@@ -72,7 +102,8 @@ impl ServeArgs {
     pub(crate) fn configuration(&self) -> Result<(Config, Problems), Problems> {
         let (mut config, problems) = match &self.config {
             Some(file) => Config::read(file)?,
-            None => (self.without_file(), Problems::of_arguments()),
+            None if self.to.is_empty() => (self.without_file(), Problems::of_arguments()),
+            None => (self.of_proxy(), Problems::of_arguments()),
         };
         if !self.listen.is_empty() {
             config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
@@ -85,6 +116,24 @@ impl ServeArgs {
         config.http2.override_by(&self.http2, &self.given);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
+    }
+
+    /// Everything is forwarded to the servers. A directory, if one is given, goes before.
+    fn of_proxy(&self) -> Config {
+        const NAME: &str = "upstream";
+        let mut config = self.without_file();
+        let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
+        config.upstream = vec![UpstreamConfig::of(NAME, servers)];
+        let with_files = self.given.has("root");
+        for site in &mut config.site {
+            site.root = site.root.take().filter(|_| with_files);
+            site.proxy = vec![ProxyConfig {
+                upstream: NAME.to_owned().into(),
+                files_first: with_files,
+                ..ProxyConfig::default()
+            }];
+        }
+        config
     }
 
     fn without_file(&self) -> Config {

@@ -22,7 +22,7 @@ use sealion_http::{Coding, FieldSection, Method, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
-use crate::observe::access_log::{Entry, Requested};
+use crate::observe::access_log::{Entry, Requested, UpstreamTrace};
 use crate::observe::metrics::{self, Sent, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::Response;
@@ -99,6 +99,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) moved_at: Option<u64>,
     /// Duration of the move, if it was made for this response.
     pub(crate) set_up: Option<Duration>,
+    /// The server that the request was forwarded to.
+    pub(crate) upstream: Option<&'a UpstreamTrace>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
 }
@@ -122,6 +124,7 @@ impl<'a> Outcome<'a> {
             reason: choice.reason,
             moved_at: choice.moved_at,
             set_up: choice.set_up,
+            upstream: response.upstream.as_deref(),
             aborted,
         }
     }
@@ -254,6 +257,7 @@ impl<'a> Exchange<'a> {
                 why: outcome.reason,
                 moved_at: outcome.moved_at,
                 set_up: outcome.set_up,
+                upstream: outcome.upstream,
                 aborted: outcome.aborted,
             });
         }

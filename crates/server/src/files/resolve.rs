@@ -123,6 +123,19 @@ impl Root {
         })
     }
 
+    /// A directory that is empty for ever, for a site without files.
+    pub(crate) fn empty() -> Result<Self, RootError> {
+        let fail = |error: io::Error| RootError {
+            path: std::env::temp_dir(),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        };
+        let removed = tempfile::tempdir().map_err(fail)?;
+        let root = Self::open(removed.path())?;
+        removed.close().map_err(fail)?;
+        // Nobody can make this path: a file has no entries.
+        Ok(Root { path: "/dev/null/no-root".into(), ..root })
+    }
+
     /// Sets the operator's content types.
     pub(crate) fn with_media_types(self, media_types: Option<Arc<MediaTypes>>) -> Self {
         Root { media_types, ..self }

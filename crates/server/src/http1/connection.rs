@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::Poll;
+use std::time::Duration;
 
 use sealion_http::date::WholeSeconds;
 use sealion_http::http1::body::{BodyDrain, Drained};
@@ -19,11 +20,12 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
 use sealion_http::{Method, Request, Status};
-use sealion_tls::TlsStream;
+use sealion_tls::{Part, TlsStream};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::buffer::Buffer;
+use super::content::{ContentReader, Step};
 use super::guess_method;
 use super::respond::{Progress, Sent, respond};
 use crate::exchange::{
@@ -33,6 +35,7 @@ use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Client};
+use crate::upstream::Inbound;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
 ///
@@ -167,7 +170,8 @@ impl Http1<'_> {
             }
         };
         let exchange = Exchange::begin(shared, &current, self.listener, Some(&head.request));
-        let peer = &self.listener.client(*peer, head.request.fields);
+        let remote = *peer;
+        let peer = &self.listener.client(remote, head.request.fields);
         let date = now();
         // Once a second for a busy connection, and always after a pause.
         if self.served != Some(date.seconds()) {
@@ -176,12 +180,15 @@ impl Http1<'_> {
         }
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth };
-        let wants_close = !head.keep_alive || head.expect_continue;
+        let site = exchange.route(client);
+        let forwards = site.is_some_and(|site| site.may_forward(&head.request));
+        let wants_close = !head.keep_alive || (head.expect_continue && !forwards);
         let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
         let mut close = wants_close || is_last || !shared.is_serving();
+        let mut content = None;
         let mut unread = None;
         // Before the answer: a client that leaves in its content would learn from the time whether its password is right, and leave no line.
-        if head.framing != Framing::None && !wants_close {
+        if head.framing != Framing::None && !wants_close && !forwards {
             let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
             match Box::pin(drain_body(stream, drain, &mut deadline)).await? {
                 Ok(drained) => close |= !drained,
@@ -192,7 +199,7 @@ impl Http1<'_> {
                 }
             }
         }
-        let mut response = match (unread, exchange.route(client)) {
+        let mut response = match (unread, site) {
             (Some(status), _) => Box::pin(exchange.refuse(client, status)).await,
             (None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
@@ -200,14 +207,26 @@ impl Http1<'_> {
                 let client = Client { address: address(*peer), refusal };
                 match site::answer_from_cache(site, &head.request, client, date) {
                     Some(response) => response,
-                    None => Box::pin(site::answer(site, &head.request, client, date)).await,
+                    None if forwards => {
+                        let patience = current.limits.request_timeout.duration();
+                        let inbound = self.inbound(&head, remote, *peer, patience, &mut content);
+                        let answer = site::answer(site, &head.request, client, date, inbound);
+                        Box::pin(answer_meanwhile(stream, answer, &mut content)).await?
+                    }
+                    None => Box::pin(site::answer(site, &head.request, client, date, Inbound::default())).await,
                 }
             }
         };
+        match &mut content {
+            Some(content) if response.status == Status::SWITCHING_PROTOCOLS => content.open_tunnel(),
+            Some(content) => close |= !content.is_complete(),
+            None => {}
+        }
         exchange.answered(&head.request, client, &response);
         close |= stream.should_close();
         let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
         let connection = match (close || framing.needs_close(), head.version) {
+            _ if framing == ResponseFraming::Tunnel => Connection::Upgrade,
             (true, _) => Connection::Close,
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
@@ -217,8 +236,38 @@ impl Http1<'_> {
         let request = Some((&head.request, protocol));
         let mut sending = Responding::new(&mut self.path, stream, &exchange, request, *peer, &mut response);
         let Responding { path, stream, response, progress, .. } = &mut sending;
-        let result = respond(stream, path, policy, response, framing, connection, &date, progress).await;
-        sending.end(result).map(|()| connection != Connection::Close)
+        let content = content.as_mut();
+        let result = respond(stream, path, policy, response, framing, connection, &date, progress, content).await;
+        sending.end(result).map(|()| !matches!(connection, Connection::Close | Connection::Upgrade))
+    }
+
+    /// What an upstream learns of a request on a connection from `remote`. `content`: its reader, if it has content or asks for a tunnel.
+    fn inbound(
+        &self,
+        head: &RequestHead<'_>,
+        remote: SocketAddr,
+        client: SocketAddr,
+        patience: Duration,
+        content: &mut Option<ContentReader>,
+    ) -> Inbound {
+        let has_content = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let upgrade =
+            head.framing == Framing::None && head.version == Version::Http11 && asks_for_upgrade(&head.request);
+        let pipe = match (has_content, upgrade) {
+            (true, _) => Some(ContentReader::new(head.framing, head.expect_continue, patience)),
+            (false, true) => Some(ContentReader::of_tunnel()),
+            (false, false) => None,
+        };
+        let (reader, passed) = pipe.unzip();
+        *content = reader;
+        Inbound {
+            content: passed,
+            upgrade,
+            remote: address(remote),
+            is_trusted: self.listener.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip())),
+            client: address(client),
+            scheme: "https",
+        }
     }
 
     /// Sends the response to a request that could not be read. `method`: guessed from its first bytes. `false`: close the
@@ -240,9 +289,60 @@ impl Http1<'_> {
         let policy = shared.path_policy(current.ktls);
         let mut sending = Responding::new(&mut self.path, stream, &exchange, None, *peer, &mut response);
         let Responding { path, stream, response, progress, .. } = &mut sending;
-        let result = respond(stream, path, policy, response, framing, close, &date, progress).await;
+        let result = respond(stream, path, policy, response, framing, close, &date, progress, None).await;
         sending.end(result).map(|()| false)
     }
+}
+
+/// Whether a request asks for another protocol (RFC 9110 §7.8).
+fn asks_for_upgrade(request: &Request<'_>) -> bool {
+    let names_it =
+        |line: &[u8]| line.split(|octet| *octet == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    request.fields.first("upgrade").is_some() && request.fields.all("connection").any(names_it)
+}
+
+/// Awaits the answer of an upstream, and reads the content of the request meanwhile. A client that leaves ends it.
+async fn answer_meanwhile(
+    stream: &mut TlsStream,
+    answer: impl Future<Output = Response>,
+    content: &mut Option<ContentReader>,
+) -> Result<Response, Error> {
+    let mut answer = Box::pin(answer);
+    let mut is_here = true;
+    loop {
+        // `None`: 100 is to be sent.
+        let answered = poll_fn(|cx| {
+            if let Poll::Ready(response) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(response));
+            }
+            match content.as_mut().map(|content| content.poll(cx, stream)) {
+                Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(None),
+                Some(Poll::Ready(Err(error))) => return Poll::Ready(Some(left(&error))),
+                Some(Poll::Pending) => return Poll::Pending,
+                // The content is complete, and has perhaps made the answer go on.
+                Some(Poll::Ready(Ok(Step::Done))) | None => {}
+            }
+            if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
+                match gone {
+                    // It closed its direction alone.
+                    Ok(()) | Err(sealion_tls::Error::Truncated) => is_here = false,
+                    Err(error) => return Poll::Ready(Some(left(&error))),
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        match answered {
+            Some(response) => return Ok(response),
+            None => stream.respond(&[Part::Bytes(b"HTTP/1.1 100 Continue\r\n\r\n")]).await?,
+        }
+    }
+}
+
+/// What the log says of a request whose client left before its answer, as nginx has it.
+fn left(error: &dyn Display) -> Response {
+    tracing::debug!("the client left before the answer: {error}");
+    Response::plain(Status::CLIENT_CLOSED_REQUEST)
 }
 
 /// A response being sent. Its line is written when it ends, or when it is dropped before: with the worker's runtime, at the end of the grace
@@ -296,7 +396,7 @@ impl Drop for Responding<'_> {
 
 /// The request timeout. It starts with the first wait for missing bytes; usually there is none.
 struct Deadline {
-    timeout: std::time::Duration,
+    timeout: Duration,
     at: Option<Instant>,
 }
 

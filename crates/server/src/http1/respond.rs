@@ -2,14 +2,16 @@
 
 use std::future::poll_fn;
 use std::ops::Range;
+use std::task::{Context, Poll};
 
 use sealion_http::HttpTime;
 use sealion_http::http1::framing::{LAST_CHUNK, ResponseFraming, write_chunk_size};
 use sealion_http::http1::write::{Connection, write_head};
-use sealion_tls::{Part, TlsStream};
+use sealion_tls::{Part, Source, TlsStream};
+use tokio::task::yield_now;
 
 use super::buffer::Buffer;
-use super::client_lost;
+use super::content::ContentReader;
 use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Body, BodyStream, Piece, Response};
@@ -44,7 +46,8 @@ impl Progress {
     }
 }
 
-/// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date.
+/// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date. `content`: the content of the request
+/// that is still coming.
 ///
 /// # Errors
 /// The error that cut the response short.
@@ -58,6 +61,7 @@ pub(super) async fn respond(
     connection: Connection,
     date: &HttpTime,
     progress: &mut Progress,
+    content: Option<&mut ContentReader>,
 ) -> Result<(), Error> {
     let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
     path.make(stream, HEAD_ESTIMATE + known, policy).await?;
@@ -69,7 +73,7 @@ pub(super) async fn respond(
     }
     match &mut response.body {
         Body::Stream(body) => {
-            let mut sending = Sending { stream, path, policy, framing, overhead: &mut progress.overhead };
+            let mut sending = Sending { stream, path, policy, framing, overhead: &mut progress.overhead, content };
             Box::pin(sending.send(head, body)).await
         }
         body => Ok(respond_whole(stream, &head, body).await?),
@@ -115,6 +119,8 @@ struct Sending<'a> {
     framing: ResponseFraming,
     /// Bytes sent that do not belong to the body.
     overhead: &'a mut u64,
+    /// The content of the request, if it is forwarded.
+    content: Option<&'a mut ContentReader>,
 }
 
 impl Sending<'_> {
@@ -125,11 +131,18 @@ impl Sending<'_> {
         let mut given = 0;
         loop {
             // If the first piece is ready, it is sent together with the head.
-            let piece = match poll_fn(|cx| std::task::Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
-                std::task::Poll::Ready(piece) => piece,
-                std::task::Poll::Pending => {
-                    self.send_framing(&mut head).await?;
-                    self.wait_for_piece(body).await?
+            let piece = match poll_fn(|cx| Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
+                Poll::Ready(piece) => piece,
+                Poll::Pending => {
+                    // What makes the piece may be ready to run: then head and piece leave together.
+                    yield_now().await;
+                    match poll_fn(|cx| Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
+                        Poll::Ready(piece) => piece,
+                        Poll::Pending => {
+                            self.send_framing(&mut head).await?;
+                            self.wait_for_piece(body).await?
+                        }
+                    }
                 }
             };
             let Some(piece) = piece.transpose().map_err(Error::Source)? else { break };
@@ -156,23 +169,51 @@ impl Sending<'_> {
         Ok(self.stream.finish()?)
     }
 
-    /// Waits for the next piece. Fails if the client goes away meanwhile.
+    /// Waits for the next piece, and reads the content of the request meanwhile. Fails if the client goes away.
     async fn wait_for_piece(&mut self, body: &mut BodyStream) -> Result<Option<std::io::Result<Piece>>, Error> {
-        let next = poll_fn(|cx| body.source.as_mut().poll_piece(cx));
-        tokio::select! {
-            biased;
-            piece = next => Ok(piece),
-            error = client_lost(self.stream) => Err(error),
-        }
+        let Sending { stream, content, .. } = self;
+        let mut is_here = true;
+        poll_fn(|cx| {
+            if let Poll::Ready(piece) = body.source.as_mut().poll_piece(cx) {
+                return Poll::Ready(Ok(piece));
+            }
+            match poll_content(content, cx, stream) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => return Poll::Pending,
+            }
+            if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
+                match gone {
+                    // It closed its own direction, and may still read.
+                    Ok(()) | Err(sealion_tls::Error::Truncated) => is_here = false,
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Sends the pending bytes of head and framing.
     async fn send_framing(&mut self, bytes: &mut Buffer) -> Result<(), Error> {
         if !bytes.is_empty() {
-            self.stream.send(&[Part::Bytes(bytes)]).await?;
+            self.send_parts(&[Part::Bytes(bytes)]).await?;
             bytes.clear();
         }
         Ok(())
+    }
+
+    /// Sends, and reads the content of the request meanwhile: a client that reads only when all of its content is taken is not waited for.
+    async fn send_parts(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
+        let Sending { stream, content, .. } = self;
+        let mut source = Source::new(parts);
+        poll_fn(|cx| {
+            if let Poll::Ready(Err(error)) = poll_content(content, cx, stream) {
+                return Poll::Ready(Err(error));
+            }
+            stream.poll_send(cx, &mut source).map_err(Error::from)
+        })
+        .await
     }
 
     /// Sends a piece after the pending bytes of head and framing. The path is reconsidered first.
@@ -189,9 +230,21 @@ impl Sending<'_> {
             Piece::File { file, range } => of_file(file, range),
         };
         let after = Part::Bytes(if chunked { b"\r\n" } else { b"" });
-        self.stream.send(&[Part::Bytes(before), content, after]).await?;
+        self.send_parts(&[Part::Bytes(before), content, after]).await?;
         before.clear();
         Ok(())
+    }
+}
+
+/// Reads the content of a request. Ready: there is no more to read.
+fn poll_content(
+    content: &mut Option<&mut ContentReader>,
+    cx: &mut Context<'_>,
+    stream: &mut TlsStream,
+) -> Poll<Result<(), Error>> {
+    match content {
+        Some(content) => content.poll(cx, stream).map_ok(drop),
+        None => Poll::Ready(Ok(())),
     }
 }
 

@@ -51,7 +51,7 @@ impl Source for Untouched {
 }
 
 fn bytes(text: &str) -> io::Result<Piece> {
-    Ok(Piece::Bytes(text.into()))
+    Ok(Piece::Bytes(text.to_owned().into()))
 }
 
 /// A source whose pieces are all ready.
@@ -112,7 +112,7 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let date = DATE.parse().unwrap();
     let mut progress = Progress::begin(stream);
     let close = Connection::Close;
-    let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress).await;
+    let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress, None).await;
     assert_eq!(path.reason, Some(PathReason::Never));
     let Sent { body, wire } = progress.sent(stream);
     Ended { result, body, wire }

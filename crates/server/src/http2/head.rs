@@ -14,10 +14,12 @@ pub(super) fn write_head(
 ) {
     block.clear();
     block.status(status.code());
-    if !fields.anonymous {
+    if fields.needs_server() {
         block.field("server", b"sealion");
     }
-    block.field("date", date.as_bytes());
+    if fields.needs_date() {
+        block.field("date", date.as_bytes());
+    }
     if let ResponseFraming::Length(length) | ResponseFraming::LengthOnly(length) = framing {
         let mut digits = Vec::with_capacity(20);
         write_decimal(&mut digits, length);

@@ -17,6 +17,7 @@ use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Client};
+use crate::upstream::Inbound;
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -98,7 +99,7 @@ impl<'a> Context<'a> {
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { address: address(peer.address), refusal };
-                    let response = site::answer(site, request, client, now()).await;
+                    let response = site::answer(site, request, client, now(), Inbound::default()).await;
                     exchange.answered(request, peer, &response);
                     let framing = framing(request.method, &response);
                     (response, framing)

@@ -169,7 +169,7 @@ impl Pieces {
 
     fn push(&mut self, piece: Piece) {
         match piece {
-            Piece::Bytes(bytes) => self.push_bytes(bytes.into()),
+            Piece::Bytes(bytes) => self.push_bytes(Vec::from(bytes).into()),
             Piece::File { file, range } => self.ready.push_back(ContentPiece::File(file, range)),
         }
     }

@@ -58,10 +58,17 @@ fn announce_certificates(certificates: &Certificates) {
     }
 }
 
-/// The root of the only site, or the number of sites.
+/// The root of the only site or what it forwards to, or the number of sites.
 pub(super) fn describe(config: &Config) -> String {
     match config.site.as_slice() {
-        [site] => site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default(),
+        [site] => match &site.root {
+            Some(root) => root.display().to_string(),
+            None => {
+                let servers = config.upstream.iter().flat_map(|upstream| upstream.servers.iter());
+                let urls: Vec<_> = servers.map(|server| server.url.to_string()).collect();
+                if urls.is_empty() { site.label() } else { urls.join(", ") }
+            }
+        },
         sites => format!("{} sites", sites.len()),
     }
 }

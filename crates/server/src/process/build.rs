@@ -10,6 +10,7 @@ use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen;
 use crate::site::Sites;
+use crate::upstream::Upstreams;
 use crate::values::Problems;
 
 /// Builds everything that the configuration asks for. Opens roots; reads certificates, users and pages. Binds nothing, changes nothing.
@@ -37,9 +38,12 @@ pub(crate) fn build(
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
+    let mut upstreams = Upstreams::build(&config.upstream, &mut problems);
     let mut sites = Vec::new();
     for site in &config.site {
-        if let Some(built) = site.build(&cache, config.limits.max_ranges.usize(), plain_only, &mut problems) {
+        if let Some(built) =
+            site.build(&cache, &mut upstreams, config.limits.max_ranges.usize(), plain_only, &mut problems)
+        {
             sites.push((site, built));
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
+use bytes::Bytes;
 use sealion_http::{ContentRange, ContentType, EntityTag};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -35,7 +36,6 @@ pub(crate) enum Body {
         closing: Vec<u8>,
     },
     /// Content produced while it is sent.
-    #[cfg_attr(not(test), expect(dead_code, reason = "files never need it; a proxy does"))]
     Stream(BodyStream),
 }
 
@@ -63,11 +63,11 @@ pub(crate) trait Source: Send + Sync {
 
 /// A piece of a streamed body.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "made by the sources of streams"))]
 pub(crate) enum Piece {
     /// Bytes in memory.
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     /// A range of a file, which must lie within it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a cache of responses will make it"))]
     File { file: Arc<SiteFile>, range: Range<u64> },
 }
 

@@ -1,7 +1,7 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//! limits ─► network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
 //!                                                                                                                        │
 //!                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
@@ -28,11 +28,12 @@ use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
 use super::pages::Page;
-use super::{Site, fallback};
+use super::{Site, fallback, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
 use crate::response::{Body, Response, of_file};
+use crate::upstream::Inbound;
 
 /// The client that sent a request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,8 +45,16 @@ pub(crate) struct Client {
 }
 
 /// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
-pub(crate) async fn answer(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Response {
-    Answering { site, request, client, now }.answer().await
+///
+/// `inbound`: what a server learns if the request is forwarded.
+pub(crate) async fn answer(
+    site: &Site,
+    request: &Request<'_>,
+    client: Client,
+    now: HttpTime,
+    inbound: Inbound,
+) -> Response {
+    Answering { site, request, client, now }.answer(inbound).await
 }
 
 /// Answers with a cached file, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
@@ -107,10 +116,16 @@ impl<'a> Answering<'a> {
             Target::Path { path, .. } => match SitePath::parse(path, self.site.options.show_dotfiles) {
                 Ok(path) => Ok(path),
                 Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-                Err(Unnameable::NotFound) => Err(Status::NOT_FOUND),
+                Err(Unnameable::NotFound) => self.path_to_forward(path).ok_or(Status::NOT_FOUND),
             },
             Target::Asterisk => Err(Status::METHOD_NOT_ALLOWED),
         }
+    }
+
+    /// A path that no file can have, where it is forwarded.
+    fn path_to_forward(&self, path: &str) -> Option<SitePath<'a>> {
+        let proxies = self.site.features.proxies.as_ref()?;
+        SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
     }
 
     /// The response with a cached file. `None`: [`Self::answer`] makes the response, because a step before the file may wait, the
@@ -135,7 +150,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Takes all steps, in order.
-    async fn answer(&self) -> Response {
+    async fn answer(&self, inbound: Inbound) -> Response {
         let path = match self.path() {
             Ok(path) => path,
             Err(status) => {
@@ -145,14 +160,16 @@ impl<'a> Answering<'a> {
         };
         let Answer { response, name } = match self.refuse_or_redirect(&path) {
             Some(response) => response.into(),
-            None => self.respond(&path).await,
+            None => self.respond(&path, inbound).await,
         };
         self.finish(response, name.as_deref().unwrap_or(path.as_bytes())).await
     }
 
     /// Adds the site's error page and header fields. `name`: the file that is sent, or the path that was requested.
     async fn finish(&self, mut response: Response, name: &[u8]) -> Response {
-        if let Some(page) = self.site.error_page(response.status) {
+        if !response.fields.forwarded
+            && let Some(page) = self.site.error_page(response.status)
+        {
             self.add_error_page(&mut response, &page).await;
         }
         self.add_fields(&mut response.fields, response.status, name);
@@ -179,7 +196,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Takes the steps before files: password, rewrite, mount. Then answers with the file.
-    async fn respond(&self, path: &SitePath<'_>) -> Answer {
+    async fn respond(&self, path: &SitePath<'_>, inbound: Inbound) -> Answer {
         let features = &self.site.features;
         let mut user = None;
         if features.basic_auth.is_some()
@@ -189,12 +206,13 @@ impl<'a> Answering<'a> {
         }
         let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
         let mut answer = match &rewritten {
-            None => self.serve(path, path, &mut user).await,
+            None => self.serve_or_forward(path, path, None, &mut user, inbound).await,
             Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
                 Ok(target) => match self.guard(&target, &mut user).await {
                     Some(refusal) => refusal.into(),
                     None => {
-                        let mut answer = self.serve(&target, path, &mut user).await;
+                        let mut answer =
+                            self.serve_or_forward(&target, path, Some(rewritten), &mut user, inbound).await;
                         answer.name.get_or_insert_with(|| target.as_bytes().to_vec());
                         answer
                     }
@@ -220,10 +238,16 @@ impl<'a> Answering<'a> {
         }
         match self.request.method {
             Method::Get | Method::Head => {}
+            // What a server makes of a method is its own affair; TRACE would show it fields that are made here.
+            method if method.as_str() != "TRACE" && self.is_forwarded(path) => {}
             Method::Other(_) => return Some(Response::plain(Status::METHOD_NOT_ALLOWED)),
             Method::Unknown(_) => return Some(Response::plain(Status::NOT_IMPLEMENTED)),
         }
         features.redirects.as_ref()?.answer(path, self.query(), self.request.authority)
+    }
+
+    fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
+        self.site.features.proxies.as_ref().is_some_and(|proxies| proxies.find(path).is_some())
     }
 
     fn query(&self) -> Option<&'a str> {
@@ -298,6 +322,51 @@ impl<'a> Answering<'a> {
     fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
         let needs_more = |basic_auth: &BasicAuth| basic_auth.needs_more(sibling, original);
         self.is_allowed(sibling) && !self.site.features.basic_auth.as_ref().is_some_and(needs_more)
+    }
+
+    /// Forwards the request where a rule says so, and answers with a file otherwise. `rewritten`: `path`, encoded, if it was rewritten from
+    /// `asked`.
+    async fn serve_or_forward(
+        &self,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        rewritten: Option<&str>,
+        user: &mut Option<Box<str>>,
+        inbound: Inbound,
+    ) -> Answer {
+        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        let Some(rule) = rule else { return self.serve(path, asked, user).await };
+        let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
+        if rule.files_first && takes_file && self.may_be_file(rewritten) {
+            let answer = self.serve(path, asked, user).await;
+            if answer.response.status != Status::NOT_FOUND {
+                return answer;
+            }
+        }
+        // However the application reads the path, it must be permitted.
+        match proxy::Rule::as_read_elsewhere(path) {
+            Err(status) => return Response::plain(status).into(),
+            Ok(Some(other)) => {
+                if let Some(refusal) = self.guard(&other, user).await {
+                    return refusal.into();
+                }
+            }
+            Ok(None) => {}
+        }
+        let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
+        if rule.intercept_errors && self.site.error_page(response.status).is_some() {
+            response = Response { upstream: response.upstream, ..Response::plain(response.status) };
+        }
+        response.into()
+    }
+
+    /// Whether a file can have the path: one that was rewritten, or the one of the request.
+    fn may_be_file(&self, rewritten: Option<&str>) -> bool {
+        let path = match (rewritten, self.request.target) {
+            (Some(path), _) | (None, Target::Path { path, .. }) => path,
+            (None, Target::Asterisk) => return false,
+        };
+        SitePath::parse(path, self.site.options.show_dotfiles).is_ok()
     }
 
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.

@@ -12,6 +12,7 @@ use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::{Root, Wait};
 use crate::site::features::Features;
 use crate::site::{FileOptions, SiteConfig};
+use crate::upstream::Upstreams;
 use crate::values::Problems;
 
 const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -100,7 +101,7 @@ fn ask(request: &Request<'_>, site: &Site) -> Response {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (client, now) = (Client::default(), NOW.parse().unwrap());
     answer_from_cache(site, request, client, now)
-        .unwrap_or_else(|| runtime.block_on(answer(site, request, client, now)))
+        .unwrap_or_else(|| runtime.block_on(answer(site, request, client, now, Inbound::default())))
 }
 
 fn read(body: &Body) -> String {
@@ -303,7 +304,8 @@ fn the_cause_survives_later_blocking_steps() {
     );
     let config: SiteConfig = toml::from_str(&text).unwrap();
     let mut problems = Problems::of_arguments();
-    let site = config.build(&FileCache::new(CacheLimits::default()), 1, false, &mut problems);
+    let site =
+        config.build(&FileCache::new(CacheLimits::default()), &mut Upstreams::default(), 1, false, &mut problems);
     let site = site.unwrap_or_else(|| panic!("{problems}"));
     // A file that changed within this tick of the file system's clock is not compressed.
     let is_settled = || match site.files.root().resolve(b"404.html", 0, Wait::Yes) {
@@ -320,7 +322,8 @@ fn the_cause_survives_later_blocking_steps() {
         format!("GET /out HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\nAccept-Encoding: gzip\r\n\r\n");
     let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
     let head = RequestHead::parse(text.as_bytes(), span).unwrap();
-    let mut answering = Box::pin(answer(&site, &head.request, Client::default(), NOW.parse().unwrap()));
+    let mut answering =
+        Box::pin(answer(&site, &head.request, Client::default(), NOW.parse().unwrap(), Inbound::default()));
     // The only thread for blocking tasks is kept busy during every poll: each task parks the request at least once.
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
     let mut parked = 0;

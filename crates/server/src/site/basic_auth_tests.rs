@@ -30,7 +30,12 @@ fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Opt
     match decision {
         Ok(user) => Ok(user.map(String::from)),
         Err(response) => {
-            let challenge = response.fields.extra.iter().next().map(|(name, value)| format!("{name}: {value}"));
+            let challenge = response
+                .fields
+                .extra
+                .iter()
+                .next()
+                .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value)));
             assert_eq!(challenge.as_deref(), Some("WWW-Authenticate: Basic realm=\"this site\", charset=\"UTF-8\""));
             Err(response.status.code())
         }

@@ -8,10 +8,12 @@ use super::headers::{Headers, HeadersConfig};
 use super::listing::Listing;
 use super::mounts::Mounts;
 use super::pages::{ErrorPages, Page};
+use super::proxy::Proxies;
 use super::redirect::Redirects;
 use super::rewrite::Rewrites;
 use crate::files::cache::Files;
 use crate::files::resolve::Root;
+use crate::upstream::Upstreams;
 use crate::values::Problems;
 
 /// The optional features of a site.
@@ -28,6 +30,8 @@ pub(crate) struct Features {
     pub basic_auth: Option<BasicAuth>,
     pub rewrites: Option<Rewrites>,
     pub mounts: Option<Mounts>,
+    /// Paths that are forwarded.
+    pub proxies: Option<Proxies>,
     /// Index file names after the first.
     pub more_indexes: Vec<String>,
     /// Directory listings.
@@ -45,6 +49,7 @@ impl SiteConfig {
         &self,
         root: &Root,
         files: impl FnMut(Root) -> Files,
+        upstreams: &mut Upstreams,
         plain: bool,
         problems: &mut Problems,
     ) -> Features {
@@ -76,6 +81,7 @@ impl SiteConfig {
             basic_auth: BasicAuth::build(&self.basic_auth, "site.basic_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
+            proxies: Proxies::build(&self.proxy, upstreams, "site.proxy", problems),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             listing: self.listing.build("site.listing", problems),
             fallback: fallback.and_then(|page| Page::build(page, root, "site.fallback", problems)),
@@ -91,7 +97,7 @@ impl Features {
         self.access.is_some() || self.basic_auth.is_some() || self.headers.is_some() || self.cors.is_some()
     }
 
-    /// Whether a password, a rewrite or a mount comes between a request and its file: a step of `Answering::respond`. A feature that adds a
+    /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file: a step of `Answering::respond`. A feature that adds a
     /// step there and is left out here would never take it.
     pub(super) fn need_steps_before_files(&self) -> bool {
         // Every feature is named, so that a new one is decided upon here.
@@ -103,12 +109,13 @@ impl Features {
             basic_auth,
             rewrites,
             mounts,
+            proxies,
             more_indexes: _,
             listing: _,
             fallback: _,
             error_pages: _,
             headers: _,
         } = self;
-        basic_auth.is_some() || rewrites.is_some() || mounts.is_some()
+        basic_auth.is_some() || rewrites.is_some() || mounts.is_some() || proxies.is_some()
     }
 }

@@ -183,14 +183,14 @@ fn apply(steps: &[Step], name: &[u8], fields: &mut ExtraFields) {
         chosen.extend(step.set.iter().map(|(field, value)| (&**field, &**value)));
     }
     for (field, value) in chosen {
-        add_to(fields, field, value);
+        add_to(fields, field, value.as_bytes());
     }
 }
 
 /// Existing fields win; Vary values are merged.
-fn add_to(fields: &mut ExtraFields, field: &str, value: &str) {
+fn add_to(fields: &mut ExtraFields, field: &str, value: &[u8]) {
     if field.eq_ignore_ascii_case("vary") || !fields.has(field) {
-        fields.add(field, value);
+        fields.add_octets(field, value);
     }
 }
 

@@ -61,7 +61,7 @@ fn json_listing() {
          {\"name\":\"a\\\"b\",\"href\":\"./a%22b\",\"type\":\"file\",\"size\":3,\"modified\":\"1994-11-06T08:49:37Z\"}]}\n"
     );
     assert_eq!(fields.content_type, Some(ContentType::Plain("application/json")));
-    assert!(fields.extra.iter().any(|field| field == ("Vary", "Accept")));
+    assert!(fields.extra.iter().any(|field| field == ("Vary", &b"Accept"[..])));
 }
 
 #[test]

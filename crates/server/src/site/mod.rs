@@ -18,6 +18,7 @@ mod pages;
 mod path_rule;
 mod pattern;
 pub(crate) mod plain_http;
+mod proxy;
 mod redirect;
 mod rewrite;
 mod security_headers;
@@ -28,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use sealion_http::Coding;
+use sealion_http::{Coding, Request, Target};
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
@@ -39,11 +40,13 @@ use crate::files::coding::config::{CompressConfig, Encoding};
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::Root;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
+use crate::upstream::Upstreams;
 use crate::values::{At, Problems};
 
 pub(crate) use answer::{Client, answer, answer_from_cache, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
+pub(crate) use proxy::ProxyConfig;
 
 use access::AccessConfig;
 use basic_auth::BasicAuthConfig;
@@ -120,6 +123,8 @@ pub(crate) struct SiteConfig {
     pub basic_auth: Vec<BasicAuthConfig>,
     /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
+    /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root.
+    pub proxy: Vec<ProxyConfig>,
 }
 
 impl Default for SiteConfig {
@@ -153,6 +158,7 @@ impl Default for SiteConfig {
             rewrites: Vec::new(),
             basic_auth: Vec::new(),
             access: Vec::new(),
+            proxy: Vec::new(),
         }
     }
 }
@@ -180,6 +186,14 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
+    pub(crate) fn may_forward(&self, request: &Request<'_>) -> bool {
+        let Some(proxies) = &self.features.proxies else { return false };
+        // A rewritten path is not known yet.
+        self.features.rewrites.is_some()
+            || matches!(request.target, Target::Path { path, .. } if proxies.may_forward(path))
+    }
+
     /// Whether it answers requests on a listener.
     pub(crate) fn answers_on(&self, listener: &str) -> bool {
         self.listen.as_ref().is_none_or(|names| names.iter().any(|name| **name == *listener))
@@ -218,22 +232,27 @@ impl SiteConfig {
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
+        upstreams: &mut Upstreams,
         max_ranges: usize,
         plain: bool,
         problems: &mut Problems,
     ) -> Option<Site> {
-        let Some(path) = &self.root else {
-            problems.add(
-                &(0..0),
-                "site.root",
-                format_args!("is missing for site {}: name the directory to serve", self.label()),
-            );
-            return None;
+        let root = match &self.root {
+            Some(path) => Root::open(&problems.resolve(path)).map_err(|error| (path.span.clone(), error)),
+            None if !self.proxy.is_empty() => Root::empty().map_err(|error| (0..0, error)),
+            None => {
+                problems.add(
+                    &(0..0),
+                    "site.root",
+                    format_args!("is missing for site {}: name the directory to serve, or forward its requests with [[site.proxy]]", self.label()),
+                );
+                return None;
+            }
         };
-        let root = match Root::open(&problems.resolve(path)) {
+        let root = match root {
             Ok(root) => root,
-            Err(error) => {
-                problems.add(&path.span, "site.root", error);
+            Err((span, error)) => {
+                problems.add(&span, "site.root", error);
                 return None;
             }
         };
@@ -244,7 +263,7 @@ impl SiteConfig {
         let files = |root: Root| {
             Files::new(root.with_media_types(media_types.clone()), index.clone(), cache).with_codings(coder.clone())
         };
-        let features = self.features(&root, files, plain, problems);
+        let features = self.features(&root, files, upstreams, plain, problems);
         let client_auth = match &self.client_auth {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
             None => None,

@@ -167,12 +167,16 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::files::cache::{CacheLimits, FileCache};
+    use crate::upstream::Upstreams;
 
     fn sites(text: &str) -> (Sites, Problems) {
         let (config, mut problems) = Config::parse(Path::new("/x.toml"), text).unwrap();
         let cache: Arc<FileCache> = FileCache::new(CacheLimits::default());
-        let built: Vec<_> =
-            config.site.iter().filter_map(|site| Some((site, site.build(&cache, 1, false, &mut problems)?))).collect();
+        let built: Vec<_> = config
+            .site
+            .iter()
+            .filter_map(|site| Some((site, site.build(&cache, &mut Upstreams::default(), 1, false, &mut problems)?)))
+            .collect();
         (Sites::new(built, &mut problems), problems)
     }
 

@@ -74,17 +74,20 @@ impl ErrorPages {
 }
 
 /// The statuses that can have an error page. Statuses decided before the site is known (RFC 9112 §3) are not among them.
-const STATUSES: [Status; 10] = [
+const STATUSES: [Status; 13] = [
     Status::BAD_REQUEST,
     Status::UNAUTHORIZED,
     Status::FORBIDDEN,
     Status::NOT_FOUND,
     Status::METHOD_NOT_ALLOWED,
     Status::PRECONDITION_FAILED,
+    Status::CONTENT_TOO_LARGE,
     Status::TOO_MANY_REQUESTS,
     Status::INTERNAL_SERVER_ERROR,
     Status::NOT_IMPLEMENTED,
+    Status::BAD_GATEWAY,
     Status::SERVICE_UNAVAILABLE,
+    Status::GATEWAY_TIMEOUT,
 ];
 
 #[cfg(test)]

@@ -135,6 +135,11 @@ impl PathRegex {
         build_regex(text, Octets::Bytes, span, key, problems).map(PathRegex)
     }
 
+    /// Whether the expression matches the path `full`, which has its slashes.
+    pub(super) fn is_match(&self, full: &[u8]) -> bool {
+        self.0.is_match(full)
+    }
+
     /// Whether access rules for the expression apply to the path `full`, which has its slashes: it matches the path, or the file of
     /// which that would be a compressed sibling.
     pub(super) fn guards(&self, full: &[u8]) -> bool {

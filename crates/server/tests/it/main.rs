@@ -29,6 +29,7 @@ mod memory;
 mod metrics;
 mod nginx_corpus;
 mod privileges;
+mod proxy;
 mod session_tickets;
 mod shutdown;
 mod sites;

@@ -16,6 +16,7 @@ pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod port;
 pub(crate) mod sites;
+pub(crate) mod upstream;
 pub(crate) mod watch;
 
 use std::ffi::OsString;

@@ -17,6 +17,7 @@ use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::{Content, Found, Root, SiteFile};
 use crate::response::{Body, Response};
 use crate::site::{Client, Site, SiteConfig, answer};
+use crate::upstream::{Inbound, Upstreams};
 use crate::values::{Problems, Size};
 
 struct Place {
@@ -37,7 +38,7 @@ impl Place {
             compress,
             ..SiteConfig::default()
         };
-        let site = config.build(&FileCache::new(limits), 16, false, &mut problems);
+        let site = config.build(&FileCache::new(limits), &mut Upstreams::default(), 16, false, &mut problems);
         let site = site.unwrap_or_else(|| panic!("{problems}"));
         Place { directory, site, now: Instant::now() }
     }
@@ -88,7 +89,7 @@ impl Place {
         let request = Request { method: Method::Get, target, raw_target: path, authority: None, conditions, fields };
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(answer(&self.site, &request, Client::default(), now))
+        runtime.block_on(answer(&self.site, &request, Client::default(), now, Inbound::default()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealion_http::{Coding, Request};
@@ -34,8 +35,23 @@ pub(crate) struct Entry<'a> {
     pub moved_at: Option<u64>,
     /// The time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
+    /// The server that the request was forwarded to.
+    pub upstream: Option<&'a UpstreamTrace>,
     /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
+}
+
+/// How an upstream answered a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UpstreamTrace {
+    /// The server that was asked last, as configured.
+    pub server: Arc<str>,
+    /// Requests that were sent, or tried to be.
+    pub tries: u32,
+    /// From the first try to the head of the answer, or to the failure.
+    pub took: Duration,
+    /// The status of the answer; `None`: there is none.
+    pub status: Option<u16>,
 }
 
 impl Entry<'_> {

@@ -105,6 +105,21 @@ fields! {
     SetupUs = "setup_us", IfPresent, |line| {
         line.entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
     };
+    /// The server that the request was forwarded to.
+    Upstream = "upstream", IfPresent, |line| text(line.entry.upstream.map(|trace| &*trace.server));
+    /// The status of its answer; absent if it gave none.
+    UpstreamStatus = "upstream_status", IfPresent, |line| {
+        line.entry.upstream.and_then(|trace| trace.status).map_or(Value::Absent, |status| Value::Number(status.into()))
+    };
+    /// Milliseconds to the head of its answer, all tries included.
+    UpstreamMs = "upstream_ms", IfPresent, |line| {
+        line.entry.upstream.map_or(Value::Absent, |trace| Value::Millis(trace.took.as_micros() as u64))
+    };
+    /// Tries, if there was more than one.
+    Tries = "tries", IfPresent, |line| {
+        let tries = line.entry.upstream.map(|trace| trace.tries).filter(|tries| *tries > 1);
+        tries.map_or(Value::Absent, |tries| Value::Number(tries.into()))
+    };
     /// The error that cut the response short.
     Aborted = "aborted", IfPresent, |line| line.entry.aborted.map_or(Value::Absent, Value::Message);
     /// The page that the request came from, as sent by the client.

@@ -50,6 +50,7 @@ fn unread() -> Entry<'static> {
         why: Some(PathReason::Moved),
         moved_at: Some(70_000),
         set_up: Some(Duration::from_nanos(41_999)),
+        upstream: None,
         aborted: Some(&"line\nbreak"),
     }
 }

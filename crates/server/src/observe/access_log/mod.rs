@@ -36,7 +36,7 @@ use stamp::Clock;
 
 pub(crate) use config::AccessLogConfig;
 pub(crate) use destination::Destination;
-pub(crate) use entry::{Entry, Requested};
+pub(crate) use entry::{Entry, Requested, UpstreamTrace};
 pub(crate) use layout::Layout;
 pub(crate) use writer::Writer;
 

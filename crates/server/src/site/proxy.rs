@@ -1,0 +1,326 @@
+//! Rules that forward requests to an upstream.
+//!
+//! Guards are checked against the path as an application may read it: decoded, with slashes where any decoding has them. The path is then
+//! sent as the client wrote it.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use sealion_http::extra_fields::is_name;
+use sealion_http::path::SitePath;
+use sealion_http::{Method, Request, Status};
+use serde::{Deserialize, Serialize};
+
+use super::pattern::{Guarded, Prefix};
+use crate::response::{Body, BodyStream, Response};
+use crate::upstream::{
+    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, request_fields,
+    response_fields,
+};
+use crate::values::{At, Problems, Size};
+
+/// A rule that forwards requests. The first rule that covers a path is taken.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProxyConfig {
+    /// Path to forward, with everything beneath it [default: `/`, unless `regex` is given]
+    pub path: Option<At<String>>,
+    /// Regular expression for the decoded paths to forward, instead of `path`. It matches anywhere; anchor it with `^` and `$`.
+    pub regex: Option<At<String>>,
+    /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
+    pub upstream: At<String>,
+    /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
+    pub strip_prefix: At<bool>,
+    /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded.
+    pub files_first: bool,
+    /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another.
+    pub host: Option<At<String>>,
+    /// Fields to set in the request; an empty value removes the field.
+    pub request_headers: At<Vec<FieldRule>>,
+    /// Fields to set in the response; an empty value removes the field.
+    pub response_headers: At<Vec<FieldRule>>,
+    /// Whether the site's error pages replace those of the server.
+    pub intercept_errors: bool,
+    /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
+    pub max_body: Option<Size>,
+}
+
+/// A field to set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FieldRule {
+    pub name: String,
+    pub value: String,
+}
+
+/// The proxy rules of a site.
+#[derive(Debug)]
+pub(crate) struct Proxies(Vec<Rule>);
+
+#[derive(Debug)]
+pub(crate) struct Rule {
+    paths: Guarded,
+    upstream: Arc<Upstream>,
+    strip_prefix: bool,
+    pub(super) files_first: bool,
+    host: Host,
+    request: Vec<(HeaderName, Option<HeaderValue>)>,
+    response: Vec<(HeaderName, Option<HeaderValue>)>,
+    pub(super) intercept_errors: bool,
+    max_body: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Host {
+    OfClient,
+    Fixed(HeaderValue),
+}
+
+impl Proxies {
+    /// `None`: there are no rules, or they have problems.
+    pub(crate) fn build(
+        configs: &[ProxyConfig],
+        upstreams: &mut Upstreams,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, key, problems)).collect();
+        (!rules.is_empty()).then_some(Proxies(rules))
+    }
+
+    /// The rule for a path.
+    pub(super) fn find(&self, path: &SitePath<'_>) -> Option<&Rule> {
+        self.0.iter().find(|rule| match &rule.paths {
+            Guarded::Beneath(prefix) => prefix.covers(path.as_bytes()),
+            Guarded::Matching(regex) => regex.is_match(&path.full()),
+        })
+    }
+
+    /// Whether a request for this path may be forwarded, however an application reads it.
+    pub(super) fn may_forward(&self, path: &str) -> bool {
+        SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
+    }
+}
+
+impl ProxyConfig {
+    fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<Rule> {
+        let before = problems.len();
+        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
+        if *self.strip_prefix && self.regex.is_some() {
+            let what = "needs path: an expression has no prefix; rewrite the path with [[site.rewrites]]";
+            problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
+        }
+        let upstream_key = format!("{key}.upstream");
+        let upstream = match self.upstream.is_empty() {
+            true => {
+                let what = "is missing: name an [[upstream]], or write the URL of a server, for instance http://127.0.0.1:3000";
+                problems.add(&self.upstream.span, &upstream_key, what);
+                None
+            }
+            false => upstreams.find(&self.upstream, &upstream_key, problems),
+        };
+        let host_key = format!("{key}.host");
+        let host = match self.host.as_ref().map(|host| (host.as_str(), host)) {
+            None | Some(("client", _)) => Some(Host::OfClient),
+            Some(("upstream", _)) => {
+                upstream.as_ref().and_then(|upstream| HeaderValue::try_from(upstream.authority()).ok()).map(Host::Fixed)
+            }
+            Some((host, at)) => match HeaderValue::try_from(host) {
+                Ok(value) if !host.is_empty() && !host.contains([' ', '/']) => Some(Host::Fixed(value)),
+                _ => {
+                    problems.add(&at.span, &host_key, "write client, upstream, or a host, for instance app.internal");
+                    None
+                }
+            },
+        };
+        let request = fields(&self.request_headers, &format!("{key}.request_headers"), problems);
+        let response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        if problems.len() > before {
+            return None;
+        }
+        Some(Rule {
+            paths: paths?,
+            upstream: upstream?,
+            strip_prefix: *self.strip_prefix,
+            files_first: self.files_first,
+            host: host?,
+            request,
+            response,
+            intercept_errors: self.intercept_errors,
+            max_body: self.max_body.map(|most| most.0),
+        })
+    }
+}
+
+fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    let mut fields = Vec::new();
+    for FieldRule { name, value } in rules.iter() {
+        let lower = name.to_ascii_lowercase();
+        let what = match (HeaderName::try_from(&lower), HeaderValue::try_from(value)) {
+            _ if !is_name(name) => format!("{name:?} is no name of a field"),
+            _ if is_hop_by_hop(&lower) => {
+                format!("{name} belongs to the connection and is made by the server: remove it")
+            }
+            _ if lower == "host" => "set the rule's host instead of the field Host".to_owned(),
+            (Ok(name), Ok(value)) => {
+                fields.push((name, (!value.is_empty()).then_some(value)));
+                continue;
+            }
+            _ => format!("{value:?} is no value of a field"),
+        };
+        problems.add(&rules.span, key, what);
+    }
+    fields
+}
+
+fn apply(rules: &[(HeaderName, Option<HeaderValue>)], fields: &mut HeaderMap) {
+    for (name, value) in rules {
+        match value {
+            Some(value) => drop(fields.insert(name, value.clone())),
+            None => drop(fields.remove(name)),
+        }
+    }
+}
+
+impl Rule {
+    /// The path, after any decoding that an application might add: twice, with backslashes as slashes, without parameters behind `;`. Guards
+    /// have to permit it too. `Ok(None)`: it is `path`. An error is a path that would leave its directory then.
+    pub(super) fn as_read_elsewhere(path: &SitePath<'_>) -> Result<Option<SitePath<'static>>, Status> {
+        let octets = path.as_bytes();
+        if !octets.iter().any(|octet| matches!(octet, b'%' | b'\\' | b';')) {
+            return Ok(None);
+        }
+        let mut folded = Vec::with_capacity(octets.len());
+        let mut is_parameter = false;
+        for octet in percent_encoding::percent_decode(&path.full()) {
+            match octet {
+                b'/' | b'\\' => {
+                    is_parameter = false;
+                    folded.push(b'/');
+                }
+                b';' => is_parameter = true,
+                _ if is_parameter => {}
+                _ => folded.push(octet),
+            }
+        }
+        SitePath::of_octets(&folded).map(Some).map_err(|_| Status::BAD_REQUEST)
+    }
+
+    /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
+    pub(super) async fn forward(
+        &self,
+        request: &Request<'_>,
+        path: &SitePath<'_>,
+        rewritten: Option<&str>,
+        inbound: Inbound,
+    ) -> Response {
+        if let (Some(most), Some(content), false) = (self.max_body, &inbound.content, inbound.upgrade)
+            && let Err(too_long) = content.limit(most)
+        {
+            return Response::plain(too_long.status);
+        }
+        let Some(forwarded) = self.request(request, path, rewritten, inbound) else {
+            return Response::plain(Status::BAD_REQUEST);
+        };
+        let (trace, result) = forward(&self.upstream, forwarded).await;
+        let mut response = match result {
+            Ok(reply) => self.response(reply, request.method),
+            Err(failure) => {
+                let (status, kind) = match &failure {
+                    Failure::Unreachable(_) | Failure::Broken(_) => (Status::BAD_GATEWAY, io::ErrorKind::Other),
+                    Failure::Timeout(_) => (Status::GATEWAY_TIMEOUT, io::ErrorKind::TimedOut),
+                    Failure::Client(incomplete) => (incomplete.status, io::ErrorKind::UnexpectedEof),
+                };
+                // A client that breaks off is no fault of the servers.
+                let is_ours = !matches!(failure, Failure::Client(_));
+                let cause = is_ours.then(|| io::Error::new(kind, format!("{}: {failure}", trace.server)));
+                Response::plain(status).because(cause)
+            }
+        };
+        response.upstream = Some(Box::new(trace));
+        response
+    }
+
+    fn request(
+        &self,
+        request: &Request<'_>,
+        path: &SitePath<'_>,
+        rewritten: Option<&str>,
+        inbound: Inbound,
+    ) -> Option<Forwarded> {
+        let sealion_http::Target::Path { path: raw, query } = request.target else { return None };
+        let raw = rewritten.unwrap_or(raw);
+        let mut target = match (&self.paths, self.strip_prefix) {
+            (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?.into_owned(),
+            _ => raw.to_owned(),
+        };
+        if let Some(query) = query {
+            target.push('?');
+            target.push_str(query);
+        }
+        let hop = Hop {
+            remote: inbound.remote,
+            is_trusted: inbound.is_trusted,
+            client: inbound.client,
+            scheme: inbound.scheme,
+            host: request.authority,
+        };
+        let mut fields = request_fields(request, &hop);
+        apply(&self.request, &mut fields);
+        let host = match &self.host {
+            Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
+            Host::Fixed(host) => Some(host.clone()),
+        };
+        let upgrade = inbound.upgrade.then(|| request.fields.first("upgrade")).flatten();
+        Some(Forwarded {
+            method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
+            target,
+            fields,
+            host,
+            content: inbound.content,
+            upgrade: upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok()),
+            address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
+        })
+    }
+
+    fn response(&self, reply: Reply, method: Method<'_>) -> Response {
+        let Reply { status, mut fields, body } = reply;
+        let length = length(&fields);
+        apply(&self.response, &mut fields);
+        let mut ours = response_fields(&fields);
+        if status == Status::SWITCHING_PROTOCOLS {
+            if let Some(protocol) = fields.get(header::UPGRADE) {
+                ours.extra.add_octets("Upgrade", protocol.as_bytes());
+            }
+            return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
+        }
+        // What has no content may have the length of what it would have.
+        let has_length = method != Method::Head || length.is_some();
+        let length = length.filter(|_| has_length);
+        Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
+    }
+}
+
+/// The length that the answer announced.
+fn length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// `raw` without its first segments, those of `prefix`. `None`: an encoded slash hides where they end.
+fn strip<'a>(raw: &'a str, prefix: &Prefix, path: &SitePath<'_>) -> Option<Cow<'a, str>> {
+    let count = match prefix.as_bytes() {
+        [] => return Some(raw.into()),
+        name => name.split(|octet| *octet == b'/').count(),
+    };
+    let mut rest = raw;
+    for _ in 0..count {
+        rest = rest.trim_start_matches('/');
+        rest = rest.find('/').map_or("", |slash| &rest[slash..]);
+    }
+    let rest = if rest.is_empty() { "/" } else { rest };
+    let stripped = SitePath::parse_forwarded(rest).ok()?;
+    (stripped.as_bytes() == prefix.rest(path.as_bytes())?).then(|| rest.into())
+}

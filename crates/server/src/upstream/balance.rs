@@ -1,0 +1,318 @@
+//! Choosing a server, and leaving out those that fail.
+//!
+//! ```text
+//!            ─max_fails in a row─►
+//!   in use                          left out for fail_time
+//!            ◄──a request succeeds── asked again afterwards
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::config::Balance;
+
+/// A server as the choice sees it.
+#[derive(Debug)]
+pub(super) struct Load {
+    weight: u32,
+    backup: bool,
+    /// Requests in progress.
+    active: AtomicUsize,
+    /// Failures since the last success.
+    failures: AtomicU32,
+    /// Until when the server is left out, in milliseconds of [`Clock`]; 0: it is not.
+    out_until: AtomicU64,
+}
+
+/// Milliseconds since the upstream was made.
+#[derive(Debug)]
+struct Clock(Instant);
+
+impl Clock {
+    /// Never 0, which means "never".
+    fn now(&self) -> u64 {
+        1 + u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+}
+
+/// When a server is left out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FailureRule {
+    pub(super) max_fails: u32,
+    pub(super) fail_time: Duration,
+}
+
+/// The choice among the servers of an upstream, for all workers.
+#[derive(Debug)]
+pub(super) struct Balancer {
+    rule: Balance,
+    failure: FailureRule,
+    servers: Box<[Load]>,
+    next: AtomicUsize,
+    clock: Clock,
+}
+
+/// What a choice may depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key<'a> {
+    /// The client's address.
+    pub(super) address: &'a [u8],
+    /// Path and query.
+    pub(super) uri: &'a [u8],
+}
+
+impl Balancer {
+    /// `servers`: weight, and whether the server is a backup.
+    pub(super) fn new(rule: Balance, failure: FailureRule, servers: impl Iterator<Item = (u32, bool)>) -> Self {
+        let load = |(weight, backup)| Load {
+            weight,
+            backup,
+            active: AtomicUsize::new(0),
+            failures: AtomicU32::new(0),
+            out_until: AtomicU64::new(0),
+        };
+        Balancer {
+            rule,
+            failure,
+            servers: servers.map(load).collect(),
+            next: AtomicUsize::new(0),
+            clock: Clock(Instant::now()),
+        }
+    }
+
+    /// The index of the server for a request that `tried` did not answer. Servers that were tried or are left out come last. The request
+    /// counts as being in progress until [`Self::ended`].
+    pub(super) fn choose(&self, key: Key<'_>, tried: &[usize]) -> usize {
+        let chosen = self.pick(key, tried);
+        self.servers[chosen].active.fetch_add(1, Ordering::Relaxed);
+        chosen
+    }
+
+    fn pick(&self, key: Key<'_>, tried: &[usize]) -> usize {
+        if self.servers.len() == 1 {
+            return 0;
+        }
+        let now = self.clock.now();
+        let is_out = |index: usize| self.servers[index].out_until.load(Ordering::Relaxed) > now;
+        for backup in [false, true] {
+            let usable =
+                |index: usize| self.servers[index].backup == backup && !is_out(index) && !tried.contains(&index);
+            if let Some(index) = self.pick_of(key, usable) {
+                return index;
+            }
+        }
+        // All are left out or were tried: the one that may come back first.
+        let oldest = |index: &usize| (tried.contains(index), self.servers[*index].out_until.load(Ordering::Relaxed));
+        (0..self.servers.len()).min_by_key(oldest).unwrap_or(0)
+    }
+
+    fn pick_of(&self, key: Key<'_>, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let all = || (0..self.servers.len()).filter(|index| usable(*index));
+        let total: usize = all().map(|index| self.servers[index].weight as usize).sum();
+        if total == 0 {
+            return None;
+        }
+        // A request for each unit of weight, spread by a stride that has no divisor with the total.
+        let weighted = |turn: usize| {
+            let mut left = turn % total;
+            all().find(|index| {
+                let weight = self.servers[*index].weight as usize;
+                let found = left < weight;
+                left = left.saturating_sub(weight);
+                found
+            })
+        };
+        match self.rule {
+            Balance::First => all().next(),
+            Balance::RoundRobin => weighted(self.turn().wrapping_mul(stride(total))),
+            Balance::LeastConnections => {
+                // Equal ones take turns.
+                let turn = self.turn();
+                let count = self.servers.len();
+                let from_turn = (0..count).map(|n| (turn + n) % count).filter(|index| usable(*index));
+                from_turn.min_by(|a, b| self.busier(*a, *b))
+            }
+            Balance::TwoChoices => {
+                let random = mix(self.turn() as u64);
+                let two = [weighted(random as usize), weighted((random >> 32) as usize)];
+                two.into_iter().flatten().min_by(|a, b| self.busier(*a, *b))
+            }
+            Balance::HashAddress => self.by_hash(key.address, usable),
+            Balance::HashUri => self.by_hash(key.uri, usable),
+        }
+    }
+
+    fn turn(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Compares requests in progress by weight: a / weight a with b / weight b.
+    fn busier(&self, a: usize, b: usize) -> std::cmp::Ordering {
+        let share = |this: usize, other: usize| {
+            self.servers[this].active.load(Ordering::Relaxed) as u64 * u64::from(self.servers[other].weight)
+        };
+        share(a, b).cmp(&share(b, a))
+    }
+
+    /// Rendezvous hashing: a server that leaves or joins moves its own share alone.
+    fn by_hash(&self, key: &[u8], usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let key = key
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, octet| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3));
+        let score = |index: usize| {
+            let hash = mix(key ^ mix(index as u64 + 1));
+            // -weight / ln(hash): a weight of 2 wins twice as often.
+            let unit = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+            -f64::from(self.servers[index].weight) / unit.ln()
+        };
+        let scored = (0..self.servers.len()).filter(|index| usable(*index)).map(|index| (index, score(index)));
+        scored.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(index, _)| index)
+    }
+
+    /// A request to the server has ended.
+    pub(super) fn ended(&self, server: usize) {
+        self.servers[server].active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The server has answered. `true`: it had been left out.
+    pub(super) fn succeeded(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        // Only read where nothing changes: workers share the line.
+        if server.failures.load(Ordering::Relaxed) > 0 {
+            server.failures.store(0, Ordering::Relaxed);
+        }
+        server.out_until.load(Ordering::Relaxed) > 0 && server.out_until.swap(0, Ordering::Relaxed) > 0
+    }
+
+    /// The server could not be reached, or did not answer. `true`: it is left out from now on.
+    pub(super) fn failed(&self, server: usize) -> bool {
+        let server = &self.servers[server];
+        let failures = server.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures < self.failure.max_fails {
+            return false;
+        }
+        let until = self.clock.now() + u64::try_from(self.failure.fail_time.as_millis()).unwrap_or(u64::MAX / 2);
+        server.out_until.swap(until, Ordering::Relaxed) == 0
+    }
+
+    /// Requests in progress at a server.
+    #[cfg(test)]
+    fn active(&self, server: usize) -> usize {
+        self.servers[server].active.load(Ordering::Relaxed)
+    }
+}
+
+/// A stride near the golden ratio of `total` without a common divisor.
+fn stride(total: usize) -> usize {
+    let gcd = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let near = (total as f64 * 0.618) as usize;
+    (near..=total).chain(0..near).find(|stride| *stride > 0 && gcd(*stride, total) == 1).unwrap_or(1)
+}
+
+/// Spreads a number over 64 bits (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (number ^ (number >> 31)).wrapping_add(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balancer(rule: Balance, servers: &[(u32, bool)]) -> Balancer {
+        let failure = FailureRule { max_fails: 2, fail_time: Duration::from_secs(1000) };
+        Balancer::new(rule, failure, servers.iter().copied())
+    }
+
+    fn key(uri: &str) -> Key<'_> {
+        Key { address: uri.as_bytes(), uri: uri.as_bytes() }
+    }
+
+    fn counts(balancer: &Balancer, requests: usize) -> Vec<usize> {
+        let mut counts = vec![0; balancer.servers.len()];
+        for n in 0..requests {
+            let server = balancer.choose(key(&n.to_string()), &[]);
+            balancer.ended(server);
+            counts[server] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn weights_share_the_requests_exactly_in_turns() {
+        assert_eq!(counts(&balancer(Balance::RoundRobin, &[(1, false), (1, false), (1, false)]), 300), [100, 100, 100]);
+        assert_eq!(counts(&balancer(Balance::RoundRobin, &[(5, false), (1, false)]), 600), [500, 100]);
+        let balancer = balancer(Balance::RoundRobin, &[(2, false), (1, false)]);
+        let first: Vec<_> = (0..6).map(|_| balancer.choose(key(""), &[])).collect();
+        assert_eq!(first.iter().filter(|server| **server == 0).count(), 4);
+    }
+
+    #[test]
+    fn hashing_shares_by_weight_and_moves_only_the_share_of_a_server_that_is_left_out() {
+        let balancer = balancer(Balance::HashUri, &[(1, false), (1, false), (2, false)]);
+        let found = counts(&balancer, 4000);
+        assert!(found[0].abs_diff(1000) < 150 && found[1].abs_diff(1000) < 150, "{found:?}");
+        let choices =
+            |balancer: &Balancer| (0..1000).map(|n| balancer.pick(key(&n.to_string()), &[])).collect::<Vec<_>>();
+        let before = choices(&balancer);
+        balancer.failed(1);
+        assert!(balancer.failed(1));
+        for (before, after) in before.into_iter().zip(choices(&balancer)) {
+            assert!(after != 1 && (before == 1 || before == after));
+        }
+    }
+
+    #[test]
+    fn the_least_busy_server_is_chosen_by_weight() {
+        let balancer = balancer(Balance::LeastConnections, &[(1, false), (3, false)]);
+        for _ in 0..8 {
+            balancer.choose(key(""), &[]);
+        }
+        assert_eq!([balancer.active(0), balancer.active(1)], [2, 6]);
+        balancer.ended(0);
+        balancer.ended(0);
+        assert_eq!(balancer.choose(key(""), &[]), 0);
+    }
+
+    #[test]
+    fn servers_that_fail_are_left_out_and_backups_asked_only_then() {
+        let balancer = balancer(Balance::First, &[(1, false), (1, false), (1, true)]);
+        assert_eq!(balancer.choose(key(""), &[]), 0);
+        assert!(!balancer.failed(0));
+        assert!(balancer.failed(0) && !balancer.failed(0));
+        assert_eq!(balancer.choose(key(""), &[]), 1);
+        assert_eq!(balancer.choose(key(""), &[1]), 2);
+        assert!(!balancer.failed(1) && balancer.failed(1));
+        assert_eq!(balancer.choose(key(""), &[]), 2);
+        assert!(!balancer.failed(2) && balancer.failed(2));
+        assert_eq!(balancer.choose(key(""), &[]), 0, "all are left out: the one whose failure is oldest");
+        assert!(balancer.succeeded(0) && !balancer.succeeded(0));
+        assert_eq!(balancer.choose(key(""), &[]), 0);
+    }
+
+    #[test]
+    fn a_success_begins_the_count_of_failures_anew() {
+        let balancer = balancer(Balance::First, &[(1, false), (1, false)]);
+        for _ in 0..5 {
+            assert!(!balancer.failed(0));
+            assert!(!balancer.succeeded(0));
+        }
+        assert_eq!(balancer.choose(key(""), &[]), 0);
+    }
+
+    #[test]
+    fn a_single_server_is_asked_however_often_it_failed() {
+        for rule in [Balance::RoundRobin, Balance::TwoChoices, Balance::LeastConnections, Balance::HashAddress] {
+            let balancer = balancer(rule, &[(1, false)]);
+            balancer.failed(0);
+            balancer.failed(0);
+            assert_eq!(balancer.choose(key("a"), &[0]), 0);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! `[[upstream]]`
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::values::{At, Bounded, Timeout};
+
+/// Servers that requests are forwarded to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpstreamConfig {
+    /// Name, for `[[site.proxy]]`.
+    pub name: At<String>,
+
+    /// Servers of the upstream.
+    pub servers: At<Vec<ServerConfig>>,
+
+    /// Which server gets a request.
+    #[serde(default)]
+    pub balance: Balance,
+
+    /// Requests that are sent at most for one request of a client: to another server, or once more to the same one, where nothing was sent, or
+    /// where the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of an answer came.
+    #[serde(default = "tries")]
+    pub tries: Bounded<1, 16>,
+
+    /// Failures in a row after which a server is left out for `fail_time`. If all are left out, the one whose failure is oldest is asked.
+    #[serde(default = "max_fails")]
+    pub max_fails: Bounded<1, 1000>,
+
+    /// Time for which a server that failed is left out.
+    #[serde(default = "fail_time")]
+    pub fail_time: Timeout,
+
+    /// Time to connect, TLS included.
+    #[serde(default = "connect_timeout")]
+    pub connect_timeout: Timeout,
+
+    /// Time from the request, with its content, to the head of the answer.
+    #[serde(default = "patience")]
+    pub answer_timeout: Timeout,
+
+    /// Time between two pieces of the answer's content.
+    #[serde(default = "patience")]
+    pub stall_timeout: Timeout,
+
+    /// Time for which an upgraded connection (WebSocket) may be silent in both directions.
+    #[serde(default = "tunnel_timeout")]
+    pub tunnel_timeout: Timeout,
+
+    /// Idle connections that a worker keeps to each server.
+    #[serde(default = "max_idle")]
+    pub max_idle: Bounded<0, 10_000>,
+
+    /// Time for which an idle connection is kept. It should be shorter than that of the server.
+    #[serde(default = "idle_timeout")]
+    pub idle_timeout: Timeout,
+
+    /// TLS to servers with `https://`.
+    #[serde(default)]
+    pub tls: UpstreamTlsConfig,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerConfig {
+    /// `http://host:port`, `https://host`, or `unix:/run/app.sock`. A name is resolved for each new connection.
+    #[schemars(with = "String")]
+    pub url: At<ServerUrl>,
+
+    /// Share of requests, relative to the other servers.
+    #[serde(default = "weight")]
+    pub weight: Bounded<1, 1000>,
+
+    /// Whether it gets requests only while all others are left out.
+    #[serde(default)]
+    pub backup: bool,
+}
+
+/// TLS to upstream servers: verified by the system's roots, unless `roots` names others.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct UpstreamTlsConfig {
+    /// Certificates of the authorities that sign the servers' certificates, PEM [default: the system's]
+    pub roots: Option<At<PathBuf>>,
+
+    /// Name that the servers' certificates must have, and that SNI carries [default: the host in the URL]
+    pub server_name: Option<At<String>>,
+
+    /// Certificate chain that is shown to servers that ask for one, PEM.
+    pub cert: Option<At<PathBuf>>,
+
+    /// Private key of `cert`, PEM.
+    pub key: Option<At<PathBuf>>,
+}
+
+/// The rule by which a server is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Balance {
+    /// One after another, by weight.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests in progress, by weight.
+    LeastConnections,
+    /// The less busy of two chosen at random.
+    TwoChoices,
+    /// The first in the list that is not left out.
+    First,
+    /// By the client's address.
+    HashAddress,
+    /// By path and query, as for caches.
+    HashUri,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ServerUrl {
+    Tcp {
+        /// Name or address; an IPv6 address without brackets.
+        host: String,
+        port: u16,
+        tls: bool,
+    },
+    Unix(PathBuf),
+}
+
+impl ServerUrl {
+    /// The value of Host for requests that do not keep the client's.
+    pub(crate) fn authority(&self) -> String {
+        match self {
+            ServerUrl::Unix(_) => "localhost".to_owned(),
+            ServerUrl::Tcp { host, port, tls } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                if *port == default_port(*tls) { host } else { format!("{host}:{port}") }
+            }
+        }
+    }
+}
+
+impl fmt::Display for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerUrl::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerUrl::Tcp { tls, .. } => {
+                write!(f, "{}://{}", if *tls { "https" } else { "http" }, self.authority())
+            }
+        }
+    }
+}
+
+fn default_port(tls: bool) -> u16 {
+    if tls { 443 } else { 80 }
+}
+
+impl FromStr for ServerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+            return match path.starts_with('/') {
+                true => Ok(ServerUrl::Unix(path.into())),
+                false => Err(format!("{text:?}: write the whole path of the socket, for instance unix:/run/app.sock")),
+            };
+        }
+        let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => {
+                return Err(format!(
+                    "{text:?} is not the URL of a server: write http://host:port, https://host or unix:/run/app.sock"
+                ));
+            }
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            return Err(format!(
+                "{text:?} has a path: a rule's path decides what is asked for; write {text:?} up to the host"
+            ));
+        }
+        if authority.contains('@') {
+            return Err(format!("{text:?} has a user: set the field Authorization in the rule's request_headers"));
+        }
+        let wrong = |what: &str| format!("{text:?}: {what}: write for instance http://127.0.0.1:3000");
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']').ok_or_else(|| wrong("the address has no end"))?;
+                host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong("that is no IPv6 address"))?;
+                (
+                    host,
+                    port.strip_prefix(':').or(port.is_empty().then_some("")).ok_or_else(|| wrong("that is no port"))?,
+                )
+            }
+            None => authority.split_once(':').unwrap_or((authority, "")),
+        };
+        let is_host = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
+        if host.is_empty() || !host.bytes().all(is_host) {
+            return Err(wrong("that is no host"));
+        }
+        let port = match port {
+            "" => default_port(tls),
+            port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is no port"))?,
+        };
+        Ok(ServerUrl::Tcp { host: host.to_ascii_lowercase(), port, tls })
+    }
+}
+
+impl<'de> Deserialize<'de> for ServerUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <Cow<'de, str>>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for ServerUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for ServerUrl {
+    fn schema_name() -> Cow<'static, str> {
+        "URL".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+impl ServerConfig {
+    /// A server with the defaults.
+    pub(crate) fn of(url: At<ServerUrl>) -> Self {
+        ServerConfig { url, weight: weight(), backup: false }
+    }
+}
+
+impl UpstreamConfig {
+    /// An upstream with the defaults.
+    pub(crate) fn of(name: &str, servers: Vec<ServerConfig>) -> Self {
+        UpstreamConfig {
+            name: name.to_owned().into(),
+            servers: servers.into(),
+            balance: Balance::default(),
+            tries: tries(),
+            max_fails: max_fails(),
+            fail_time: fail_time(),
+            connect_timeout: connect_timeout(),
+            answer_timeout: patience(),
+            stall_timeout: patience(),
+            tunnel_timeout: tunnel_timeout(),
+            max_idle: max_idle(),
+            idle_timeout: idle_timeout(),
+            tls: UpstreamTlsConfig::default(),
+        }
+    }
+}
+
+const fn within<const MIN: u64, const MAX: u64>(number: u64) -> Bounded<MIN, MAX> {
+    match Bounded::new(number) {
+        Some(bounded) => bounded,
+        None => panic!("a default lies within its bounds"),
+    }
+}
+
+fn weight() -> Bounded<1, 1000> {
+    within(1)
+}
+
+fn tries() -> Bounded<1, 16> {
+    within(3)
+}
+
+fn max_fails() -> Bounded<1, 1000> {
+    within(3)
+}
+
+// INHERITED: nginx' fail_timeout.
+fn fail_time() -> Timeout {
+    Timeout::seconds(10)
+}
+
+fn connect_timeout() -> Timeout {
+    Timeout::seconds(5)
+}
+
+// INHERITED: nginx' proxy_read_timeout.
+fn patience() -> Timeout {
+    Timeout::seconds(60)
+}
+
+fn tunnel_timeout() -> Timeout {
+    Timeout::seconds(3600)
+}
+
+// INHERITED: HTTP libraries keep 32 to 256 connections to a host.
+fn max_idle() -> Bounded<0, 10_000> {
+    within(64)
+}
+
+fn idle_timeout() -> Timeout {
+    Timeout::seconds(30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_servers() {
+        for (text, expected) in [
+            ("http://127.0.0.1:3000", Ok("http://127.0.0.1:3000")),
+            ("http://App.Internal/", Ok("http://app.internal")),
+            ("https://[2001:db8::1]:8443", Ok("https://[2001:db8::1]:8443")),
+            ("https://[2001:db8::1]", Ok("https://[2001:db8::1]")),
+            ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
+            ("unix:///run/app.sock", Ok("unix:/run/app.sock")),
+            ("unix:app.sock", Err("whole path of the socket")),
+            ("127.0.0.1:3000", Err("write http://host:port")),
+            ("http://", Err("that is no host")),
+            ("http://a:0", Err("that is no port")),
+            ("http://a:x", Err("that is no port")),
+            ("http://[::1", Err("has no end")),
+            ("http://[::g]", Err("no IPv6 address")),
+            ("http://a/b", Err("has a path")),
+            ("http://u:p@a", Err("has a user")),
+            ("http://a b", Err("that is no host")),
+        ] {
+            match (text.parse::<ServerUrl>(), expected) {
+                (Ok(url), Ok(expected)) => assert_eq!(url.to_string(), expected),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{text}: {error}"),
+                (found, expected) => panic!("{text}: {found:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
+//! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use sealion_http::Status;
+
+/// Octets that the pipe keeps, after which the client is not read.
+const MOST_KEPT: usize = 64 << 10;
+
+/// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
+pub(crate) fn pipe(length: Option<u64>) -> (ContentWriter, RequestContent) {
+    let pipe = Arc::new(Mutex::new(Pipe::default()));
+    (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length })
+}
+
+/// The driver's end. Dropped before [`Self::finish`], it makes the content incomplete: the request to the upstream is cut short.
+#[derive(Debug)]
+pub(crate) struct ContentWriter {
+    pipe: Arc<Mutex<Pipe>>,
+}
+
+/// The upstream's end, the content of a request.
+#[derive(Debug)]
+pub(crate) struct RequestContent {
+    pipe: Arc<Mutex<Pipe>>,
+    /// Octets until the announced end.
+    left: Option<u64>,
+}
+
+/// What [`ContentWriter::poll_room`] waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Content is wanted.
+    Wanted,
+    /// Nobody takes content any more: a response was made without the rest of it.
+    Closed,
+}
+
+/// The content of a request broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request has no complete content: {status}")]
+pub(crate) struct Incomplete {
+    /// What the client is told, if it is still there.
+    pub(crate) status: Status,
+}
+
+#[derive(Debug, Default)]
+struct Pipe {
+    ready: VecDeque<Bytes>,
+    /// Octets in `ready`.
+    kept: usize,
+    /// Octets that the reader has taken.
+    taken: u64,
+    state: State,
+    /// The reader has asked for content: the upstream has the request's head.
+    wanted: bool,
+    /// Octets that may still be written.
+    allowance: Option<u64>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// All content was written.
+    Complete(Option<Box<HeaderMap>>),
+    /// The writer was dropped before the end, or the content is too long.
+    Incomplete(Status),
+    /// The reader was dropped.
+    Closed,
+}
+
+fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ContentWriter {
+    /// Ready when content should be written, or no more will be taken.
+    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Room> {
+        let mut pipe = lock(&self.pipe);
+        if pipe.state == State::Closed {
+            return Poll::Ready(Room::Closed);
+        }
+        if pipe.wanted && pipe.kept < MOST_KEPT {
+            return Poll::Ready(Room::Wanted);
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Appends content. There may be more than was asked for, by what one record holds.
+    pub(crate) fn write(&mut self, content: Bytes) {
+        let mut pipe = lock(&self.pipe);
+        if pipe.state != State::Open || content.is_empty() {
+            return;
+        }
+        match &mut pipe.allowance {
+            Some(left) if *left < content.len() as u64 => pipe.state = State::Incomplete(Status::CONTENT_TOO_LARGE),
+            allowance => {
+                *allowance = allowance.map(|left| left - content.len() as u64);
+                pipe.kept += content.len();
+                pipe.ready.push_back(content);
+            }
+        }
+        pipe.wake_reader();
+    }
+
+    /// Ends the content before its end. `status`: what the client is told.
+    pub(crate) fn fail(self, status: Status) {
+        lock(&self.pipe).fail(status);
+    }
+
+    /// Ends the content.
+    pub(crate) fn finish(self, trailers: Option<HeaderMap>) {
+        let mut pipe = lock(&self.pipe);
+        if pipe.state == State::Open {
+            pipe.state = State::Complete(trailers.map(Box::new));
+            pipe.wake_reader();
+        }
+    }
+}
+
+impl Drop for ContentWriter {
+    fn drop(&mut self) {
+        lock(&self.pipe).fail(Status::BAD_REQUEST);
+    }
+}
+
+impl Drop for RequestContent {
+    fn drop(&mut self) {
+        let mut pipe = lock(&self.pipe);
+        (pipe.state, pipe.kept) = (State::Closed, 0);
+        pipe.ready = VecDeque::new();
+        pipe.wake_writer();
+    }
+}
+
+impl Pipe {
+    fn fail(&mut self, status: Status) {
+        if self.state == State::Open {
+            self.state = State::Incomplete(status);
+            self.wake_reader();
+        }
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn wake_writer(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+}
+
+impl RequestContent {
+    /// Refuses content of more than `most` octets (413). An error: it announces more.
+    pub(crate) fn limit(&self, most: u64) -> Result<(), Incomplete> {
+        lock(&self.pipe).allowance = Some(most);
+        match self.left {
+            Some(length) if length > most => Err(Incomplete { status: Status::CONTENT_TOO_LARGE }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A view of how much is taken, which outlives the content.
+    pub(crate) fn progress(&self) -> ContentProgress {
+        ContentProgress(Arc::clone(&self.pipe))
+    }
+}
+
+/// See [`RequestContent::progress`].
+#[derive(Debug)]
+pub(crate) struct ContentProgress(Arc<Mutex<Pipe>>);
+
+impl ContentProgress {
+    /// Octets that the upstream has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        lock(&self.0).taken
+    }
+}
+
+impl Body for RequestContent {
+    type Data = Bytes;
+    type Error = Incomplete;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
+        let this = self.get_mut();
+        let mut pipe = lock(&this.pipe);
+        if !pipe.wanted {
+            pipe.wanted = true;
+            pipe.wake_writer();
+        }
+        if let Some(content) = pipe.ready.pop_front() {
+            let was_full = pipe.kept >= MOST_KEPT;
+            pipe.kept -= content.len();
+            pipe.taken += content.len() as u64;
+            if was_full && pipe.kept < MOST_KEPT {
+                pipe.wake_writer();
+            }
+            this.left = this.left.map(|left| left.saturating_sub(content.len() as u64));
+            return Poll::Ready(Some(Ok(Frame::data(content))));
+        }
+        match &mut pipe.state {
+            State::Open => {
+                pipe.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            State::Complete(trailers) => Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(*trailers)))),
+            State::Incomplete(status) => Poll::Ready(Some(Err(Incomplete { status: *status }))),
+            State::Closed => Poll::Ready(Some(Err(Incomplete { status: Status::BAD_REQUEST }))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let pipe = lock(&self.pipe);
+        pipe.ready.is_empty() && pipe.state == State::Complete(None)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn read(content: &mut RequestContent) -> Poll<Option<Result<Vec<u8>, Incomplete>>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let frame = Pin::new(content).poll_frame(&mut cx);
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.into_data().unwrap().to_vec())))
+    }
+
+    fn room(writer: &mut ContentWriter) -> Poll<Room> {
+        writer.poll_room(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn content_is_wanted_when_the_upstream_asks_and_until_it_is_full() {
+        let (mut writer, mut content) = pipe(None);
+        assert!(room(&mut writer).is_pending());
+        assert!(read(&mut content).is_pending());
+        assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
+        assert_eq!(content.progress().taken(), 0);
+        writer.write(vec![1; MOST_KEPT].into());
+        assert!(room(&mut writer).is_pending());
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(vec![1; MOST_KEPT]))));
+        assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
+        writer.write("end".into());
+        writer.finish(None);
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"end".to_vec()))));
+        assert!(content.is_end_stream());
+        assert_eq!(read(&mut content), Poll::Ready(None));
+    }
+
+    #[test]
+    fn content_that_breaks_off_is_an_error_and_never_an_end() {
+        let (mut writer, mut content) = pipe(Some(3));
+        writer.write("ab".into());
+        drop(writer);
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"ab".to_vec()))));
+        assert!(!content.is_end_stream());
+        assert_eq!(read(&mut content), Poll::Ready(Some(Err(Incomplete { status: Status::BAD_REQUEST }))));
+        assert_eq!(content.size_hint().exact(), Some(1));
+    }
+
+    #[test]
+    fn content_that_is_too_long_is_refused_when_announced_and_when_it_comes() {
+        let too_long = Incomplete { status: Status::CONTENT_TOO_LARGE };
+        let (_writer, content) = pipe(Some(4));
+        assert_eq!((content.limit(3), content.limit(4)), (Err(too_long), Ok(())));
+        let (mut writer, mut content) = pipe(None);
+        content.limit(3).unwrap();
+        writer.write("abc".into());
+        writer.write("d".into());
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"abc".to_vec()))));
+        assert_eq!(read(&mut content), Poll::Ready(Some(Err(too_long))));
+    }
+
+    #[test]
+    fn the_driver_learns_that_nobody_takes_content() {
+        let (mut writer, content) = pipe(None);
+        drop(content);
+        assert_eq!(room(&mut writer), Poll::Ready(Room::Closed));
+        writer.write("lost".into());
+        writer.finish(None);
+    }
+}

@@ -1,0 +1,264 @@
+//! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the answer, and try again where that
+//! is safe.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use hyper::body::Incoming;
+use sealion_http::Status;
+use tokio::time::{sleep, timeout};
+
+use super::balance::Key;
+use super::connect::{ConnectError, Connected, Content, connect};
+use super::content::{ContentProgress, Incomplete, RequestContent};
+use super::reply::{Reply, ReplyBody};
+use super::tunnel;
+use super::{InProgress, Upstream};
+use crate::observe::access_log::UpstreamTrace;
+
+/// A request as it is sent to a server, without what belongs to one connection.
+#[derive(Debug)]
+pub(crate) struct Forwarded {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) fields: HeaderMap,
+    /// Host, unless it is the server's own.
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) content: Option<RequestContent>,
+    /// The value of Upgrade, if the client wants another protocol: `content` is then what it sends by that.
+    pub(crate) upgrade: Option<HeaderValue>,
+    /// The client's address, for [`super::config::Balance::HashAddress`].
+    pub(crate) address: Vec<u8>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// 502
+    #[error("{0}")]
+    Unreachable(String),
+    /// 504
+    #[error("{0}")]
+    Timeout(String),
+    /// 502
+    #[error("the answer is incomplete or no HTTP: {0}")]
+    Broken(String),
+    /// The client did not send all of its request.
+    #[error(transparent)]
+    Client(#[from] Incomplete),
+}
+
+/// Forwards a request.
+///
+/// # Errors
+/// [`Failure`]: no server answered.
+pub(crate) async fn forward(
+    upstream: &Arc<Upstream>,
+    mut request: Forwarded,
+) -> (UpstreamTrace, Result<Reply, Failure>) {
+    let begun = Instant::now();
+    let mut tried = Vec::new();
+    loop {
+        let key = Key { address: &request.address, uri: request.target.as_bytes() };
+        let index = upstream.balancer.choose(key, &tried);
+        let in_progress = InProgress { upstream: Arc::clone(upstream), server: index };
+        tried.push(index);
+        let result = attempt(in_progress, &mut request).await;
+        let server = &upstream.servers[index];
+        let mut trace = UpstreamTrace {
+            server: Arc::clone(&server.name),
+            tries: u32::try_from(tried.len()).unwrap_or(u32::MAX),
+            took: begun.elapsed(),
+            status: None,
+        };
+        let attempt = match result {
+            Ok(reply) => {
+                upstream.succeeded(index);
+                trace.status = Some(reply.status.code());
+                return (trace, Ok(reply));
+            }
+            Err(attempt) => attempt,
+        };
+        if attempt.counts {
+            upstream.failed(index, &attempt.failure);
+        }
+        if !attempt.may_repeat || tried.len() >= upstream.tries {
+            return (trace, Err(attempt.failure));
+        }
+        tracing::debug!("{}: {}; asking again", server.name, attempt.failure);
+    }
+}
+
+/// A try that failed.
+struct FailedAttempt {
+    failure: Failure,
+    /// Whether another try is safe: nothing was sent, or sending it twice changes nothing.
+    may_repeat: bool,
+    /// Whether the server is to blame.
+    counts: bool,
+}
+
+async fn attempt(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedAttempt> {
+    let upstream = Arc::clone(&in_progress.upstream);
+    let server = &upstream.servers[in_progress.server];
+    let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
+    // Connections that are kept may have closed just now: each costs a turn here, and no try.
+    let mut connection = server.pool.take();
+    loop {
+        let (connected, is_kept) = match connection {
+            Some(connected) => (connected, true),
+            None => {
+                let connected =
+                    connect(&server.url, server.tls.as_ref(), upstream.connect_timeout, upstream.idle_timeout).await;
+                (connected.map_err(|error| unreachable_server(&error))?, false)
+            }
+        };
+        let sent = send(connected, request, upstream.answer_timeout).await;
+        match sent {
+            Ok((connected, response)) => return reply(in_progress, connected, response, request).await,
+            Err(Unanswered::NotSent(_)) if is_kept => connection = server.pool.take(),
+            Err(Unanswered::NotSent(error)) => {
+                let failure = Failure::Broken(describe(&error));
+                return Err(FailedAttempt { failure, may_repeat: true, counts: true });
+            }
+            Err(Unanswered::Failed(failure)) => {
+                let is_server = !matches!(failure, Failure::Client(_));
+                return Err(FailedAttempt { failure, may_repeat: is_repeatable && is_server, counts: is_server });
+            }
+        }
+    }
+}
+
+fn unreachable_server(error: &ConnectError) -> FailedAttempt {
+    let failure = match error {
+        ConnectError::Timeout(_) => Failure::Timeout(error.to_string()),
+        _ => Failure::Unreachable(error.to_string()),
+    };
+    FailedAttempt { failure, may_repeat: true, counts: true }
+}
+
+enum Unanswered {
+    /// Nothing of the request left.
+    NotSent(hyper::Error),
+    Failed(Failure),
+}
+
+/// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
+async fn send(
+    mut connected: Connected,
+    request: &mut Forwarded,
+    patience: Duration,
+) -> Result<(Connected, http::Response<Incoming>), Unanswered> {
+    let content = match request.upgrade {
+        // What follows is of another protocol.
+        Some(_) => None,
+        None => request.content.take(),
+    };
+    let progress = content.as_ref().map(RequestContent::progress);
+    let body = content.map_or(Content::Nothing, Content::OfClient);
+    let mut message = Request::new(body);
+    *message.method_mut() = request.method.clone();
+    *message.uri_mut() = Uri::try_from(&request.target)
+        .map_err(|error| Unanswered::Failed(Failure::Broken(format!("the path cannot be sent: {error}"))))?;
+    *message.headers_mut() = request.fields.clone();
+    if let Some(host) = &request.host {
+        message.headers_mut().insert(header::HOST, host.clone());
+    }
+    if let Some(protocol) = &request.upgrade {
+        message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        message.headers_mut().insert(header::UPGRADE, protocol.clone());
+    }
+    let answered = wait(connected.sender.try_send_request(message), progress, patience).await;
+    match answered {
+        None => {
+            let waited = format!("no answer within {} s", patience.as_secs_f32());
+            Err(Unanswered::Failed(Failure::Timeout(waited)))
+        }
+        Some(Ok(response)) => Ok((connected, response)),
+        Some(Err(mut unsent)) => match unsent.take_message() {
+            Some(message) => {
+                if let Content::OfClient(content) = message.into_body() {
+                    request.content = Some(content);
+                }
+                Err(Unanswered::NotSent(unsent.into_error()))
+            }
+            None => {
+                let error = unsent.into_error();
+                match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
+                    Some(incomplete) => Err(Unanswered::Failed(Failure::Client(*incomplete))),
+                    None => Err(Unanswered::Failed(Failure::Broken(describe(&error)))),
+                }
+            }
+        },
+    }
+}
+
+/// Waits for `answer`, for `patience` after the content has moved last. `None`: in vain.
+async fn wait<F: Future>(answer: F, progress: Option<ContentProgress>, patience: Duration) -> Option<F::Output> {
+    let mut answer = pin!(answer);
+    let Some(progress) = progress else { return timeout(patience, answer).await.ok() };
+    let mut taken = progress.taken();
+    loop {
+        tokio::select! {
+            biased;
+            answered = answer.as_mut() => return Some(answered),
+            () = sleep(patience) => {
+                let now = progress.taken();
+                if now == taken {
+                    return None;
+                }
+                taken = now;
+            }
+        }
+    }
+}
+
+async fn reply(
+    in_progress: InProgress,
+    connected: Connected,
+    response: http::Response<Incoming>,
+    request: &mut Forwarded,
+) -> Result<Reply, FailedAttempt> {
+    let refuse =
+        |what: &str| FailedAttempt { failure: Failure::Broken(what.to_owned()), may_repeat: false, counts: true };
+    let Some(status) = Status::new(response.status().as_u16()) else {
+        return Err(refuse(&format!("{} is no status of HTTP", response.status().as_str())));
+    };
+    if status != Status::SWITCHING_PROTOCOLS {
+        let (head, body) = response.into_parts();
+        let body = ReplyBody::new(in_progress, connected, body);
+        return Ok(Reply { status, fields: head.headers, body: body.into() });
+    }
+    let asked = request.upgrade.as_ref();
+    let Some(asked) = asked.filter(|asked| names_protocol(response.headers(), asked)) else {
+        return Err(refuse("it switches to a protocol that was not asked for"));
+    };
+    let content = request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {asked:?}")))?;
+    let fields = response.headers().clone();
+    let upgraded = hyper::upgrade::on(response).await.map_err(|error| refuse(&describe(&error)))?;
+    let body = tunnel::open(upgraded, content, in_progress);
+    Ok(Reply { status, fields, body: body.into() })
+}
+
+/// Whether Upgrade of the answer names one of the protocols in `asked` (RFC 9110 §7.8).
+fn names_protocol(fields: &HeaderMap, asked: &HeaderValue) -> bool {
+    let (Some(Ok(chosen)), Ok(asked)) = (fields.get(UPGRADE).map(HeaderValue::to_str), asked.to_str()) else {
+        return false;
+    };
+    asked.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen.trim()))
+}
+
+const UPGRADE: HeaderName = header::UPGRADE;
+
+/// An error of HTTP with its cause.
+fn describe(error: &hyper::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,212 @@
+//! Upstreams: servers that requests are forwarded to.
+//!
+//! ```text
+//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► hyper ─► server
+//!                                          │
+//! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► hyper (content of the request)
+//! ```
+
+mod balance;
+mod config;
+mod connect;
+mod content;
+mod forward;
+mod head;
+mod pool;
+mod reply;
+mod tls;
+mod tunnel;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::values::{At, Problems};
+
+pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
+pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
+pub(crate) use forward::{Failure, Forwarded, forward};
+pub(crate) use head::{Hop, is_hop_by_hop, request_fields, response_fields};
+
+pub(crate) use reply::{Patience, Reply};
+
+use balance::{Balancer, FailureRule};
+use connect::{Connected, Tls};
+use pool::Pool;
+
+/// What the driver of a protocol knows of a request that may be forwarded.
+#[derive(Debug, Default)]
+pub(crate) struct Inbound {
+    /// Its content, if it has any, or, with `upgrade`, what the client sends by another protocol.
+    pub(crate) content: Option<RequestContent>,
+    /// Whether the client asks for another protocol.
+    pub(crate) upgrade: bool,
+    /// The other end of the connection; `None`: a Unix socket.
+    pub(crate) remote: Option<IpAddr>,
+    /// Whether that is a trusted proxy.
+    pub(crate) is_trusted: bool,
+    /// The client; `None`: unknown behind a Unix socket.
+    pub(crate) client: Option<IpAddr>,
+    /// `https` or `http`.
+    pub(crate) scheme: &'static str,
+}
+
+/// Servers that can answer the same requests.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) name: Box<str>,
+    servers: Box<[Server]>,
+    balancer: Balancer,
+    tries: usize,
+    connect_timeout: Duration,
+    answer_timeout: Duration,
+    stall_timeout: Duration,
+    tunnel_timeout: Duration,
+    idle_timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Server {
+    /// As configured, for log and metrics.
+    name: Arc<str>,
+    url: ServerUrl,
+    tls: Option<Tls>,
+    pool: Pool,
+}
+
+/// A request that a server is answering.
+#[derive(Debug)]
+struct InProgress {
+    upstream: Arc<Upstream>,
+    /// Its index.
+    server: usize,
+}
+
+impl InProgress {
+    fn name(&self) -> &str {
+        &self.upstream.servers[self.server].name
+    }
+
+    /// Keeps a connection whose request has been answered.
+    fn keep(&self, connected: Connected) {
+        self.upstream.servers[self.server].pool.keep(connected);
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.upstream.balancer.ended(self.server);
+    }
+}
+
+impl Upstream {
+    fn succeeded(&self, server: usize) {
+        if self.balancer.succeeded(server) {
+            tracing::info!("upstream {}: {} answers again", self.name, self.servers[server].name);
+        }
+    }
+
+    fn failed(&self, server: usize, failure: &Failure) {
+        if self.balancer.failed(server) && self.servers.len() > 1 {
+            let name = &self.servers[server].name;
+            tracing::warn!("upstream {}: {name} is left out for a while: {failure}", self.name);
+        }
+    }
+
+    /// The Host of requests that do not keep the client's.
+    pub(crate) fn authority(&self) -> String {
+        self.servers[0].url.authority()
+    }
+}
+
+/// The upstreams of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams(Vec<Arc<Upstream>>);
+
+impl Upstreams {
+    /// Builds all upstreams. Errors are in `problems`.
+    pub(crate) fn build(configs: &[UpstreamConfig], problems: &mut Problems) -> Self {
+        let mut upstreams = Upstreams::default();
+        for config in configs {
+            if config.name.is_empty() || config.name.contains("://") || config.name.starts_with("unix:") {
+                let what = "is no name: write a word, for instance app";
+                problems.add(&config.name.span, "upstream.name", what);
+            } else if upstreams.0.iter().any(|other| *other.name == *config.name.value) {
+                problems.add(&config.name.span, "upstream.name", "is the name of two upstreams: rename one");
+            }
+            if let Some(built) = config.build("upstream", problems) {
+                upstreams.0.push(Arc::new(built));
+            }
+        }
+        upstreams
+    }
+
+    /// The upstream with this name, or a new one for the URL of a server.
+    pub(crate) fn find(&mut self, name: &At<String>, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
+        if let Some(found) = self.0.iter().find(|upstream| *upstream.name == *name.value) {
+            return Some(Arc::clone(found));
+        }
+        if !name.contains(':') {
+            let what = format_args!(
+                "there is no [[upstream]] with the name {:?}: add it, or write the URL of a server",
+                name.value
+            );
+            problems.add(&name.span, key, what);
+            return None;
+        }
+        match name.parse::<ServerUrl>() {
+            Ok(url) => {
+                let server = ServerConfig::of(At { value: url, span: name.span.clone() });
+                let built = UpstreamConfig::of(name, vec![server]).build(key, problems)?;
+                self.0.push(Arc::new(built));
+                self.0.last().cloned()
+            }
+            Err(error) => {
+                problems.add(&name.span, key, error);
+                None
+            }
+        }
+    }
+}
+
+impl UpstreamConfig {
+    fn build(&self, key: &str, problems: &mut Problems) -> Option<Upstream> {
+        let before = problems.len();
+        if self.servers.is_empty() {
+            let what =
+                format_args!("is empty for upstream {}: add {{ url = \"http://127.0.0.1:3000\" }}", self.name.value);
+            problems.add(&self.servers.span, &format!("{key}.servers"), what);
+        } else if self.servers.iter().all(|server| server.backup) {
+            let what = "has backups alone: remove backup = true from one";
+            problems.add(&self.servers.span, &format!("{key}.servers"), what);
+        }
+        let mut connector = tls::Connectors::new(&self.tls, key);
+        let max_idle = self.max_idle.usize();
+        let server = |config: &ServerConfig| {
+            let tls = connector.for_server(&config.url, problems);
+            Server {
+                name: config.url.to_string().into(),
+                url: config.url.value.clone(),
+                tls,
+                pool: Pool::new(max_idle),
+            }
+        };
+        let servers = self.servers.iter().map(server).collect();
+        let failure = FailureRule {
+            max_fails: u32::try_from(self.max_fails.get()).unwrap_or(u32::MAX),
+            fail_time: self.fail_time.duration(),
+        };
+        let loads = self.servers.iter().map(|server| (server.weight.get() as u32, server.backup));
+        (problems.len() == before).then(|| Upstream {
+            name: self.name.as_str().into(),
+            servers,
+            balancer: Balancer::new(self.balance, failure, loads),
+            tries: self.tries.usize(),
+            connect_timeout: self.connect_timeout.duration(),
+            answer_timeout: self.answer_timeout.duration(),
+            stall_timeout: self.stall_timeout.duration(),
+            tunnel_timeout: self.tunnel_timeout.duration(),
+            idle_timeout: self.idle_timeout.duration(),
+        })
+    }
+}

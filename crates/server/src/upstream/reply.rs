@@ -1,0 +1,133 @@
+//! The answer of a server.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::HeaderMap;
+use http_body::Body;
+use hyper::body::Incoming;
+use sealion_http::Status;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::InProgress;
+use super::connect::Connected;
+use crate::response::{Piece, Source};
+
+/// The answer of a server, of which the content may still come.
+pub(crate) struct Reply {
+    pub(crate) status: Status,
+    pub(crate) fields: HeaderMap,
+    pub(crate) body: ReplyContent,
+}
+
+/// The content of an answer, or the octets of a tunnel.
+pub(crate) struct ReplyContent(Pin<Box<dyn Source>>);
+
+impl<S: Source + 'static> From<S> for ReplyContent {
+    fn from(source: S) -> Self {
+        ReplyContent(Box::pin(source))
+    }
+}
+
+impl From<ReplyContent> for Pin<Box<dyn Source>> {
+    fn from(content: ReplyContent) -> Self {
+        content.0
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// The content of an answer. When its end has come, its connection is kept for the next request; dropped before, it is closed.
+pub(super) struct ReplyBody {
+    in_progress: InProgress,
+    connected: Option<Connected>,
+    body: Incoming,
+    patience: Patience,
+}
+
+impl ReplyBody {
+    pub(super) fn new(in_progress: InProgress, connected: Connected, body: Incoming) -> Self {
+        let patience = Patience::new(in_progress.upstream.stall_timeout);
+        ReplyBody { in_progress, connected: Some(connected), body, patience }
+    }
+}
+
+impl Source for ReplyBody {
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let this = self.get_mut();
+        loop {
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    this.patience.moved();
+                    // Trailers of HTTP/1.1 are dropped, as RFC 9112 §7.1.2 allows.
+                    if let Ok(content) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(Piece::Bytes(content))));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    this.connected = None;
+                    let error =
+                        io::Error::other(format!("the answer of {} broke off: {error}", this.in_progress.name()));
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    return this.patience.poll(cx).map(|limit| {
+                        this.connected = None;
+                        let server = this.in_progress.name();
+                        let stalled = format!("{server} sent nothing of its answer for {} s", limit.as_secs_f32());
+                        Some(Err(io::Error::new(io::ErrorKind::TimedOut, stalled)))
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ReplyBody {
+    fn drop(&mut self) {
+        if let Some(connected) = self.connected.take()
+            && self.body.is_end_stream()
+        {
+            self.in_progress.keep(connected);
+        }
+    }
+}
+
+/// A deadline that moves with each piece. The timer is set once in a while, not for each of them.
+pub(crate) struct Patience {
+    limit: Duration,
+    has_moved: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Patience { limit, has_moved: false, timer: None }
+    }
+
+    /// Something came.
+    pub(crate) fn moved(&mut self) {
+        self.has_moved = true;
+    }
+
+    /// Ready when nothing has come for the limit, or up to twice as long.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if !std::mem::take(&mut self.has_moved) {
+                return Poll::Ready(limit);
+            }
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,88 @@
+//! A tunnel behind 101: octets of another protocol, such as WebSocket, pass in both directions until one side ends.
+//!
+//! ```text
+//! client ─► driver ─► RequestContent ─► a task that writes ─► server
+//! client ◄─ driver ◄──────── Tunnel, the response's body ◄─── server
+//! ```
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Body;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+
+use super::InProgress;
+use super::content::RequestContent;
+use super::reply::Patience;
+use crate::response::{Piece, Source};
+
+/// Octets that are read at a time.
+const READ: usize = 16 << 10;
+
+/// What comes from the server. An idle tunnel has no buffer.
+pub(super) struct Tunnel {
+    in_progress: InProgress,
+    /// Never locked: it makes the type `Sync`.
+    from: Mutex<ReadHalf<TokioIo<Upgraded>>>,
+    /// The other direction has moved.
+    has_sent: Arc<AtomicBool>,
+    patience: Patience,
+}
+
+/// Opens a tunnel: `content` is what the client sends from now on.
+pub(super) fn open(upgraded: Upgraded, content: RequestContent, in_progress: InProgress) -> Tunnel {
+    let (from, to) = tokio::io::split(TokioIo::new(upgraded));
+    let has_sent = Arc::new(AtomicBool::new(false));
+    tokio::spawn(write(content, to, Arc::clone(&has_sent)));
+    let patience = Patience::new(in_progress.upstream.tunnel_timeout);
+    Tunnel { in_progress, from: Mutex::new(from), has_sent, patience }
+}
+
+/// Writes what the client sends, until it ends or either side is lost.
+async fn write(mut content: RequestContent, mut to: WriteHalf<TokioIo<Upgraded>>, has_sent: Arc<AtomicBool>) {
+    while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
+        has_sent.store(true, Ordering::Relaxed);
+        let Ok(octets) = frame.into_data() else { continue };
+        if to.write_all(&octets).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+    }
+    // A client that was lost has no more to say either.
+    let _ = to.shutdown().await;
+}
+
+impl Source for Tunnel {
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let this = self.get_mut();
+        let mut space = [0; READ];
+        let mut buffer = ReadBuf::new(&mut space);
+        let from = this.from.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match Pin::new(from).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) => {
+                this.patience.moved();
+                let read = buffer.filled();
+                Poll::Ready((!read.is_empty()).then(|| Ok(Piece::Bytes(Bytes::copy_from_slice(read)))))
+            }
+            Poll::Ready(Err(error)) => {
+                let error = io::Error::new(error.kind(), format!("the tunnel to {}: {error}", this.in_progress.name()));
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Pending => {
+                if this.has_sent.swap(false, Ordering::Relaxed) {
+                    this.patience.moved();
+                }
+                this.patience.poll(cx).map(|limit| {
+                    let silent =
+                        format!("the tunnel to {} was silent for {} s", this.in_progress.name(), limit.as_secs_f32());
+                    Some(Err(io::Error::new(io::ErrorKind::TimedOut, silent)))
+                })
+            }
+        }
+    }
+}

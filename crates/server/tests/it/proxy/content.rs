@@ -1,0 +1,279 @@
+//! Contents in both directions, and the connections to the server.
+
+use std::io::ErrorKind;
+use std::thread;
+
+use sealion_testkit::{http, pattern};
+
+use super::{post, serve};
+use crate::support::upstream::{Upstream, ok};
+use crate::support::{Site, access_line, curl, exchange, get, parse_responses, wait_until};
+
+#[test]
+fn a_request_arrives_as_it_was_sent_and_the_answer_comes_back() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let body = format!("{} {}", request.line(), request.body.len());
+        let status = if request.line().contains("missing") { "404 Not Here" } else { "200 OK" };
+        let fields = "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nDate: Mon, 07 Nov 1994 08:49:37 GMT\r\nServer: app\r\nConnection: X-Hop\r\nX-Hop: 1";
+        format!("HTTP/1.1 {status}\r\n{fields}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    let response = http::get(&mut client, "/a%2Fb/%7Ec?x=1&y=%20").expect("a response");
+    assert_eq!((response.status, response.body.as_slice()), (200, &b"GET /a%2Fb/%7Ec?x=1&y=%20 0"[..]));
+    let cookies: Vec<_> = response.fields.iter().filter(|(name, _)| name == "set-cookie").collect();
+    assert_eq!(cookies.len(), 2);
+    assert_eq!(response.field("date"), Some("Mon, 07 Nov 1994 08:49:37 GMT"));
+    assert_eq!((response.field("server"), response.field("x-hop")), (Some("app"), None));
+    let received = upstream.last();
+    assert_eq!(received.field("host"), "localhost");
+    assert_eq!(received.field("x-forwarded-for"), "127.0.0.1");
+    assert_eq!(received.field("x-forwarded-proto"), "https");
+    assert_eq!(received.field("forwarded"), "for=127.0.0.1;host=\"localhost\";proto=https");
+    assert_eq!(received.all("content-length"), [""; 0]);
+    let response = post(&mut client, "/missing", &[("Content-Length", "3"), ("X-Forwarded-For", "10.0.0.1")], b"abc");
+    assert_eq!((response.status, response.body.as_slice()), (404, &b"POST /missing 3"[..]));
+    let received = upstream.last();
+    assert_eq!((received.body.as_slice(), received.field("x-forwarded-for")), (&b"abc"[..], "127.0.0.1"));
+    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
+        let response = http::request(&mut client, method, "/", &[]).expect("a response");
+        assert_eq!(response.body, format!("{method} / 0").into_bytes());
+    }
+    assert_eq!(http::request(&mut client, "TRACE", "/", &[]).expect("a response").status, 405);
+    assert_eq!(upstream.connections(), 1, "the connection is kept");
+    let line = access_line(&server, 8);
+    assert_eq!((line.get("status"), line.find("upstream")), ("405", None));
+    let line = &crate::support::access_lines(&server, 8)[1];
+    assert_eq!((line.get("upstream"), line.get("upstream_status")), (&*upstream.url(), "404"));
+    assert_eq!(line.find("tries"), None);
+}
+
+#[test]
+fn contents_of_all_lengths_pass_in_both_directions_however_they_are_framed() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        if request.line().ends_with("chunked") {
+            let mut response = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for piece in request.body.chunks(7000) {
+                response.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                response.extend_from_slice(piece);
+                response.extend_from_slice(b"\r\n");
+            }
+            response.extend_from_slice(b"0\r\n\r\n");
+            return response;
+        }
+        ok(&request.body)
+    });
+    let server = serve(&site, &upstream, "");
+    for length in [0, 1, 1000, 16_384, 65_537, 3_000_000] {
+        let file = site.add_pattern("upload", length as u64);
+        let expected = pattern::bytes(0..length as u64);
+        let upload = format!("@{}", file.display());
+        for target in ["/length", "/chunked"] {
+            for framing in ["X-Framing: length", "Transfer-Encoding: chunked"] {
+                let options = ["--data-binary", &upload, "-H", "Expect:", "-H", framing];
+                let response = curl::get(&site.pki, server.address(), target, &options);
+                assert_eq!(response.status, 200);
+                assert!(response.body == expected, "{length} {target} {framing}");
+                assert!(upstream.last().body == expected, "{length} {target} {framing}");
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_without_content_end_with_their_head() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let status = match request.line().split_once(' ').expect("a target") {
+            ("HEAD", _) => "200 OK\r\nContent-Length: 5",
+            (_, "/none") => "204 No Content",
+            (_, "/not-modified") => "304 Not Modified\r\nETag: \"a\"",
+            _ => "200 OK\r\nContent-Length: 0",
+        };
+        format!("HTTP/1.1 {status}\r\n\r\n").into_bytes()
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    for (method, target, status, length) in [
+        ("HEAD", "/", 200, Some("5")),
+        ("GET", "/none", 204, None),
+        ("GET", "/not-modified", 304, None),
+        ("GET", "/", 200, Some("0")),
+    ] {
+        let response = http::request(&mut client, method, target, &[]).expect("a response");
+        assert_eq!((response.status, response.field("content-length")), (status, length), "{method} {target}");
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn pieces_are_passed_on_as_they_come() {
+    let site = Site::new();
+    let (to_server, from_test) = std::sync::mpsc::channel::<()>();
+    let from_test = std::sync::Mutex::new(from_test);
+    let upstream = Upstream::start(move |accepted| {
+        accepted.request();
+        accepted.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for _ in 0..3 {
+            accepted.write(b"8\r\ndata: 1\n\r\n");
+            // The next piece comes when the client has this one.
+            from_test.lock().expect("no panic").recv().expect("the test goes on");
+        }
+        accepted.write(b"0\r\n\r\n");
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    client.send(get("/events").as_bytes()).expect("it leaves");
+    client.read_until(b"\r\n\r\n").expect("a head");
+    for _ in 0..3 {
+        client.read_until(b"data: 1\n\r\n").expect("a piece");
+        to_server.send(()).expect("the server goes on");
+    }
+    assert_eq!(client.read_until(b"0\r\n\r\n").expect("the end"), b"0\r\n\r\n");
+}
+
+/// The client is read only as fast as the server takes its content.
+#[test]
+fn a_server_that_does_not_read_holds_the_client_back() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        accepted.head();
+        // Until the proxy gives up.
+        thread::park_timeout(sealion_testkit::PATIENCE);
+    });
+    let server = serve(&site, &upstream, "answer_timeout = '60s'");
+    let mut client = site.connect(&server);
+    client.send(http::head("POST", "/", &[("Content-Length", "1000000000")]).as_bytes()).expect("it leaves");
+    client.socket().set_write_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout");
+    let piece = [b'x'; 16_384];
+    let sent = (0..4000).take_while(|_| client.send(&piece).is_ok()).count();
+    // What fits into the buffers of both connections.
+    assert!((1..2000).contains(&sent), "{sent} records were taken");
+}
+
+#[test]
+fn content_is_asked_for_when_the_server_has_the_head() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    let fields = [("Content-Length", "3"), ("Expect", "100-continue")];
+    client.send(http::head("POST", "/", &fields).as_bytes()).expect("it leaves");
+    assert_eq!(client.read_until(b"\r\n\r\n").expect("an answer"), b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.send(b"abc").expect("it leaves");
+    assert_eq!(http::read_response(&mut client, "POST").expect("a response").body, b"abc");
+    assert_eq!(upstream.last().all("expect"), [""; 0]);
+    assert_eq!(http::get(&mut client, "/next").expect("a response").status, 200);
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_content_is_passed_on_and_ends_the_connection() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        accepted.head();
+        accepted.write(b"HTTP/1.1 413 Too Much\r\nContent-Length: 2\r\n\r\nno");
+        accepted.read_to_end();
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    client.send(http::head("POST", "/", &[("Content-Length", "100000")]).as_bytes()).expect("it leaves");
+    client.send(&[b'x'; 1000]).expect("it leaves");
+    let response = http::read_response(&mut client, "POST").expect("a response");
+    assert_eq!((response.status, response.field("connection")), (413, Some("close")));
+    assert_eq!(response.body, b"no");
+    client.read_to_end().expect("an end").assert_orderly();
+}
+
+/// Two streams at once: neither waits for the other's end.
+#[test]
+fn a_server_may_answer_while_it_reads() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        accepted.head();
+        accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n");
+        for _ in 0..3 {
+            let Some(piece) = accepted.read(10) else { return };
+            accepted.write(&piece);
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    client.send(http::head("POST", "/", &[("Content-Length", "30")]).as_bytes()).expect("it leaves");
+    client.read_until(b"\r\n\r\n").expect("a head");
+    for piece in ["0123456789", "abcdefghij", "ABCDEFGHIJ"] {
+        client.send(piece.as_bytes()).expect("it leaves");
+        assert_eq!(client.read(10).expect("the echo"), piece.as_bytes());
+    }
+}
+
+#[test]
+fn a_client_that_leaves_ends_the_request_to_the_server() {
+    let site = Site::new();
+    let (gone, told) = std::sync::mpsc::channel();
+    let gone = std::sync::Mutex::new(gone);
+    let upstream = Upstream::start(move |accepted| {
+        let body = accepted.head().map(|_| accepted.read_to_end());
+        gone.lock().expect("no panic").send(body).expect("the test waits");
+    });
+    let server = serve(&site, &upstream, "");
+    for request in [get("/waits"), http::head("POST", "/", &[("Content-Length", "10")]) + "12345"] {
+        let mut client = site.connect(&server);
+        client.send(request.as_bytes()).expect("it leaves");
+        wait_until("the server has the request", || upstream.connections() > 0);
+        thread::sleep(std::time::Duration::from_millis(50));
+        client.reset().expect("it closes");
+        let body = told.recv_timeout(sealion_testkit::PATIENCE).expect("the server's connection ends");
+        assert!(body.is_some_and(|body| b"12345".starts_with(&body) || body == b"12345"));
+    }
+    for line in crate::support::access_lines(&server, 2) {
+        assert!(["499", "400"].contains(&line.get("status")), "{}", line.text);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let server = serve(&site, &upstream, "");
+    let post = http::head("POST", "/2", &[("Content-Length", "3")]) + "abc";
+    let last = http::head("GET", "/3", &[("Connection", "close")]);
+    let ending = exchange(&mut site.connect(&server), [get("/1"), post, last].concat().as_bytes());
+    let bodies: Vec<_> = parse_responses(&ending.data).into_iter().map(|response| response.body).collect();
+    assert_eq!(bodies, [b"GET /1".to_vec(), b"POST /2".to_vec(), b"GET /3".to_vec()]);
+    ending.assert_orderly();
+}
+
+/// A content without its end is no content: neither side may take it for one.
+#[test]
+fn content_that_breaks_off_never_arrives_as_complete() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| while accepted.request().is_some() {});
+    let server = serve(&site, &upstream, "");
+    let chunked = http::head("POST", "/", &[("Transfer-Encoding", "chunked")]);
+    for (request, status) in [
+        (chunked.clone() + "3\r\nabc\r\nzz", Some(400)),
+        (chunked.clone() + "3\r\nabcd", Some(400)),
+        (http::head("POST", "/", &[("Content-Length", "10")]) + "abc", None),
+        (chunked + "3\r\nabc\r\n0\r\n", None),
+    ] {
+        let mut client = site.connect(&server);
+        client.send(request.as_bytes()).expect("it leaves");
+        match status {
+            Some(status) => {
+                let response = http::read_response(&mut client, "POST").expect("a response");
+                assert_eq!((response.status, response.field("connection")), (status, Some("close")), "{request}");
+            }
+            None => {
+                client.close_notify().expect("it leaves");
+                client.fin().expect("it leaves");
+                match client.read_to_end() {
+                    Ok(_) => {}
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::UnexpectedEof),
+                }
+            }
+        }
+    }
+    assert!(upstream.requests().is_empty(), "{:?}", upstream.requests());
+}

@@ -1,0 +1,193 @@
+//! Servers that fail: the client is told so, nothing incomplete looks complete, and the next request is clean.
+
+use std::net::TcpListener;
+
+use sealion_testkit::http;
+
+use super::{is_orderly, post, serve, serve_to};
+use crate::support::upstream::{Accepted, Upstream, ok};
+use crate::support::{Site, access_line, get, read_until_cut, wait_for_message};
+
+/// A port that refuses connections.
+fn closed_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}", listener.local_addr().expect("an address"))
+}
+
+#[test]
+fn each_fault_before_the_answer_has_its_status_and_the_connection_goes_on() {
+    type Fault = fn(&mut Accepted);
+    let faults: [(&str, Fault, u16); 9] = [
+        ("/closes", |_| {}, 502),
+        ("/resets", |accepted| accepted.reset(), 502),
+        ("/silent", |accepted| drop(accepted.read_to_end()), 504),
+        ("/half-a-head", |accepted| accepted.write(b"HTTP/1.1 200 OK\r\nContent-Le"), 502),
+        ("/no-http", |accepted| accepted.write(b"SSH-2.0-OpenSSH_9.2\r\n"), 502),
+        ("/bad-status", |accepted| accepted.write(b"HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n"), 502),
+        (
+            "/two-lengths",
+            |accepted| accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+            502,
+        ),
+        (
+            "/long-head",
+            |accepted| {
+                accepted.write(b"HTTP/1.1 200 OK\r\n");
+                for n in 0..1000 {
+                    accepted.write(format!("X-{n}: {}\r\n", "x".repeat(100)).as_bytes());
+                }
+                accepted.write(b"Content-Length: 0\r\n\r\n");
+            },
+            502,
+        ),
+        (
+            "/switches",
+            |accepted| accepted.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+            502,
+        ),
+    ];
+    let site = Site::new();
+    let upstream = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            match faults.iter().find(|(target, ..)| request.line().ends_with(target)) {
+                Some((_, fault, _)) => return fault(accepted),
+                None => accepted.write(&ok(request.line().as_bytes())),
+            }
+        }
+    });
+    let server = serve(&site, &upstream, "answer_timeout = '300ms'\ntries = 1");
+    let mut client = site.connect(&server);
+    let mut lines = 0;
+    for (target, _, status) in faults {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!(response.status, status, "{target}");
+        assert_eq!(http::get(&mut client, "/good").expect("a response").body, b"GET /good", "after {target}");
+        lines += 2;
+        let line = &crate::support::access_lines(&server, lines)[lines - 2];
+        assert_eq!((line.get("upstream"), line.get("status")), (&*upstream.url(), &*status.to_string()), "{target}");
+        wait_for_message(&server, &format!("{target}: answered {status}: {}: ", upstream.url()));
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_never_ends_as_if_it_were_complete() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        let Some(request) = accepted.request() else { return };
+        accepted.write(match request.line() {
+            "GET /short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+            "GET /chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",
+            "GET /no-last-chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            "GET /bad-chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+            _ => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab",
+        });
+        match request.line() {
+            "GET /stalls" => drop(accepted.read_to_end()),
+            "GET /resets" => accepted.reset(),
+            _ => {}
+        }
+    });
+    let server = serve(&site, &upstream, "stall_timeout = '200ms'");
+    for (n, target) in
+        ["/short", "/chunk", "/no-last-chunk", "/bad-chunk", "/stalls", "/resets"].into_iter().enumerate()
+    {
+        let mut client = site.connect(&server);
+        client.send(get(target).as_bytes()).expect("it leaves");
+        match read_until_cut(&mut client) {
+            Ok(ending) => assert!(!ending.data.ends_with(b"0\r\n\r\n") && !is_orderly(&ending), "{target}"),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof),
+        }
+        let line = access_line(&server, n + 1);
+        assert!(line.get("aborted").contains(&upstream.url()), "{}", line.text);
+    }
+}
+
+/// What comes behind the answer belongs to nobody.
+#[test]
+fn a_server_that_sends_too_much_answers_no_other_request() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        while let Some(request) = accepted.request() {
+            let mut response = ok(request.line().as_bytes());
+            if request.line().ends_with("more") {
+                response.extend_from_slice(&ok(b"stolen"));
+            }
+            accepted.write(&response);
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    for _ in 0..20 {
+        assert_eq!(http::get(&mut client, "/more").expect("a response").body, b"GET /more");
+        assert_eq!(http::get(&mut client, "/next").expect("a response").body, b"GET /next");
+    }
+}
+
+#[test]
+fn a_request_is_repeated_only_where_that_is_safe() {
+    let site = Site::new();
+    // Each connection answers one request, and closes when it gets another one.
+    let upstream = Upstream::start(|accepted| {
+        if let Some(request) = accepted.request() {
+            accepted.write(&ok(request.line().as_bytes()));
+            accepted.request();
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    assert_eq!(http::get(&mut client, "/1").expect("a response").status, 200);
+    let response = http::get(&mut client, "/2").expect("a response");
+    assert_eq!((response.status, response.body.as_slice()), (200, &b"GET /2"[..]));
+    assert_eq!(access_line(&server, 2).get("tries"), "2");
+    let response = post(&mut client, "/3", &[("Content-Length", "3")], b"abc");
+    assert_eq!(response.status, 502, "it may have had an effect");
+    let sent = upstream.requests();
+    assert_eq!(
+        sent.iter().map(|request| request.line()).collect::<Vec<_>>(),
+        ["GET /1", "GET /2", "GET /2", "POST /3"]
+    );
+}
+
+/// A connection that the server has closed meanwhile costs nothing, whatever the method.
+#[test]
+fn a_kept_connection_that_was_closed_is_not_used() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        if let Some(request) = accepted.request() {
+            accepted.write(&ok(&request.body));
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    for _ in 0..20 {
+        assert_eq!(post(&mut client, "/", &[("Content-Length", "3")], b"abc").body, b"abc");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(crate::support::access_lines(&server, 20).iter().all(|line| line.find("tries").is_none()));
+}
+
+#[test]
+fn another_server_is_asked_where_one_refuses_and_that_one_is_left_out() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let closed = closed_port();
+    let server = serve_to(&site, &[&closed, &upstream.url()], "max_fails = 2\nfail_time = '1h'");
+    let mut client = site.connect(&server);
+    for _ in 0..8 {
+        assert_eq!(post(&mut client, "/", &[("Content-Length", "3")], b"abc").body, b"abc");
+    }
+    let repeated = crate::support::access_lines(&server, 8).iter().filter(|line| line.find("tries").is_some()).count();
+    assert_eq!(repeated, 2);
+    wait_for_message(&server, &format!("upstream app: {closed} is left out for a while: cannot connect"));
+}
+
+#[test]
+fn all_servers_refuse() {
+    let site = Site::new();
+    let server = serve_to(&site, &[&closed_port(), &closed_port()], "tries = 4");
+    let mut client = site.connect(&server);
+    for n in 1..=3 {
+        assert_eq!(http::get(&mut client, "/").expect("a response").status, 502);
+        assert_eq!(access_line(&server, n).get("tries"), "4");
+    }
+}

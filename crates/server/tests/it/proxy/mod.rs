@@ -1,0 +1,44 @@
+//! Requests that are forwarded to a server.
+
+mod content;
+mod faults;
+mod guards;
+mod random;
+mod rules;
+mod smuggling;
+mod tunnel;
+
+use sealion_testkit::server::Server;
+use sealion_testkit::{Client, Ending, Event, http};
+use sealion_tls::AlertDescription;
+
+use crate::support::Site;
+use crate::support::upstream::Upstream;
+
+/// A site that forwards everything to `upstream`, with these further keys of its upstream.
+#[track_caller]
+fn serve(site: &Site, upstream: &Upstream, keys: &str) -> Server {
+    serve_to(site, &[&upstream.url()], keys)
+}
+
+/// The same, for servers by their URLs.
+#[track_caller]
+fn serve_to(site: &Site, urls: &[&str], keys: &str) -> Server {
+    let servers: Vec<_> = urls.iter().map(|url| format!("{{ url = '{url}' }}")).collect();
+    let upstream = format!("[[upstream]]\nname = 'app'\nservers = [{}]\n{keys}\n", servers.join(", "));
+    site.config("proxy = [{ upstream = 'app' }]").table(&upstream).serve_from_user_space()
+}
+
+/// Sends a request with a body in one record and reads the response.
+#[track_caller]
+fn post(client: &mut Client, target: &str, fields: &[(&str, &str)], body: &[u8]) -> http::Response {
+    let mut bytes = http::head("POST", target, fields).into_bytes();
+    bytes.extend_from_slice(body);
+    client.send(&bytes).expect("the request leaves");
+    http::read_response(client, "POST").expect("a response")
+}
+
+/// Whether a connection ended by close_notify.
+fn is_orderly(ending: &Ending) -> bool {
+    ending.events.contains(&Event::Alert(AlertDescription::CLOSE_NOTIFY))
+}

@@ -1,0 +1,188 @@
+//! Rules: which requests are forwarded, and what is changed on the way.
+
+use sealion_testkit::http;
+
+use super::post;
+use crate::support::upstream::{Upstream, ok};
+use crate::support::{Site, wait_for_message};
+
+#[test]
+fn the_first_rule_that_covers_a_path_forwards_it_and_files_serve_the_rest() {
+    let site = Site::new();
+    site.add("index.html", "the page");
+    site.add("api/file", "hidden by the rule");
+    let api = Upstream::answering(|request| ok(format!("api {}", request.line()).as_bytes()));
+    let php = Upstream::answering(|request| ok(format!("php {}", request.line()).as_bytes()));
+    let keys = format!(
+        "proxy = [{{ path = '/api/', upstream = 'api', strip_prefix = true }}, {{ regex = '\\.php$', upstream = '{}' }}]\n\
+         rewrites = [{{ path = '/users', to = '/api/v1/users' }}]",
+        php.url()
+    );
+    let config =
+        site.config(&keys).table(&format!("[[upstream]]\nname = 'api'\nservers = [{{ url = '{}' }}]", api.url()));
+    let server = config.serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, body) in [
+        ("/", "the page"),
+        ("/api", "api GET /"),
+        ("/api/", "api GET /"),
+        ("/api/file?q=1", "api GET /file?q=1"),
+        ("/%61pi/a%2Fb", "api GET /a%2Fb"),
+        ("//api//x", "api GET //x"),
+        ("/apis", "404 Not Found\n"),
+        ("/a/b.php?c", "php GET /a/b.php?c"),
+        ("/users?a", "api GET /v1/users?a"),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!(String::from_utf8_lossy(&response.body), body, "{target}");
+    }
+    // An encoded slash hides where the prefix ends.
+    assert_eq!(http::get(&mut client, "/api%2Fx").expect("a response").status, 400);
+    assert_eq!(post(&mut client, "/", &[("Content-Length", "1")], b"x").status, 405);
+}
+
+#[test]
+fn fields_and_host_are_changed_as_the_rule_says() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nX-Powered-By: app\r\nServer: app\r\nContent-Length: 2\r\n\r\nok".to_vec()
+    });
+    let keys = format!(
+        "headers = [{{ set = {{ X-Site = '1', X-Powered-By = 'not this' }} }}]\n\
+         [[site.proxy]]\nupstream = '{}'\nhost = 'upstream'\n\
+         request_headers = [{{ name = 'X-Key', value = 'secret' }}, {{ name = 'Cookie', value = '' }}]\n\
+         response_headers = [{{ name = 'Server', value = '' }}, {{ name = 'X-Via', value = 'proxy' }}]",
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let response =
+        http::request(&mut client, "GET", "/", &[("Cookie", "a=b"), ("X-Key", "forged")]).expect("a response");
+    let field = |name| response.field(name);
+    assert_eq!((field("x-powered-by"), field("server"), field("x-via")), (Some("app"), None, Some("proxy")));
+    assert_eq!(field("x-site"), Some("1"));
+    let received = upstream.last();
+    assert_eq!(received.field("host"), upstream.address().to_string());
+    assert_eq!((received.field("x-key"), received.all("cookie")), ("secret", vec![]));
+}
+
+#[test]
+fn error_pages_replace_those_of_the_server_only_where_told() {
+    for intercept in [true, false] {
+        let site = Site::new();
+        site.add("404.html", "not here");
+        site.add("502.html", "sorry");
+        let upstream = Upstream::start(|accepted| {
+            while let Some(request) = accepted.request() {
+                if request.line().ends_with("broken") {
+                    return;
+                }
+                accepted.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nof it");
+            }
+        });
+        let keys = format!(
+            "error_pages = {{ 404 = '/404.html', 502 = '/502.html' }}\nproxy = [{{ upstream = '{}', intercept_errors = {intercept} }}]",
+            upstream.url()
+        );
+        let server = site.config(&keys).serve_from_user_space();
+        let mut client = site.connect(&server);
+        let response = http::get(&mut client, "/none").expect("a response");
+        let body = if intercept { "not here" } else { "of it" };
+        assert_eq!((response.status, response.body.as_slice()), (404, body.as_bytes()));
+        let response = http::get(&mut client, "/broken").expect("a response");
+        assert_eq!((response.status, response.body.as_slice()), (502, &b"sorry"[..]));
+    }
+}
+
+#[test]
+fn content_that_is_too_long_is_refused() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let keys = format!("proxy = [{{ upstream = '{}', max_body = 10 }}]", upstream.url());
+    let server = site.config(&keys).serve_from_user_space();
+    assert_eq!(post(&mut site.connect(&server), "/", &[("Content-Length", "10")], b"0123456789").status, 200);
+    let response = post(&mut site.connect(&server), "/", &[("Content-Length", "11")], b"0123456789a");
+    assert_eq!((response.status, response.field("connection")), (413, Some("close")));
+    let chunked =
+        post(&mut site.connect(&server), "/", &[("Transfer-Encoding", "chunked")], b"b\r\n0123456789a\r\n0\r\n\r\n");
+    assert_eq!(chunked.status, 413);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_site_of_rules_alone_needs_no_root() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let mut config = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nproxy = [{{ path = '/app', upstream = '{}' }}]\n",
+        upstream.url()
+    );
+    let certificate = (site.pki.certificate_file(), site.pki.key_file());
+    config +=
+        &format!("certificates = [{{ cert = '{}', key = '{}' }}]\n", certificate.0.display(), certificate.1.display());
+    let file = site.outside().join("sealion.toml");
+    std::fs::write(&file, config).expect("written");
+    let arguments = ["serve", "--ktls", "never", "--config", file.to_str().expect("a path in UTF-8")];
+    let server = sealion_testkit::server::Server::start(crate::support::PROGRAM.as_ref(), arguments);
+    let mut client = site.connect(&server);
+    assert_eq!(http::get(&mut client, "/app").expect("a response").status, 200);
+    assert_eq!(http::get(&mut client, "/").expect("a response").status, 404);
+}
+
+#[test]
+fn one_line_starts_a_proxy() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let mut arguments = site.arguments(&["--ktls", "never", "--to", &upstream.url()]);
+    arguments[0] = "proxy".into();
+    let root = arguments.remove(1);
+    let server = sealion_testkit::server::Server::start(crate::support::PROGRAM.as_ref(), &arguments);
+    wait_for_message(&server, &format!("serving {} on https://", upstream.url()));
+    assert_eq!(http::get(&mut site.connect(&server), "/a").expect("a response").body, b"GET /a");
+    // With a directory, its files go before.
+    site.add("a", "a file");
+    arguments.insert(1, root);
+    let server = sealion_testkit::server::Server::start(crate::support::PROGRAM.as_ref(), &arguments);
+    let mut client = site.connect(&server);
+    assert_eq!(http::get(&mut client, "/a").expect("a response").body, b"a file");
+    assert_eq!(http::get(&mut client, "/b").expect("a response").body, b"GET /b");
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_said() {
+    for (site_keys, table, words) in [
+        ("proxy = [{ }]", "", "site.proxy.upstream: is missing: name an [[upstream]]"),
+        ("proxy = [{ upstream = 'app' }]", "", "there is no [[upstream]] with the name \"app\": add it"),
+        ("proxy = [{ upstream = 'ftp://a' }]", "", "is not the URL of a server: write http://host:port"),
+        ("proxy = [{ upstream = 'http://a', path = 'x' }]", "", "begin it with a slash"),
+        ("proxy = [{ upstream = 'http://a', regex = '^x' }]", "", "never matches"),
+        ("proxy = [{ upstream = 'http://a', regex = '/x', strip_prefix = true }]", "", "needs path"),
+        ("proxy = [{ upstream = 'http://a', host = 'a b' }]", "", "write client, upstream, or a host"),
+        (
+            "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'Host', value = 'x' }] }]",
+            "",
+            "set the rule's host",
+        ),
+        (
+            "proxy = [{ upstream = 'http://a', response_headers = [{ name = 'Upgrade', value = 'x' }] }]",
+            "",
+            "belongs to the connection",
+        ),
+        ("", "[[upstream]]\nname = 'a'\nservers = []", "upstream.servers: is empty for upstream a"),
+        ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a/b' }]", "has a path"),
+        ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has backups alone"),
+        (
+            "",
+            "[[upstream]]\nname = 'a'\nservers = [{ url = 'https://a' }]\ntls = { roots = '/none' }",
+            "upstream.tls.roots: /none:",
+        ),
+        (
+            "",
+            "[[upstream]]\nname = 'a'\nservers = [{ url = 'https://a' }]\ntls = { cert = '/none' }",
+            "needs both cert and key",
+        ),
+    ] {
+        let problems = Site::new().config(site_keys).table(table).problems();
+        assert!(problems.contains(words), "{words:?} is not in {problems:?}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Connections that become tunnels (WebSocket).
+
+use sealion_testkit::{Client, http};
+
+use super::{is_orderly, serve};
+use crate::support::upstream::Upstream;
+use crate::support::{Site, access_line};
+
+const ASKS: [(&str, &str); 3] =
+    [("Connection", "keep-alive, Upgrade"), ("Upgrade", "echo"), ("Sec-WebSocket-Key", "a")];
+
+/// A server that echoes what comes behind the upgrade, and ends with the client.
+fn echo() -> Upstream {
+    Upstream::start(|accepted| {
+        let Some(request) = accepted.request() else { return };
+        if request.all("upgrade") != ["echo"] {
+            return accepted.write(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n");
+        }
+        assert_eq!(request.field("connection").to_ascii_lowercase(), "upgrade");
+        accepted.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\nX-Own: 1\r\n\r\nhello",
+        );
+        while let Some(octet) = accepted.read(1) {
+            accepted.write(&octet);
+        }
+        accepted.write(b"bye");
+    })
+}
+
+#[track_caller]
+fn open(client: &mut Client) -> String {
+    client.send(http::head("GET", "/chat", &ASKS).as_bytes()).expect("it leaves");
+    String::from_utf8(client.read_until(b"\r\n\r\n").expect("a head")).expect("text")
+}
+
+#[test]
+fn a_tunnel_passes_octets_in_both_directions_up_to_the_end_of_each() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    let head = open(&mut client).to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 101 switching protocols\r\n"), "{head}");
+    for field in ["\r\nupgrade: echo\r\n", "\r\nconnection: upgrade\r\n", "\r\nx-own: 1\r\n"] {
+        assert!(head.contains(field), "{head}");
+    }
+    assert!(!head.contains("content-length") && !head.contains("transfer-encoding"), "{head}");
+    assert_eq!(client.read(5).expect("what came with the head"), b"hello");
+    for length in [1, 1000, 100_000] {
+        let octets = sealion_testkit::pattern::bytes(0..length as u64);
+        for piece in octets.chunks(16_000) {
+            client.send(piece).expect("it leaves");
+        }
+        assert!(client.read(length).expect("the echo") == octets);
+    }
+    client.close_notify().expect("it leaves");
+    let ending = client.read_to_end().expect("an end");
+    assert_eq!(ending.data, b"bye");
+    ending.assert_orderly();
+    let line = access_line(&server, 1);
+    assert_eq!((line.get("status"), line.get("upstream_status")), ("101", "101"));
+    assert_eq!(line.get("bytes"), (5 + 101_001 + 3).to_string());
+}
+
+#[test]
+fn a_server_may_refuse_the_tunnel_and_the_connection_goes_on() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno".to_vec());
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    let response = http::request(&mut client, "GET", "/chat", &ASKS).expect("a response");
+    assert_eq!((response.status, response.body.as_slice()), (403, &b"no"[..]));
+    // What a client sent before the server agreed is a request, never a part of a tunnel.
+    assert_eq!(http::get(&mut client, "/next").expect("a response").status, 403);
+    assert_eq!(upstream.last().line(), "GET /next");
+}
+
+#[test]
+fn upgrade_without_connection_asks_for_nothing() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "");
+    let response = http::request(&mut site.connect(&server), "GET", "/", &[("Upgrade", "echo")]).expect("a response");
+    assert_eq!(response.status, 426);
+}
+
+#[test]
+fn a_silent_tunnel_is_closed() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "tunnel_timeout = '200ms'");
+    let mut client = site.connect(&server);
+    open(&mut client);
+    assert!(client.read_to_end().map_or(true, |ending| !is_orderly(&ending)));
+    assert!(access_line(&server, 1).get("aborted").contains("silent for 0.2 s"));
+}

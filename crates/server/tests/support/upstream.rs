@@ -1,0 +1,222 @@
+//! A server for tests of the proxy: each connection is served by a function of the test, which sees what arrives and writes what it likes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use sealion_testkit::PATIENCE;
+
+/// A listening server. Its threads end with the connections.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    connections: usize,
+    requests: Vec<Received>,
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    /// Request line and fields, as they were sent.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    /// The values of all fields of that name, in any case.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        fields.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> &str {
+        match self.all(name)[..] {
+            [value] => value,
+            _ => panic!("not one {name} in {}", self.head),
+        }
+    }
+
+    /// The request line without the version.
+    pub(crate) fn line(&self) -> &str {
+        self.head.lines().next().and_then(|line| line.strip_suffix(" HTTP/1.1")).expect("a request line")
+    }
+}
+
+/// Octets of a body that a test reads at most.
+const MOST: usize = 1 << 30;
+
+/// A connection that was accepted.
+pub(crate) struct Accepted {
+    /// Its number, from 0.
+    pub(crate) number: usize,
+    io: BufReader<TcpStream>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Upstream {
+    /// Serves each connection by `serve`, in a thread of its own; it is closed afterwards.
+    pub(crate) fn start(serve: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (all, serve) = (Arc::clone(&seen), Arc::new(serve));
+        thread::spawn(move || {
+            for io in listener.incoming().map_while(Result::ok) {
+                let number = {
+                    let mut seen = all.lock().expect("no panic");
+                    seen.connections += 1;
+                    seen.connections - 1
+                };
+                io.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                io.set_nodelay(true).expect("an option");
+                let (seen, serve) = (Arc::clone(&all), Arc::clone(&serve));
+                thread::spawn(move || serve(&mut Accepted { number, io: BufReader::new(io), seen }));
+            }
+        });
+        Self { address, seen }
+    }
+
+    /// Answers every request with what `answer` makes of it, as long as the client likes.
+    pub(crate) fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::start(move |accepted| {
+            while let Some(request) = accepted.request() {
+                accepted.write(&answer(&request));
+            }
+        })
+    }
+
+    /// Answers every request with 200 and its own body.
+    pub(crate) fn echo() -> Self {
+        Self::answering(|request| ok(&request.body))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All requests so far.
+    pub(crate) fn requests(&self) -> Vec<Received> {
+        self.seen.lock().expect("no panic").requests.clone()
+    }
+
+    #[track_caller]
+    pub(crate) fn last(&self) -> Received {
+        self.requests().pop().expect("a request came")
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.seen.lock().expect("no panic").connections
+    }
+}
+
+/// A response 200 with this body.
+pub(crate) fn ok(body: &[u8]) -> Vec<u8> {
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    response.extend_from_slice(body);
+    response
+}
+
+impl Accepted {
+    /// The next request with its body. `None`: the client has closed, or something else came.
+    pub(crate) fn request(&mut self) -> Option<Received> {
+        let head = self.head()?;
+        let mut request = Received { head, body: Vec::new() };
+        if request.all("transfer-encoding") == ["chunked"] {
+            request.body = self.chunked()?;
+        } else if let [length] = request.all("content-length")[..] {
+            request.body = vec![0; length.parse().ok()?];
+            self.io.read_exact(&mut request.body).ok()?;
+        }
+        self.seen.lock().expect("no panic").requests.push(request.clone());
+        Some(request)
+    }
+
+    /// The next request as its octets, and its body.
+    pub(crate) fn raw_request(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let head = self.head()?;
+        let request = Received { head: head.clone(), body: Vec::new() };
+        let mut raw = head.into_bytes();
+        if request.all("transfer-encoding") == ["chunked"] {
+            let body = self.chunked()?;
+            // As one chunk: sizes were read.
+            raw.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
+            raw.extend_from_slice(&body);
+            raw.extend_from_slice(if body.is_empty() { b"\r\n" } else { b"\r\n0\r\n\r\n" });
+            return Some((raw, body));
+        }
+        let mut body = Vec::new();
+        if let [length] = request.all("content-length")[..] {
+            body = self.read(length.parse().ok().filter(|length| *length < MOST)?)?;
+            raw.extend_from_slice(&body);
+        }
+        Some((raw, body))
+    }
+
+    /// The head of the next request alone.
+    pub(crate) fn head(&mut self) -> Option<String> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.io.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        Some(head)
+    }
+
+    fn chunked(&mut self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            self.io.read_line(&mut line).ok()?;
+            let length = usize::from_str_radix(line.trim_end(), 16).ok()?;
+            let start = body.len();
+            body.resize(start + length, 0);
+            self.io.read_exact(&mut body[start..]).ok()?;
+            line.clear();
+            self.io.read_line(&mut line).ok()?;
+            if length == 0 {
+                return Some(body);
+            }
+        }
+    }
+
+    /// Reads exactly so many octets. `None`: fewer came.
+    pub(crate) fn read(&mut self, length: usize) -> Option<Vec<u8>> {
+        let mut octets = vec![0; length];
+        self.io.read_exact(&mut octets).ok()?;
+        Some(octets)
+    }
+
+    /// Reads up to the end of the connection.
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        let mut octets = Vec::new();
+        let _ = self.io.read_to_end(&mut octets);
+        octets
+    }
+
+    /// Writes; a client that has left is no error.
+    pub(crate) fn write(&mut self, octets: &[u8]) {
+        let _ = self.io.get_mut().write_all(octets);
+    }
+
+    /// Ends the writing direction.
+    pub(crate) fn finish(&mut self) {
+        let _ = self.io.get_ref().shutdown(Shutdown::Write);
+    }
+
+    /// Lets the end of the connection be a reset.
+    pub(crate) fn reset(&mut self) {
+        let io = socket2::SockRef::from(self.io.get_ref());
+        io.set_linger(Some(std::time::Duration::ZERO)).expect("an option");
+    }
+}
