@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::future::poll_fn;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
@@ -427,14 +427,12 @@ fn fill_slots<'a, 'b, const N: usize>(
     overhead: usize,
     wait: Wait,
 ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
-    let mut slots: [IoSliceMut<'b>; N] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-    let mut count = 0;
+    let mut slots: [&'b mut [u8]; N] = std::array::from_fn(|_| &mut [][..]);
     for (slot, record) in slots.iter_mut().zip(records) {
         let end = prefix + record.len() - overhead;
-        *slot = IoSliceMut::new(&mut record[prefix..end]);
-        count += 1;
+        *slot = &mut record[prefix..end];
     }
-    rest.fill(&mut slots[..count], wait)
+    rest.fill(slots, wait)
 }
 
 /// Whether `sendfile` failed because of its input: the disk, or a file that cannot be sent.

@@ -274,40 +274,84 @@ impl<'a> Rest<'a> {
 
     /// Fills all slots, which are no longer than what remains. Returns what has to be fetched from a disk instead: then
     /// neither the slots nor this source are of use.
-    pub(super) fn fill(
+    ///
+    /// Stretches of a file that follow each other are read by one call, even with memory in between: the frames of a file
+    /// have a header each.
+    pub(super) fn fill<const N: usize>(
         &mut self,
-        mut slots: &mut [IoSliceMut<'_>],
+        mut slots: [&mut [u8]; N],
         wait: Wait,
     ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
-        let mut room: u64 = slots.iter().map(|slot| slot.len() as u64).sum();
-        while room > 0 {
-            let piece = self.piece().expect("the slots are no longer than what remains");
-            let filled = match piece {
-                Part::Bytes(bytes) => {
-                    let len = bytes.len().min(slots[0].len());
-                    slots[0][..len].copy_from_slice(&bytes[..len]);
-                    len
-                }
-                Part::File { file, ref range } => {
-                    let read = if piece.len() >= room {
-                        cold::read(file, slots, range, wait)?
-                    } else {
-                        // The part ends inside the slots: not beyond it in one call.
-                        let len = slots[0].len().min((range.end - range.start) as usize);
-                        cold::read(file, &mut [IoSliceMut::new(&mut slots[0][..len])], range, wait)?
-                    };
-                    match read {
-                        Read::Bytes(read) => read,
-                        Read::Cold => return Ok(Some((file, range.start..range.end.min(range.start + room)))),
+        let mut at = 0;
+        while next_slot(&slots, &mut at) {
+            match self.piece().expect("the slots are no longer than what remains") {
+                Part::Bytes(bytes) => self.copy(bytes, &mut slots[at]),
+                Part::File { file, range } => {
+                    let mut targets: [IoSliceMut<'_>; N] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+                    let (count, end) = self.gather(file, range.start, &mut slots, &mut at, &mut targets);
+                    let mut missing = range.start..end;
+                    let mut targets = &mut targets[..count];
+                    while !missing.is_empty() {
+                        match cold::read(file, targets, &missing, wait)? {
+                            Read::Bytes(read) => {
+                                missing.start += read as u64;
+                                IoSliceMut::advance_slices(&mut targets, read);
+                            }
+                            Read::Cold => return Ok(Some((file, missing))),
+                        }
                     }
                 }
-            };
-            self.advance(filled as u64);
-            room -= filled as u64;
-            IoSliceMut::advance_slices(&mut slots, filled);
+            }
         }
         Ok(None)
     }
+
+    /// Takes stretches of `file` that follow each other from `start` on, and the memory between them, which it copies. Returns how many
+    /// targets the stretches have, and where the last one ends.
+    fn gather<'s>(
+        &mut self,
+        file: &File,
+        start: u64,
+        slots: &mut [&'s mut [u8]],
+        at: &mut usize,
+        targets: &mut [IoSliceMut<'s>],
+    ) -> (usize, u64) {
+        let (mut count, mut end) = (0, start);
+        while count < targets.len() && next_slot(slots, at) {
+            match self.piece() {
+                Some(Part::Bytes(bytes)) => self.copy(bytes, &mut slots[*at]),
+                Some(Part::File { file: other, range }) if std::ptr::eq(file, other) && range.start == end => {
+                    let len = (range.end - range.start).min(slots[*at].len() as u64);
+                    targets[count] = IoSliceMut::new(take_front(&mut slots[*at], len as usize));
+                    (count, end) = (count + 1, end + len);
+                    self.advance(len);
+                }
+                _ => break,
+            }
+        }
+        (count, end)
+    }
+
+    /// Copies as much of `bytes`, the current piece, as fits.
+    fn copy(&mut self, bytes: &[u8], slot: &mut &mut [u8]) {
+        let len = bytes.len().min(slot.len());
+        take_front(slot, len).copy_from_slice(&bytes[..len]);
+        self.advance(len as u64);
+    }
+}
+
+/// Moves `at` to the next slot that has room.
+fn next_slot(slots: &[&mut [u8]], at: &mut usize) -> bool {
+    while slots.get(*at).is_some_and(|slot| slot.is_empty()) {
+        *at += 1;
+    }
+    *at < slots.len()
+}
+
+fn take_front<'s>(slot: &mut &'s mut [u8], len: usize) -> &'s mut [u8] {
+    let (front, rest) = std::mem::take(slot).split_at_mut(len);
+    *slot = rest;
+    front
 }
 
 #[cfg(test)]
@@ -330,5 +374,50 @@ mod tests {
             assert_eq!(rest, b"headbodyend"[first as usize..], "{first}");
             assert!(source.piece().is_none(), "{first}");
         }
+    }
+
+    #[test]
+    fn slots_are_filled_from_memory_and_any_order_of_stretches() {
+        let path = std::env::temp_dir().join(format!("sealion-source-{}", std::process::id()));
+        let octets: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        std::fs::write(&path, &octets).unwrap();
+        let (file, other) = (File::open(&path).unwrap(), File::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let stretch = |file, range| Part::File { file, range };
+        let parts = [
+            Part::Bytes(b"one"),
+            stretch(&file, 0..100),
+            Part::Bytes(b"two"),
+            Part::Bytes(b"three"),
+            stretch(&file, 100..250),
+            stretch(&file, 250..251),
+            Part::Bytes(b"gap"),
+            stretch(&file, 300..310),
+            stretch(&other, 310..320),
+            Part::Bytes(b"end"),
+        ];
+        let mut expected = Vec::new();
+        for part in &parts {
+            match part {
+                Part::Bytes(bytes) => expected.extend_from_slice(bytes),
+                Part::File { range, .. } => {
+                    expected.extend_from_slice(&octets[range.start as usize..range.end as usize])
+                }
+            }
+        }
+        for first in [1, 2, 3, 50, 103, 104, 110, 200, 270, expected.len() - 1] {
+            for second in [0, 1, 3, 20] {
+                let mut rest = Rest::new(&parts);
+                let mut filled = vec![0; expected.len()];
+                let (one, behind) = filled.split_at_mut(first);
+                let (two, three) = behind.split_at_mut(second.min(behind.len()));
+                assert!(rest.fill([one, two, three], Wait::Yes).unwrap().is_none());
+                assert!(rest.len == 0 && filled == expected, "{first} {second}");
+            }
+        }
+        let shrunk = [Part::Bytes(b"x"), stretch(&file, 900..1001)];
+        let mut slot = [0; 102];
+        let error = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes).unwrap_err();
+        assert!(matches!(error, Error::FileShrank { at: 1000, end: 1001 }), "{error}");
     }
 }
