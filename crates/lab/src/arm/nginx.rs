@@ -100,6 +100,7 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     let directory = directory.display();
     // Started by root, nginx's workers switch to another user, which may not be able to read the files.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
+    let http2 = if nginx.built.contains("--with-http_v2_module") { " http2" } else { "" };
     let ktls = if *arm == Arm::NginxKtls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let log = if arm.has_log() { format!("{directory}/access.log combined") } else { "off".to_owned() };
     let (open, cached) = if *arm == Arm::NginxFiles { many_open_files() } else { (16_384, 1000) };
@@ -124,7 +125,7 @@ http {{
   open_file_cache max={cached} inactive=60s;
   open_file_cache_valid 60s;
   server {{
-    listen {address} ssl backlog=4096;
+    listen {address} ssl{http2} backlog=4096;
     ssl_certificate {certificate};
     ssl_certificate_key {key};
     ssl_protocols TLSv1.2 TLSv1.3;

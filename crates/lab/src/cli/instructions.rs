@@ -26,6 +26,9 @@ pub(crate) struct InstructionsArgs {
     /// Requests per connection: numbers, or `unlimited`
     #[arg(long, value_delimiter = ',', value_parser = calls, default_values = ["unlimited"])]
     calls: Vec<Calls>,
+    /// Count HTTP/2 with this many requests at a time on each connection
+    #[arg(long, value_name = "STREAMS", value_delimiter = ',')]
+    h2: Vec<usize>,
     /// Resume sessions, so that handshakes are shorter
     #[arg(long)]
     resume: bool,
@@ -87,7 +90,9 @@ pub(super) fn sealion(named: Option<&Path>) -> Result<PathBuf> {
 fn cells(args: &InstructionsArgs) -> Vec<Cell> {
     let sizes = args.sizes.iter();
     let each = |&size| args.calls.iter().map(move |&Calls(calls)| cell(size, calls, args.resume, args.suite));
-    sizes.flat_map(each).collect()
+    let http1 = sizes.flat_map(each);
+    let streams = |cell: Cell| args.h2.iter().map(move |&streams| Cell { streams: Some(streams), ..cell.clone() });
+    http1.flat_map(|cell| std::iter::once(cell.clone()).chain(streams(cell)).collect::<Vec<_>>()).collect()
 }
 
 /// Requests on a connection; `None`: unlimited.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Client, wrk};
+use super::{Client, h2load, wrk};
 use crate::arm::Server;
 use crate::load::{self, Extent};
 use crate::measure::{Cost, Counters, with_children};
@@ -37,7 +37,7 @@ pub(super) struct Asked {
 pub(super) fn warm_up(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<()> {
     match client {
         Client::Wrk => with_wrk(cell, server, work).map(drop),
-        Client::Lab => with_lab(cell, server, requests(cell).1).map(drop),
+        Client::Lab | Client::H2load => once(client, cell, server, requests(cell).1).map(drop),
     }
 }
 
@@ -45,17 +45,20 @@ pub(super) fn warm_up(client: Client, cell: &Cell, server: &Server, work: &Path)
 pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
     match client {
         Client::Wrk => with_wrk(cell, server, work),
-        Client::Lab => {
+        Client::Lab | Client::H2load => {
             let (few, many) = requests(cell);
-            let first = with_lab(cell, server, few)?;
-            let second = with_lab(cell, server, many)?;
+            let first = once(client, cell, server, few)?;
+            let second = once(client, cell, server, many)?;
             if let Some(calls) = cell.calls {
                 let equal = first.handshakes * calls == few && second.handshakes * calls == many;
                 ensure!(equal, "connections did not serve {calls} requests each");
             }
             Ok(Asked {
                 requests: second.requests - first.requests,
-                run_time: second.run_time.checked_sub(first.run_time).context("many requests cost less than few")?,
+                run_time: second.run_time.checked_sub(first.run_time).with_context(|| {
+                    let costs = [first.run_time, second.run_time];
+                    format!("{many} requests cost less than {few}: {costs:?} instructions")
+                })?,
                 elapsed: second.elapsed.zip(first.elapsed).map(|(second, first)| second.saturating_sub(first)),
                 switches: second.switches.saturating_sub(first.switches),
                 ..second
@@ -64,7 +67,28 @@ pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> 
     }
 }
 
+/// One run of a client that makes a number of requests.
+fn once(client: Client, cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
+    if client == Client::Lab { with_lab(cell, server, requests) } else { with_h2load(cell, server, requests) }
+}
+
+fn with_h2load(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
+    ensure!(cell.calls.is_none() && !cell.resume, "h2load keeps its connections: count calls with --client lab");
+    let url = format!("https://{}{}", server.address, server.target(&file_name(cell.size)));
+    let before = busy()?;
+    let ((), cost, kernel_senders) = costing(server, || {
+        h2load::request(&url, cell, requests)?;
+        std::thread::sleep(SETTLE);
+        Ok(())
+    })?;
+    let elapsed = Some(busy()? - before);
+    let Cost { cpu: run_time, switches, .. } = cost;
+    let (handshakes, suite) = (cell.connections as u64, format!("{:?}", cell.suite));
+    Ok(Asked { requests, run_time, elapsed, switches, handshakes, resumed: 0, kernel_senders, suite })
+}
+
 fn with_wrk(cell: &Cell, server: &Server, work: &Path) -> Result<Asked> {
+    ensure!(cell.streams.is_none(), "wrk has no HTTP/2: count it with --client h2load");
     ensure!(cell.calls.is_none() && !cell.resume, "wrk keeps its connections: count calls with --client lab");
     let url = format!("https://{}{}", server.address, server.target(&file_name(cell.size)));
     let (requests, cost, kernel_senders) = costing(server, || wrk::requests(&url, cell.suite, work))?;
@@ -124,6 +148,9 @@ pub(super) fn requests(cell: &Cell) -> (u64, u64) {
         0x2_0000..0x8_0000 => (20, 80),
         _ => (12, 36),
     };
+    // Each stream has a few requests.
+    let at_a_time = (cell.connections * cell.streams.unwrap_or(1)) as u64;
+    let (few, many) = (few.max(at_a_time * 4), many.max(at_a_time * 24));
     match cell.calls {
         // Handshakes dominate, and their counts repeat.
         Some(1) => (few.min(8), many.min(40)),

@@ -24,9 +24,14 @@ pub(crate) struct Counted {
 /// A program is missing, a guest crashes twice, or a job in it fails; its output has been shown.
 pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
     let mut programs = Vec::new();
-    if plan.client == Client::Wrk {
-        tools::ensure(&[("wrk", "wrk")])?;
-        programs.push("wrk".to_owned());
+    let client = match plan.client {
+        Client::Lab => None,
+        Client::Wrk => Some(("wrk", "wrk")),
+        Client::H2load => Some(("h2load", "nghttp2-client")),
+    };
+    if let Some(client) = client {
+        tools::ensure(&[client])?;
+        programs.push(client.0.to_owned());
     }
     let mut include = Vec::new();
     if plan.arms().any(|arm| arm.is_ours()) {

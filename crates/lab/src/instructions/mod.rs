@@ -18,6 +18,7 @@ mod asking;
 mod floor;
 pub(crate) mod guard;
 mod guest;
+mod h2load;
 mod inside;
 mod plan;
 mod table;

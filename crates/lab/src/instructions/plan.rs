@@ -30,6 +30,8 @@ pub(crate) enum Client {
     Lab,
     /// wrk -t1 -c2 -d1: connecting is counted
     Wrk,
+    /// h2load, in two runs as with the lab's own
+    H2load,
 }
 
 impl Plan {
@@ -40,8 +42,10 @@ impl Plan {
     /// The cells whose floor is counted: those of the kernel path on which the server is one sendfile.
     pub(crate) fn cells_with_floor(&self) -> impl Iterator<Item = &Cell> {
         let has_kernel = self.arms().any(|arm| arm == Arm::Kernel);
-        let is_sendfile =
-            |cell: &&Cell| cell.calls.is_none() && cell.size >= 64 << 10 && cell.suite == Suite::Aes128Gcm;
+        let is_sendfile = |cell: &&Cell| {
+            let large = cell.size >= 64 << 10 && cell.streams.is_none();
+            large && cell.calls.is_none() && cell.suite == Suite::Aes128Gcm
+        };
         self.cells.iter().filter(move |cell| has_kernel && is_sendfile(cell))
     }
 
@@ -61,8 +65,9 @@ pub(crate) fn cell(size: u64, calls: Option<u64>, resume: bool, suite: Suite) ->
     Cell { resume, suite, ..Cell::closed(size, calls, connections, Extent::Requests(0)) }
 }
 
-/// A cell's name in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`.
+/// A cell's name in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`, `1k h2 16`.
 pub(crate) fn label(cell: &Cell) -> String {
     let calls = cell.calls.map(|calls| format!(" × {calls}")).unwrap_or_default();
-    format!("{}{calls}{}", file_name(cell.size), if cell.resume { " resumed" } else { "" })
+    let streams = cell.streams.map(|streams| format!(" h2 {streams}")).unwrap_or_default();
+    format!("{}{calls}{streams}{}", file_name(cell.size), if cell.resume { " resumed" } else { "" })
 }

@@ -95,6 +95,9 @@ pub struct Cell {
     pub calls: Option<u64>,
     /// Connections open at a time.
     pub connections: usize,
+    /// Requests at a time on an HTTP/2 connection; `None`: HTTP/1.1.
+    #[serde(default)]
+    pub streams: Option<usize>,
     /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Requests per second in an open loop; `None`: closed loop.
@@ -148,6 +151,7 @@ impl Cell {
             size,
             calls,
             connections,
+            streams: None,
             threads: 1,
             rate: None,
             resume: false,
@@ -180,6 +184,9 @@ impl Cell {
         );
         if let Some(rate) = self.rate {
             name += &format!(" rate={rate}");
+        }
+        if let Some(streams) = self.streams {
+            name += &format!(" streams={streams}");
         }
         if self.resume {
             name += " resume";
