@@ -4,7 +4,7 @@ use sealion_http::FieldSection;
 use sealion_http::request::{Conditions, Method, Request, Target};
 
 use crate::error::ConnectionError;
-use crate::hpack::{Decoder, SEPARATOR};
+use crate::hpack::{Decoder, FieldSpan, SEPARATOR};
 use crate::priority::Priority;
 use crate::settings::Limits;
 
@@ -190,7 +190,7 @@ pub(crate) fn decode(
             return Err(ConnectionError::calm("a header block decodes to far more than the limits"));
         }
         if reading.section == Section::Good {
-            reading.line(span.start, span.name_len, span.value_start(), span.name_is_static);
+            reading.line(span);
         }
         if reading.section != Section::Good {
             reading.buffer.lines.truncate(span.start);
@@ -214,15 +214,17 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Checks the last line of the buffer, ends it, and remembers what it says.
-    fn line(&mut self, start: usize, name_len: usize, value_start: usize, name_is_static: bool) {
+    fn line(&mut self, span: FieldSpan) {
+        let FieldSpan { start, name_len, name_is_static, value_is_static } = span;
+        let value_start = span.value_start();
         let line = &self.buffer.lines[start..];
         let (name, value) = (&line[..name_len], &self.buffer.lines[value_start..]);
-        if !is_field_value(value) {
+        if !value_is_static && !is_field_value(value) {
             self.section = Section::Malformed("a field value with invalid octets, or with whitespace at its ends");
             return;
         }
         if name.first() == Some(&b':') {
-            self.pseudo(start, name_len, value_start);
+            self.pseudo(span);
             return;
         }
         if !name_is_static && !is_field_name(name) {
@@ -246,8 +248,8 @@ impl Reading<'_> {
         self.check_size();
     }
 
-    fn pseudo(&mut self, start: usize, name_len: usize, value_start: usize) {
-        let pseudo = match &self.buffer.lines[start..start + name_len] {
+    fn pseudo(&mut self, span: FieldSpan) {
+        let pseudo = match &self.buffer.lines[span.start..span.start + span.name_len] {
             b":method" => Pseudo::Method,
             b":scheme" => Pseudo::Scheme,
             b":authority" => Pseudo::Authority,
@@ -259,8 +261,8 @@ impl Reading<'_> {
         if self.kind == Kind::Trailers || is_late {
             return self.section = Section::Malformed("a pseudo-header field behind the head or behind a field");
         }
-        let value = Span { start: value_start, end: self.buffer.lines.len() };
-        if !self.buffer.slice(value).iter().all(u8::is_ascii_graphic) {
+        let value = Span { start: span.value_start(), end: self.buffer.lines.len() };
+        if !span.value_is_static && !is_visible(self.buffer.slice(value)) {
             return self.section = Section::Malformed("a pseudo-header field that is not visible ASCII");
         }
         if self.buffer.pseudo[pseudo as usize].replace(value).is_some() {
@@ -351,7 +353,7 @@ fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str>
     let authority = head.pseudo_value(Pseudo::Authority);
     let host = head.host.map(|host| head.slice(host));
     for named in [authority, host].into_iter().flatten() {
-        if named.is_empty() || !named.iter().all(|octet| octet.is_ascii_graphic() && *octet != b'@') {
+        if named.is_empty() || !is_visible(named) || named.contains(&b'@') {
             return Err("an :authority or Host that is empty, or has user information or invalid octets");
         }
     }
@@ -403,21 +405,37 @@ fn is_field_value(value: &[u8]) -> bool {
     if is_space(value.first()) || is_space(value.last()) {
         return false;
     }
-    let (words, rest) = value.as_chunks::<8>();
-    let control = words.iter().fold(0, |control, word| control | controls(u64::from_ne_bytes(*word)));
-    let mut last = [b'a'; 8];
-    last[..rest.len()].copy_from_slice(rest);
     // Tabs are rare.
-    control | controls(u64::from_ne_bytes(last)) == 0
+    fold_words(value, |word| below::<0x20>(word) | deletes(word)) == 0
         || value.iter().all(|octet| !octet.is_ascii_control() || *octet == b'\t')
 }
 
-/// Not 0 if one of eight octets is a control character, DEL included: below 0x20, or equal to 0x7f.
-fn controls(word: u64) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    let low = word.wrapping_sub(EACH * 0x20) & !word;
+/// Whether all octets are visible ASCII.
+fn is_visible(value: &[u8]) -> bool {
+    fold_words(value, |word| below::<0x21>(word) | deletes(word) | (word & HIGHEST)) == 0
+}
+
+/// What `look` finds in eight octets at a time; the last of them are filled up with letters.
+fn fold_words(octets: &[u8], look: impl Fn(u64) -> u64) -> u64 {
+    let (words, rest) = octets.as_chunks::<8>();
+    let found = words.iter().fold(0, |found, word| found | look(u64::from_ne_bytes(*word)));
+    let mut last = [b'a'; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    found | look(u64::from_ne_bytes(last))
+}
+
+const EACH: u64 = 0x0101_0101_0101_0101;
+const HIGHEST: u64 = EACH * 0x80;
+
+/// Not 0 if one of eight octets is below `LIMIT`.
+fn below<const LIMIT: u64>(word: u64) -> u64 {
+    word.wrapping_sub(EACH * LIMIT) & !word & HIGHEST
+}
+
+/// Not 0 if one of eight octets is DEL.
+fn deletes(word: u64) -> u64 {
     let delete = word ^ (EACH * 0x7f);
-    (low | (delete.wrapping_sub(EACH) & !delete)) & (EACH * 0x80)
+    delete.wrapping_sub(EACH) & !delete & HIGHEST
 }
 
 const fn is_token(octet: u8) -> bool {

@@ -258,3 +258,17 @@ fn what_the_encoder_writes_is_read() {
     assert_eq!(buffer.fields().first("user-agent"), Some(&b"Mozilla/5.0 (X11; Linux x86_64)"[..]));
     assert_eq!(buffer.fields().first("x-octets"), Some("\u{fc}\u{ff}~|".as_bytes()));
 }
+
+#[test]
+fn octets_are_judged_in_every_place_of_a_word() {
+    for octet in 0..=u8::MAX {
+        for (len, at) in [(1, 0), (7, 3), (8, 0), (8, 7), (9, 8), (21, 15), (21, 20)] {
+            let mut value = vec![b'v'; len];
+            value[at] = octet;
+            assert_eq!(is_visible(&value), octet.is_ascii_graphic(), "{octet} {len} {at}");
+            let ends_in_space = matches!(octet, b' ' | b'\t') && (at == 0 || at == len - 1);
+            let is_valid = (!octet.is_ascii_control() || octet == b'\t') && !ends_in_space;
+            assert_eq!(is_field_value(&value), is_valid, "{octet} {len} {at}");
+        }
+    }
+}

@@ -63,6 +63,9 @@ enum Drain {
     Final(u32),
 }
 
+/// Streams for which an idle connection keeps memory.
+const KEPT_STREAMS: usize = 4;
+
 /// Content of PINGs that the connection itself sends.
 const PING_BANDWIDTH: [u8; 8] = *b"sealion0";
 const PING_DRAIN: [u8; 8] = *b"sealion1";
@@ -146,11 +149,10 @@ impl Connection {
         self.settings_acknowledged
     }
 
-    /// Gives back memory that an idle connection does not need. Worth a call when the driver is about to wait for a new request.
+    /// Gives back memory that an idle connection does not need. Worth a call when the driver is about to wait for a new request. A few streams keep
+    /// their place.
     pub fn shrink(&mut self) {
-        if self.streams.is_empty() {
-            self.streams = Vec::new();
-        }
+        self.streams.shrink_to(KEPT_STREAMS);
         if self.control.is_empty() {
             self.control = Vec::new();
         }

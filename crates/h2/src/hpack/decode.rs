@@ -3,7 +3,7 @@
 use crate::error::ConnectionError;
 
 use super::static_table::{self, LAST_STATIC};
-use super::table::Table;
+use super::table::{Line, Table};
 use super::{error, huffman, integer};
 
 /// What stands between name and value in the decoder's output, so that the output consists of field lines as in HTTP/1.1.
@@ -27,6 +27,8 @@ pub(crate) struct FieldSpan {
     pub(crate) name_len: usize,
     /// The name is one of the static table, which has lower case only.
     pub(crate) name_is_static: bool,
+    /// The value is one of the static table, which are valid for their names.
+    pub(crate) value_is_static: bool,
 }
 
 impl FieldSpan {
@@ -100,31 +102,40 @@ impl Block<'_> {
         let start = out.len();
         if let Some((name, value)) = static_table::get(index) {
             push_line(out, name.as_bytes(), value.as_bytes());
-            return Ok(FieldSpan { start, name_len: name.len(), name_is_static: true });
+            return Ok(FieldSpan { start, name_len: name.len(), name_is_static: true, value_is_static: true });
         }
-        let (name, value) = self.dynamic(index)?;
+        let Line { name, value, name_is_static } = self.dynamic(index)?;
         push_line(out, name, value);
-        Ok(FieldSpan { start, name_len: name.len(), name_is_static: false })
+        Ok(FieldSpan { start, name_len: name.len(), name_is_static, value_is_static: false })
     }
 
     /// RFC 7541 §6.2.
     fn literal(&mut self, bits: u32, first: u8, insert: bool, out: &mut Vec<u8>) -> Result<FieldSpan, ConnectionError> {
         let index = integer::decode(bits, first, &mut self.input)?;
         let start = out.len();
-        let name_is_static = (1..=LAST_STATIC).contains(&index);
-        match (index, static_table::get(index)) {
-            (0, _) => self.string(out)?,
-            (_, Some((name, _))) => out.extend_from_slice(name.as_bytes()),
-            _ => out.extend_from_slice(self.dynamic(index)?.0),
-        }
+        let name_is_static = match (index, static_table::get(index)) {
+            (0, _) => {
+                self.string(out)?;
+                false
+            }
+            (_, Some((name, _))) => {
+                out.extend_from_slice(name.as_bytes());
+                true
+            }
+            _ => {
+                let Line { name, name_is_static, .. } = self.dynamic(index)?;
+                out.extend_from_slice(name);
+                name_is_static
+            }
+        };
         let name_len = out.len() - start;
         out.extend_from_slice(SEPARATOR);
         self.string(out)?;
         if insert {
             let (name, value) = out[start..].split_at(name_len);
-            self.decoder.table.insert(name, &value[SEPARATOR.len()..]);
+            self.decoder.table.insert(Line { name, value: &value[SEPARATOR.len()..], name_is_static });
         }
-        Ok(FieldSpan { start, name_len, name_is_static })
+        Ok(FieldSpan { start, name_len, name_is_static, value_is_static: false })
     }
 
     /// RFC 7541 §6.3: only before the first field of a block (§4.2).
@@ -155,7 +166,7 @@ impl Block<'_> {
         Ok(())
     }
 
-    fn dynamic(&self, index: usize) -> Result<(&[u8], &[u8]), ConnectionError> {
+    fn dynamic(&self, index: usize) -> Result<Line<'_>, ConnectionError> {
         let entry = index.checked_sub(LAST_STATIC + 1).and_then(|index| self.decoder.table.get(index));
         entry.ok_or(error("an index beyond the tables"))
     }

@@ -174,7 +174,7 @@ fn a_block_cut_anywhere_is_an_error_or_a_shorter_block() {
     );
     for end in 0..block.len() {
         let mut decoder = Decoder::new();
-        decoder.table.insert(b"a", b"b");
+        decoder.table.insert(Line { name: b"a", value: b"b", name_is_static: false });
         if let Ok(lines) = lines(&mut decoder, &block[..end]) {
             assert!(lines.len() < 6);
         }

@@ -10,7 +10,7 @@ mod integer;
 mod static_table;
 mod table;
 
-pub(crate) use decode::{Decoder, SEPARATOR};
+pub(crate) use decode::{Decoder, FieldSpan, SEPARATOR};
 pub use encode::HeaderBlock;
 pub(crate) use encode::NO_DYNAMIC_TABLE;
 

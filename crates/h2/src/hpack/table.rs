@@ -25,6 +25,16 @@ struct Entry {
     at: u32,
     name: u32,
     value: u32,
+    name_is_static: bool,
+}
+
+/// The name and value of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// The name came from the static table.
+    pub(crate) name_is_static: bool,
 }
 
 impl Entry {
@@ -55,15 +65,15 @@ impl Table {
         }
     }
 
-    /// The name and value of the entry at `index`; 0 is the newest.
-    pub(crate) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+    /// The entry at `index`; 0 is the newest.
+    pub(crate) fn get(&self, index: usize) -> Option<Line<'_>> {
         let entry = *self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
         let (name, value) = self.octets.get(entry.at as usize..entry.end())?.split_at(entry.name as usize);
-        Some((name, value))
+        Some(Line { name, value, name_is_static: entry.name_is_static })
     }
 
     /// Inserts an entry; one that is larger than the table empties it (RFC 7541 §4.4).
-    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
+    pub(crate) fn insert(&mut self, Line { name, value, name_is_static }: Line<'_>) {
         let octets = name.len() + value.len();
         let size = octets + OVERHEAD;
         if size > self.max_size {
@@ -83,7 +93,7 @@ impl Table {
         let at = self.octets.len() as u32;
         self.octets.extend_from_slice(name);
         self.octets.extend_from_slice(value);
-        self.entries.push_back(Entry { at, name: name.len() as u32, value: value.len() as u32 });
+        self.entries.push_back(Entry { at, name: name.len() as u32, value: value.len() as u32, name_is_static });
         self.size += size;
     }
 
@@ -119,19 +129,23 @@ impl Table {
 mod tests {
     use super::*;
 
+    fn line<'a>(name: &'a [u8], value: &'a [u8]) -> Line<'a> {
+        Line { name, value, name_is_static: false }
+    }
+
     #[test]
     fn the_oldest_entries_are_evicted() {
         let mut table = Table::new(100);
-        table.insert(b"a", b"1");
-        table.insert(b"bb", b"22");
-        assert_eq!((table.get(0), table.get(1)), (Some((&b"bb"[..], &b"22"[..])), Some((&b"a"[..], &b"1"[..]))));
+        table.insert(line(b"a", b"1"));
+        table.insert(line(b"bb", b"22"));
+        assert_eq!((table.get(0), table.get(1)), (Some(line(b"bb", b"22")), Some(line(b"a", b"1"))));
         assert_eq!((table.get(2), table.size()), (None, 70));
-        table.insert(b"c", b"");
-        assert_eq!((table.get(0), table.get(1)), (Some((&b"c"[..], &b""[..])), Some((&b"bb"[..], &b"22"[..]))));
+        table.insert(line(b"c", b""));
+        assert_eq!((table.get(0), table.get(1)), (Some(line(b"c", b"")), Some(line(b"bb", b"22"))));
         assert_eq!((table.get(2), table.size()), (None, 69));
-        table.insert(&[b'x'; 69], b"");
+        table.insert(line(&[b'x'; 69], b""));
         assert_eq!((table.get(0), table.size()), (None, 0), "a too large entry empties the table");
-        table.insert(&[b'x'; 68], b"");
+        table.insert(line(&[b'x'; 68], b""));
         assert_eq!(table.size(), 100);
         table.resize(99);
         assert_eq!((table.get(0), table.memory()), (None, 0));
@@ -142,8 +156,8 @@ mod tests {
         let mut table = Table::new(4096);
         for round in 0..2000usize {
             let (name, value) = (vec![b'n'; round % 50], vec![round as u8; round * 7 % 600]);
-            table.insert(&name, &value);
-            assert_eq!(table.get(0), Some((&name[..], &value[..])));
+            table.insert(line(&name, &value));
+            assert_eq!(table.get(0), Some(line(&name, &value)));
             assert!(table.octets.capacity() <= 4096 && table.entries.capacity() <= 128, "{}", table.memory());
         }
     }

@@ -1,5 +1,6 @@
 //! What one send carries: frames of any number of streams, whose content lies in memory and in files.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,6 +33,21 @@ enum Stretch {
 }
 
 impl Batch {
+    /// An empty batch, with memory from the thread's store.
+    pub(super) fn take() -> Self {
+        let stretches = FREE_STRETCHES.take();
+        Batch { copied: free_bytes(), stretches, len: 0 }
+    }
+
+    /// Gives the memory to the thread's store.
+    pub(super) fn keep(mut self) {
+        self.clear();
+        keep_bytes(self.copied);
+        if self.stretches.capacity() <= MOST_STRETCHES_KEPT {
+            FREE_STRETCHES.set(self.stretches);
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.stretches.clear();
@@ -91,9 +107,21 @@ impl Batch {
         self.stretches.push(Stretch::File(Arc::clone(file), range));
     }
 
+    /// The only part, if there is no other.
+    pub(super) fn only_part(&self) -> Option<Part<'_>> {
+        match &*self.stretches {
+            [stretch] => Some(self.part(stretch)),
+            _ => None,
+        }
+    }
+
     /// What [`sealion_tls::Source`] takes.
-    pub(super) fn parts<'a>(&'a self) -> Vec<Part<'a>> {
-        let part = |stretch: &'a Stretch| match stretch {
+    pub(super) fn parts(&self) -> Vec<Part<'_>> {
+        self.stretches.iter().map(|stretch| self.part(stretch)).collect()
+    }
+
+    fn part<'a>(&'a self, stretch: &'a Stretch) -> Part<'a> {
+        match stretch {
             Stretch::Copied(range) => Part::Bytes(&self.copied[range.clone()]),
             Stretch::Bytes(bytes) => Part::Bytes(bytes),
             Stretch::Shared(shared, range) => Part::Bytes(&shared.bytes[range.clone()]),
@@ -101,7 +129,33 @@ impl Batch {
                 Content::File(file) => Part::File { file, range: range.clone() },
                 Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
             },
-        };
-        self.stretches.iter().map(part).collect()
+        }
+    }
+}
+
+thread_local! {
+    static FREE_BYTES: Cell<[Vec<u8>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
+    static FREE_STRETCHES: Cell<Vec<Stretch>> = const { Cell::new(Vec::new()) };
+}
+
+/// Stretches of a batch of full records, each with a header of its own.
+const MOST_STRETCHES_KEPT: usize = 128;
+
+/// Octets of headers and short responses: a batch of short ones has more, and pays for it less often.
+const MOST_BYTES_KEPT: usize = 128 << 10;
+
+/// An empty buffer, from the thread's store if it has one.
+pub(super) fn free_bytes() -> Vec<u8> {
+    let [first, second] = FREE_BYTES.take();
+    FREE_BYTES.set([second, Vec::new()]);
+    first
+}
+
+/// Gives a buffer to the thread's store, which has two: of a batch and of heads.
+pub(super) fn keep_bytes(mut bytes: Vec<u8>) {
+    if bytes.capacity() <= MOST_BYTES_KEPT {
+        bytes.clear();
+        let [first, _] = FREE_BYTES.take();
+        FREE_BYTES.set([bytes, first]);
     }
 }

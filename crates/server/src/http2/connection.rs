@@ -16,14 +16,14 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, HeaderBlock, StreamId};
+use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, StreamId};
 use sealion_http::Status;
-use sealion_tls::{Source, TlsStream};
+use sealion_tls::{Part, Source, TlsStream};
 use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep_until};
 
-use super::batch::{Batch, RECORD};
-use super::head::write_head;
+use super::batch::{Batch, RECORD, free_bytes, keep_bytes};
+use super::head::with_head;
 use super::request::{Answer, Answered, Answering, Context, Delivery, free_head, keep_head};
 use super::response::{Sending, reset_by_client};
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now, poll_idle_end};
@@ -224,13 +224,13 @@ impl<'a> Http2<'a> {
     /// Reads, answers and sends until no stream is left. `Some`: close the connection.
     async fn work(&mut self, stream: &mut TlsStream) -> Result<Option<End>, Error> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
-        let mut batch = Batch::default();
-        let mut block = HeaderBlock::default();
+        let mut batch = Batch::take();
+        self.heads = free_bytes();
         let mut in_a_row = 0;
         loop {
             let next = poll_fn(|cx| {
-                self.receive(cx, stream, &mut block)?;
-                self.poll_answers(cx, stream, &mut block);
+                self.receive(cx, stream)?;
+                self.poll_answers(cx, stream);
                 match self.next(stream) {
                     Next::Wait => {
                         in_a_row = 0;
@@ -241,8 +241,7 @@ impl<'a> Http2<'a> {
             })
             .await?;
             if let Next::End(end) = next {
-                self.shrink();
-                return Ok(end);
+                return Ok(self.rest(batch, end));
             }
             if self.upcoming > 0 {
                 let current = self.context.shared.generations.current();
@@ -250,9 +249,15 @@ impl<'a> Http2<'a> {
                 self.path.make(stream, upcoming, self.context.shared.path_policy(current.ktls)).await?;
             }
             self.fill(&mut batch);
-            self.send(stream, &batch, &mut block).await?;
+            self.send(stream, &batch).await?;
             batch.clear();
             self.finish_ended(stream);
+            // What else has come is read when the connection has waited for it: one look at the socket less.
+            if stream.buffered().is_empty()
+                && let Next::End(None) = self.next(stream)
+            {
+                return Ok(self.rest(batch, None));
+            }
             in_a_row += 1;
             if in_a_row > MOST_IN_A_ROW {
                 in_a_row = 0;
@@ -262,20 +267,18 @@ impl<'a> Http2<'a> {
     }
 
     /// Gives back memory that an idle connection does not need. A few streams keep theirs for the next request.
-    fn shrink(&mut self) {
-        (self.heads, self.timer, self.frame) = (Vec::new(), None, None);
+    fn rest(&mut self, batch: Batch, end: Option<End>) -> Option<End> {
+        batch.keep();
+        keep_bytes(std::mem::take(&mut self.heads));
+        (self.timer, self.frame) = (None, None);
         self.receiving.shrink_to(KEPT_STREAMS);
         self.answering.shrink_to(KEPT_STREAMS);
         self.sending.shrink_to(KEPT_STREAMS);
+        end
     }
 
     /// Reads all frames that have come.
-    fn receive(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        stream: &mut TlsStream,
-        block: &mut HeaderBlock,
-    ) -> Result<(), Error> {
+    fn receive(&mut self, cx: &mut TaskContext<'_>, stream: &mut TlsStream) -> Result<(), Error> {
         if !self.context.shared.is_serving() {
             self.protocol.drain();
         }
@@ -285,7 +288,7 @@ impl<'a> Http2<'a> {
                 break Ok(());
             }
             if !stream.buffered().is_empty() {
-                self.frames(stream, &mut head, block);
+                self.frames(stream, &mut head);
                 continue;
             }
             if self.finished {
@@ -305,12 +308,12 @@ impl<'a> Http2<'a> {
     }
 
     /// Takes the frames in the stream's buffer.
-    fn frames(&mut self, stream: &mut TlsStream, head: &mut HeadBuffer, block: &mut HeaderBlock) {
+    fn frames(&mut self, stream: &mut TlsStream, head: &mut HeadBuffer) {
         let buffered = stream.buffered();
         let mut input = buffered;
         loop {
             match self.protocol.receive(&mut input, head) {
-                Ok(Some(event)) => self.event(event, stream, head, block),
+                Ok(Some(event)) => self.event(event, stream, head),
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("{}: closed with GOAWAY: {error}", self.context.remote);
@@ -325,7 +328,7 @@ impl<'a> Http2<'a> {
         stream.consume(consumed);
     }
 
-    fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut HeadBuffer, block: &mut HeaderBlock) {
+    fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut HeadBuffer) {
         match event {
             Event::Request { stream: id, end } => {
                 self.count_request();
@@ -334,7 +337,7 @@ impl<'a> Http2<'a> {
                     let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
                     self.refuse(id, status, HeadBuffer::default());
                 } else if end || expects_continue(head) {
-                    self.answer(id, head, stream, block);
+                    self.answer(id, head, stream);
                 } else {
                     let head = std::mem::replace(head, free_head());
                     let limits = &self.context.shared.generations.current().limits;
@@ -348,9 +351,9 @@ impl<'a> Http2<'a> {
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream: id, data, end } => {
-                self.received(id, data.len() as u64, end, stream, block);
+                self.received(id, data.len() as u64, end, stream);
             }
-            Event::Trailers { stream: id } => self.received(id, 0, true, stream, block),
+            Event::Trailers { stream: id } => self.received(id, 0, true, stream),
             Event::Reset { stream: id, code, by } => {
                 if let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) {
                     keep_head(self.receiving.swap_remove(index).head);
@@ -404,17 +407,17 @@ impl<'a> Http2<'a> {
     }
 
     /// Answers the request in `head`.
-    fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream, block: &mut HeaderBlock) {
+    fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream) {
         let memory = head.memory();
         match self.context.answer(head, &mut self.permit, stream.socket()) {
-            Answer::Now(answered) => self.respond(id, answered, stream, block),
+            Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(answer) => self.answering.push(Waiting { stream: id, memory, answer }),
         }
     }
 
     /// Discards `length` octets of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
     /// the client is told then that the rest is not wanted.
-    fn received(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream, block: &mut HeaderBlock) {
+    fn received(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
         receiving.content += length;
@@ -422,7 +425,7 @@ impl<'a> Http2<'a> {
         self.protocol.consume(id, length as usize);
         if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
             let mut head = self.receiving.swap_remove(index).head;
-            self.answer(id, &mut head, stream, block);
+            self.answer(id, &mut head, stream);
             keep_head(head);
         }
     }
@@ -447,12 +450,13 @@ impl<'a> Http2<'a> {
     }
 
     /// Writes the head of a response and makes its content ready.
-    fn respond(&mut self, id: StreamId, answered: Box<Answered>, stream: &TlsStream, block: &mut HeaderBlock) {
+    fn respond(&mut self, id: StreamId, answered: Box<Answered>, stream: &TlsStream) {
         let (response, framing) = (&answered.response, answered.framing);
-        write_head(block, response.status, &response.fields, framing, &now());
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
-        let written = self.protocol.respond(id, &[block.as_bytes()], length == Some(0), &mut self.heads);
+        let written = with_head(response.status, &response.fields, framing, &now(), |head| {
+            self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+        });
         let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
         sending.ended = length == Some(0);
         let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
@@ -470,13 +474,13 @@ impl<'a> Http2<'a> {
     }
 
     /// Looks whether answers are ready, and whether sources have more.
-    fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream, block: &mut HeaderBlock) {
+    fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) {
         let mut index = 0;
         while index < self.answering.len() {
             match self.answering[index].answer.as_mut().poll(cx) {
                 Poll::Ready(answered) => {
                     let id = self.answering.swap_remove(index).stream;
-                    self.respond(id, answered, stream, block);
+                    self.respond(id, answered, stream);
                 }
                 Poll::Pending => index += 1,
             }
@@ -613,9 +617,19 @@ impl<'a> Http2<'a> {
     }
 
     /// Sends a batch, and reads meanwhile: windows are opened by reading.
-    async fn send(&mut self, stream: &mut TlsStream, batch: &Batch, block: &mut HeaderBlock) -> Result<(), Error> {
-        let parts = batch.parts();
-        let mut source = Source::frames(&parts);
+    async fn send(&mut self, stream: &mut TlsStream, batch: &Batch) -> Result<(), Error> {
+        let (one, several);
+        let parts: &[Part<'_>] = match batch.only_part() {
+            Some(part) => {
+                one = [part];
+                &one
+            }
+            None => {
+                several = batch.parts();
+                &several
+            }
+        };
+        let mut source = Source::frames(parts);
         let mut waited = false;
         stream.begin().await?;
         poll_fn(|cx| {
@@ -623,8 +637,8 @@ impl<'a> Http2<'a> {
                 return Poll::Ready(sent.map_err(Error::from));
             }
             waited = true;
-            self.receive(cx, stream, block)?;
-            self.poll_answers(cx, stream, block);
+            self.receive(cx, stream)?;
+            self.poll_answers(cx, stream);
             Poll::Pending
         })
         .await?;

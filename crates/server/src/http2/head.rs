@@ -1,24 +1,124 @@
 //! The head of a response as a header block (RFC 9113 §8.3.2).
+//!
+//! Encoding a head costs as much as all else that HTTP/2 does for a small file. The blocks of files that are asked for again are therefore
+//! kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones.
+
+use std::cell::RefCell;
 
 use sealion_h2::HeaderBlock;
 use sealion_http::http1::framing::ResponseFraming;
-use sealion_http::{Fields, HttpTime, Status, write_decimal};
+use sealion_http::{EntityTag, Fields, HttpTime, Status, write_decimal};
 
-/// Writes the head into `block`. `date` is the value of Date.
-pub(super) fn write_head(
-    block: &mut HeaderBlock,
+/// Calls `write` with the head's block in parts. `date` is the value of Date.
+pub(super) fn with_head<T>(
     status: Status,
     fields: &Fields,
     framing: ResponseFraming,
     date: &HttpTime,
-) {
+    write: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    HEADS.with_borrow_mut(|heads| {
+        if heads.date.as_ref().is_none_or(|(kept, _)| kept != date) {
+            let mut block = HeaderBlock::default();
+            block.field("date", date.as_bytes());
+            heads.date = Some((*date, block));
+        }
+        let date = heads.date.as_ref().map_or(&[][..], |(_, block)| block.as_bytes());
+        let head = match &fields.etag {
+            Some(etag) if fields.content_range.is_none() => {
+                heads.kept.find(etag, status, fields, framing, &mut heads.fresh)
+            }
+            _ => {
+                write_head(&mut heads.fresh, status, fields, framing);
+                heads.fresh.as_bytes()
+            }
+        };
+        match fields.needs_date() {
+            true => write(&[head, date]),
+            false => write(&[head]),
+        }
+    })
+}
+
+thread_local! {
+    static HEADS: RefCell<Heads> = RefCell::default();
+}
+
+/// The blocks of a thread.
+#[derive(Default)]
+struct Heads {
+    date: Option<(HttpTime, HeaderBlock)>,
+    kept: Kept,
+    /// A block that is not kept.
+    fresh: HeaderBlock,
+}
+
+/// Blocks of files, each in the slot that its hash gives.
+#[derive(Default)]
+struct Kept {
+    slots: Vec<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The hash that found another head here last: a head is kept when it comes a second time.
+    missed: u64,
+    head: Option<Box<Head>>,
+}
+
+struct Head {
+    status: Status,
+    fields: Fields,
+    framing: ResponseFraming,
+    block: HeaderBlock,
+}
+
+/// Slots of a thread: with heads of usual length, 128 KiB.
+const SLOTS: usize = 256;
+
+impl Kept {
+    /// The block of a head, which is written into `fresh` if it is not kept.
+    fn find<'a>(
+        &'a mut self,
+        etag: &EntityTag,
+        status: Status,
+        fields: &Fields,
+        framing: ResponseFraming,
+        fresh: &'a mut HeaderBlock,
+    ) -> &'a [u8] {
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS, Slot::default);
+        }
+        let hash = hash(etag, status);
+        let slot = &mut self.slots[(hash >> 32) as usize % SLOTS];
+        let is_same = |head: &Head| head.framing == framing && head.status == status && head.fields == *fields;
+        if !slot.head.as_deref().is_some_and(is_same) {
+            if slot.missed != hash {
+                slot.missed = hash;
+                write_head(fresh, status, fields, framing);
+                return fresh.as_bytes();
+            }
+            let mut block = HeaderBlock::default();
+            write_head(&mut block, status, fields, framing);
+            slot.head = Some(Box::new(Head { status, fields: fields.clone(), framing, block }));
+        }
+        slot.head.as_ref().map_or(&[], |head| head.block.as_bytes())
+    }
+}
+
+/// Never 0.
+fn hash(etag: &EntityTag, status: Status) -> u64 {
+    let (words, _) = etag.as_bytes().as_chunks::<8>();
+    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    words.iter().fold(status.code().into(), |hash, word| mix(hash, u64::from_le_bytes(*word))) | 1
+}
+
+/// Writes the head without Date into `block`.
+fn write_head(block: &mut HeaderBlock, status: Status, fields: &Fields, framing: ResponseFraming) {
     block.clear();
     block.status(status.code());
     if fields.needs_server() {
         block.field("server", b"sealion");
-    }
-    if fields.needs_date() {
-        block.field("date", date.as_bytes());
     }
     if let ResponseFraming::Length(length) | ResponseFraming::LengthOnly(length) = framing {
         let mut digits = Vec::with_capacity(20);
@@ -34,23 +134,55 @@ mod tests {
 
     use super::*;
 
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn head(status: Status, fields: &Fields, framing: ResponseFraming, date: &str) -> Vec<u8> {
+        with_head(status, fields, framing, &date.parse().unwrap(), |parts| parts.concat())
+    }
+
     #[test]
     fn names_are_in_lower_case_and_a_head_without_content_announces_none() {
         let mut extra = ExtraFields::default();
         extra.add("X-One", "1");
         let fields =
             Fields { content_type: Some(ContentType::Text("text/html")), anonymous: true, extra, ..Fields::default() };
-        let date = "Sun, 06 Nov 1994 08:49:37 GMT".parse().unwrap();
-        let mut block = HeaderBlock::default();
-        block.field("stays", b"no");
-        write_head(&mut block, Status::OK, &fields, ResponseFraming::Nothing, &date);
         let mut expected = HeaderBlock::response(200);
-        for (name, value) in [("date", date.as_bytes()), ("content-type", b"text/html; charset=utf-8"), ("x-one", b"1")]
+        for (name, value) in
+            [("content-type", &b"text/html; charset=utf-8"[..]), ("x-one", b"1"), ("date", DATE.as_bytes())]
         {
             expected.field(name, value);
         }
-        assert_eq!(block, expected);
-        write_head(&mut block, Status::OK, &fields, ResponseFraming::LengthOnly(1234), &date);
-        assert!(block.as_bytes().len() > expected.as_bytes().len());
+        assert_eq!(head(Status::OK, &fields, ResponseFraming::Nothing, DATE), expected.as_bytes());
+        let announced = head(Status::OK, &fields, ResponseFraming::LengthOnly(1234), DATE);
+        assert!(announced.len() > expected.as_bytes().len());
+    }
+
+    #[test]
+    fn a_kept_head_is_sent_only_for_equal_fields() {
+        let etag = EntityTag::from_fingerprint([7; 8]);
+        let plain = Fields { etag: Some(etag), ..Fields::default() };
+        let mut extra = ExtraFields::default();
+        extra.add("X-One", "1");
+        let heads = [
+            (Status::OK, plain.clone(), ResponseFraming::Length(1)),
+            (Status::OK, plain.clone(), ResponseFraming::Length(2)),
+            (Status::NOT_MODIFIED, plain.clone(), ResponseFraming::Nothing),
+            (Status::OK, Fields { anonymous: true, ..plain.clone() }, ResponseFraming::Length(1)),
+            (Status::OK, Fields { extra, ..plain }, ResponseFraming::Length(1)),
+        ];
+        let later = "Sun, 06 Nov 1994 08:49:38 GMT";
+        for _ in 0..3 {
+            for (status, fields, framing) in &heads {
+                let mut expected = HeaderBlock::default();
+                write_head(&mut expected, *status, fields, *framing);
+                for (time, date) in [DATE, DATE, later].into_iter().enumerate() {
+                    let mut expected = expected.clone();
+                    expected.field("date", date.as_bytes());
+                    let head = head(*status, fields, *framing, date);
+                    assert_eq!(head, expected.as_bytes(), "{status:?} {fields:?} {time}");
+                }
+            }
+        }
+        HEADS.with_borrow(|heads| assert!(heads.kept.slots.iter().any(|slot| slot.head.is_some())));
     }
 }

@@ -46,7 +46,9 @@ const PROGRESS: u64 = 16 << 10;
 
 /// Content that is ready to be sent, and the source of more.
 struct Pieces {
-    ready: VecDeque<ContentPiece>,
+    /// The first piece that is ready: most responses have no other.
+    front: Option<ContentPiece>,
+    behind: VecDeque<ContentPiece>,
     source: Option<BodyStream>,
     /// Octets that `source` gave.
     given: u64,
@@ -108,7 +110,7 @@ impl Sending {
         upcoming: &mut u64,
     ) -> Poll<Error> {
         while let Some(source) = &mut self.content.source
-            && self.content.ready.len() < MOST_READY
+            && self.content.behind.len() < MOST_READY
         {
             let Poll::Ready(piece) = source.source.as_mut().poll_piece(cx) else { return Poll::Pending };
             let announced = source.length;
@@ -141,24 +143,24 @@ impl Sending {
     }
 }
 
-/// Pieces of a source that wait to be sent, after which it is asked for no more.
-const MOST_READY: usize = 4;
+/// Pieces of a source that wait behind the first, after which it is asked for no more.
+const MOST_READY: usize = 3;
 
 impl Pieces {
     fn of(body: Body) -> Self {
-        let mut pieces = Pieces { ready: VecDeque::new(), source: None, given: 0 };
+        let mut pieces = Pieces { front: None, behind: VecDeque::new(), source: None, given: 0 };
         match body {
             Body::Empty => {}
             Body::Bytes(bytes) => pieces.push_bytes(bytes),
             Body::Shared(shared) => {
                 let all = 0..shared.bytes.len();
-                pieces.ready.push_back(ContentPiece::Shared(shared, all));
+                pieces.push_piece(ContentPiece::Shared(shared, all));
             }
-            Body::File { file, range } => pieces.ready.push_back(ContentPiece::File(file, range)),
+            Body::File { file, range } => pieces.push_piece(ContentPiece::File(file, range)),
             Body::Multipart { file, parts, closing } => {
                 for part in parts {
                     pieces.push_bytes(part.head.into());
-                    pieces.ready.push_back(ContentPiece::File(Arc::clone(&file), part.range));
+                    pieces.push_piece(ContentPiece::File(Arc::clone(&file), part.range));
                 }
                 pieces.push_bytes(closing.into());
             }
@@ -170,26 +172,33 @@ impl Pieces {
     fn push(&mut self, piece: Piece) {
         match piece {
             Piece::Bytes(bytes) => self.push_bytes(Vec::from(bytes).into()),
-            Piece::File { file, range } => self.ready.push_back(ContentPiece::File(file, range)),
+            Piece::File { file, range } => self.push_piece(ContentPiece::File(file, range)),
         }
     }
 
     fn push_bytes(&mut self, bytes: Cow<'static, [u8]>) {
         let all = 0..bytes.len();
-        self.ready.push_back(ContentPiece::Bytes(bytes, all));
+        self.push_piece(ContentPiece::Bytes(bytes, all));
+    }
+
+    fn push_piece(&mut self, piece: ContentPiece) {
+        match &self.front {
+            None => self.front = Some(piece),
+            Some(_) => self.behind.push_back(piece),
+        }
     }
 
     fn len(&self) -> u64 {
-        self.ready.iter().map(ContentPiece::len).sum()
+        self.front.iter().chain(&self.behind).map(ContentPiece::len).sum()
     }
 
     fn take(&mut self, mut length: usize, batch: &mut Batch) {
         while length > 0
-            && let Some(piece) = self.ready.front_mut()
+            && let Some(piece) = &mut self.front
         {
             length -= piece.take(length, batch);
             if piece.len() == 0 {
-                self.ready.pop_front();
+                self.front = self.behind.pop_front();
             }
         }
         debug_assert_eq!(length, 0, "a frame has no more than was offered");
