@@ -26,6 +26,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     connections: usize,
 
+    /// Requests at a time on each connection, by HTTP/2 [default: HTTP/1.1]
+    #[arg(long, value_name = "STREAMS")]
+    h2: Option<usize>,
+
     /// Requests on a connection before it is replaced [default: unlimited]
     #[arg(long, value_name = "N")]
     calls: Option<u64>,
@@ -130,6 +134,7 @@ fn plan(args: &LoadArgs) -> Result<LoadPlan> {
         popularity: args.files.map(|files| Popularity { files, seed: args.seed }),
         threads: args.threads,
         connections: args.connections,
+        streams: args.h2,
         calls: args.calls,
         resume: args.resume,
         arrival: args.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate }),

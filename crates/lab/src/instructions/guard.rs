@@ -73,6 +73,8 @@ pub(crate) fn cells() -> Vec<Cell> {
     let mut cells: Vec<Cell> =
         sizes.iter().flat_map(|&size| calls.map(|calls| cell(size, calls, false, SUITE))).collect();
     cells.push(cell(1 << 10, Some(1), true, SUITE));
+    let of_http2 = [(1 << 10, 1), (1 << 10, 16), (64 << 10, 1), (1 << 20, 1)];
+    cells.extend(of_http2.map(|(size, streams)| Cell { streams: Some(streams), ..cell(size, None, false, SUITE) }));
     cells
 }
 

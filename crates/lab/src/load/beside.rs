@@ -11,7 +11,7 @@ use super::receiving::Reference;
 use super::run::{allow_open_files, check, outcome, pin, shared, warm_up};
 use super::schedule::Schedule;
 use super::tally::Tally;
-use super::worker::{Shared, work};
+use super::worker::{Shared, work, work_on_streams};
 use super::{LoadPlan, Outcome, Progress};
 
 /// Runs `plan` while `other` runs. `other` starts first and is cancelled at the end; its unfinished requests are not
@@ -43,7 +43,10 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
         let shared = Rc::new(shared(plan, 0, config, reference.clone(), Arc::new(Schedule::new(plan)), progress)?);
         let mut clients = JoinSet::new();
         for _ in 0..plan.connections {
-            clients.spawn_local(work(shared.clone(), None));
+            match plan.streams {
+                None => clients.spawn_local(work(shared.clone(), None)),
+                Some(streams) => clients.spawn_local(work_on_streams(shared.clone(), streams)),
+            };
         }
         Ok((shared, clients))
     };

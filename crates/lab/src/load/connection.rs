@@ -8,10 +8,11 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use sealion_client::Established;
 use sealion_tls::AlertDescription;
-use sealion_tls::record::{ContentType, Sealer};
+use sealion_tls::record::{ContentType, MAX_PLAINTEXT, Sealer};
 
 use super::failure::{Failure, Kind};
 use super::handshake::shake_hands;
+use super::http2::Answered;
 use super::receiving::{Done, Reading, Receiving, Want};
 use super::requests::Requests;
 use super::socket::Socket;
@@ -22,6 +23,8 @@ pub(super) struct Common {
     pub(super) name: ServerName<'static>,
     pub(super) config: Arc<ClientConfig>,
     pub(super) requests: RefCell<Requests>,
+    /// Whether connections speak HTTP/2.
+    pub(super) http2: bool,
     pub(super) reading: Reading,
     /// The thread's receive buffer; its content does not outlive a read.
     pub(super) buffer: RefCell<Vec<u8>>,
@@ -73,12 +76,15 @@ impl Connection {
         };
         let (tx, rx) = (keys(secrets.tx)?, keys(secrets.rx)?);
         let suite = format!("TLSv1.{} {}", version as usize + 2, suite.replace("TLS13_", "TLS_"));
-        let connection = Self {
+        let mut connection = Self {
             socket,
             sealer: Sealer::new(tx.0, tx.1, u64::MAX),
             receiving: Receiving::new(version, (&rx.0, rx.1), schedule, common.reading.clone(), incoming),
             outgoing: Vec::new(),
         };
+        if common.http2 {
+            connection.receiving.multiplex();
+        }
         Ok((connection, Opening { begun, connected, established, resumed, suite }))
     }
 
@@ -88,6 +94,14 @@ impl Connection {
     }
 
     pub(super) async fn request(&mut self, common: &Common) -> Result<Answer, Failure> {
+        if common.http2 {
+            self.ask(common, Instant::now());
+            return loop {
+                if let Some((answer, _)) = self.answers(common).await?.pop() {
+                    break Ok(answer);
+                }
+            };
+        }
         self.renew_keys();
         self.seal(ContentType::ApplicationData, common.requests.borrow_mut().next());
         self.receiving.expect();
@@ -119,6 +133,52 @@ impl Connection {
                     }
                 }
                 Step::Empty => self.socket.readable().await.map_err(|e| Failure::io(Kind::Io, "receive", &e))?,
+            }
+        }
+    }
+
+    /// Puts a request on a stream of its own; [`Self::answers`] sends it. `due`: when it was to be sent.
+    pub(super) fn ask(&mut self, common: &Common, due: Instant) {
+        if let Some(frames) = self.receiving.frames() {
+            common.requests.borrow_mut().ask(frames, due);
+        }
+    }
+
+    /// Requests that [`Self::ask`] made, and that have no whole response.
+    pub(super) fn open_streams(&mut self) -> usize {
+        self.receiving.frames().map_or(0, |frames| frames.open())
+    }
+
+    /// Sends what is to be sent, and waits for responses; returns them with the times when they were due.
+    pub(super) async fn answers(&mut self, common: &Common) -> Result<Vec<(Answer, Instant)>, Failure> {
+        let mut steps = 0u64;
+        loop {
+            self.renew_keys();
+            let frames = self.receiving.frames().map(|frames| (frames.take_answered(), frames.take_outgoing()));
+            let (answered, outgoing) = frames.unwrap_or_default();
+            if !outgoing.is_empty() {
+                for record in outgoing.chunks(MAX_PLAINTEXT) {
+                    self.seal(ContentType::ApplicationData, record);
+                }
+                self.socket.send(&self.outgoing).await.map_err(|e| Failure::io(Kind::Io, "send", &e))?;
+                self.outgoing.clear();
+            }
+            if !answered.is_empty() {
+                let ended = Instant::now();
+                let opened = self.receiving.opens_bodies();
+                let answer = |Answered { due, sent, begun, body_began, done }| {
+                    let body_began = opened.then(|| body_began.unwrap_or(ended));
+                    (Answer { done, sent, begun, body_began, ended }, due)
+                };
+                return Ok(answered.into_iter().map(answer).collect());
+            }
+            steps += 1;
+            if steps.is_multiple_of(STEPS) {
+                tokio::task::yield_now().await;
+            }
+            let step = self.step(&mut common.buffer.borrow_mut())?;
+            if let Step::Empty = step {
+                self.socket.readable().await.map_err(|e| Failure::io(Kind::Io, "receive", &e))?;
             }
         }
     }

@@ -5,6 +5,7 @@ mod connection;
 mod failure;
 mod handshake;
 mod held;
+mod http2;
 mod outcome;
 mod plan;
 mod receiving;

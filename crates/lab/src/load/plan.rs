@@ -23,6 +23,9 @@ pub struct LoadPlan {
     pub threads: usize,
     /// Connections open at a time, over all threads (up to 2,000).
     pub connections: usize,
+    /// Requests at a time on each connection, by HTTP/2; `None`: HTTP/1.1, one at a time.
+    #[serde(default)]
+    pub streams: Option<usize>,
     /// Requests on a connection before it is closed and replaced; `None`: unlimited.
     pub calls: Option<u64>,
     /// Whether connections resume sessions of earlier ones. The first connections, and those that find no unused TLS

@@ -11,6 +11,7 @@ use sealion_tls::{AlertDescription, Version};
 
 use super::Read;
 use super::failure::{Failure, Kind};
+use super::http2::Frames;
 use super::response_head::Head;
 
 /// ```text
@@ -67,6 +68,8 @@ enum State {
         taken: u64,
         hash: Option<digest::Context>,
     },
+    /// HTTP/2, from beginning to end.
+    Frames(Box<Frames>),
     Walk {
         /// Content, head included, that has come and that is wanted.
         seen: u64,
@@ -141,10 +144,24 @@ impl Receiving {
         };
     }
 
+    /// Speaks HTTP/2 from now on.
+    pub(super) fn multiplex(&mut self) {
+        let frames = Frames::new(self.reading.read, self.reading.reference.clone());
+        self.state = State::Frames(Box::new(frames));
+    }
+
+    /// The streams, on a connection with HTTP/2.
+    pub(super) fn frames(&mut self) -> Option<&mut Frames> {
+        match &mut self.state {
+            State::Frames(frames) => Some(frames),
+            _ => None,
+        }
+    }
+
     /// Whether any byte of the response has been received.
     pub(super) fn begun(&self) -> bool {
         match &self.state {
-            State::Idle | State::Body { .. } => true,
+            State::Idle | State::Body { .. } | State::Frames(_) => true,
             State::Head { bytes } => !bytes.is_empty(),
             State::Walk { seen, .. } => *seen > 0,
         }
@@ -162,7 +179,8 @@ impl Receiving {
 
     /// Whether the connection can carry no further request.
     pub(super) fn ended(&self) -> bool {
-        self.ended || self.cut
+        let over = matches!(&self.state, State::Frames(frames) if frames.ended());
+        over || self.ended || self.cut
     }
 
     /// Keys for the record after the KeyUpdate that the server requested.
@@ -242,6 +260,8 @@ impl Receiving {
         let body = |where_: &str| Failure::new(Kind::Body, format!("{how} {where_}"));
         match &self.state {
             State::Idle => io(""),
+            State::Frames(frames) if frames.open() == 0 => io(""),
+            State::Frames(frames) => io(&format!(" with {} requests open", frames.open())),
             State::Walk { seen: 0, .. } => io(" instead of answering"),
             State::Head { bytes } if bytes.is_empty() => io(" instead of answering"),
             State::Head { .. } => body("inside the response's head"),
@@ -302,6 +322,7 @@ impl Receiving {
                 self.head(bytes)
             }
             State::Body { .. } => self.body(payload),
+            State::Frames(frames) => frames.receive(payload).map(|()| None),
             State::Walk { seen, .. } => {
                 *seen += payload.len() as u64;
                 self.walked()
@@ -377,6 +398,7 @@ impl Receiving {
         self.ended = true;
         match self.state {
             State::Idle => Ok(None),
+            State::Frames(ref frames) if frames.open() == 0 => Ok(None),
             // The last response of a connection has a different head.
             State::Walk { seen, wanted, body }
                 if description == AlertDescription::CLOSE_NOTIFY && seen.abs_diff(wanted) <= LAST_HEAD_DIFFERS =>

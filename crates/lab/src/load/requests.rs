@@ -1,14 +1,19 @@
 //! The requests of a load: all alike, or for one of many files by Zipf's law.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use super::LoadPlan;
+use super::http2::Frames;
 use crate::splitmix::SplitMix64;
 
 /// The requests of a thread, one after another.
 pub(super) struct Requests {
     /// The request in plain text. Of many files, the number is overwritten for each request.
     text: Vec<u8>,
+    /// Where the target is in the text, and the authority.
+    target: Range<usize>,
+    authority: Range<usize>,
     many: Option<Many>,
 }
 
@@ -29,13 +34,32 @@ impl Requests {
         let (target, port) = (&plan.target, plan.address.port());
         let Some(popularity) = plan.popularity else {
             let text = format!("GET {target} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n").into_bytes();
-            return Self { text, many: None };
+            return Self::of(text, None);
         };
         let before = format!("GET {target}/");
         let number = before.len()..before.len() + DIGITS;
         let text = format!("{before}{} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n", file_number(0)).into_bytes();
         let random = SplitMix64::new(popularity.seed << 8 | thread as u64);
-        Self { text, many: Some(Many { number, law: Zipf::new(popularity.files), random }) }
+        Self::of(text, Some(Many { number, law: Zipf::new(popularity.files), random }))
+    }
+
+    fn of(text: Vec<u8>, many: Option<Many>) -> Self {
+        let between = |start: &[u8], end: &[u8]| {
+            let find = |from: usize, what: &[u8]| {
+                text[from..].windows(what.len()).position(|at| at == what).map_or(text.len(), |at| from + at)
+            };
+            let at = find(0, start) + start.len();
+            at..find(at, end)
+        };
+        let (target, authority) = (between(b"GET ", b" HTTP/1.1"), between(b"Host: ", b"\r\n"));
+        Self { text, target, authority, many }
+    }
+
+    /// Puts the next request on a stream.
+    pub(super) fn ask(&mut self, frames: &mut Frames, due: Instant) {
+        let (target, authority) = (self.target.clone(), self.authority.clone());
+        let text = self.next();
+        frames.request(&text[authority], &text[target], due);
     }
 
     /// The next request.
@@ -97,6 +121,7 @@ mod tests {
             server_name: "localhost".into(),
             roots: None,
             target: "/x".into(),
+            streams: None,
             popularity,
             threads: 1,
             connections: 1,

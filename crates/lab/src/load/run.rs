@@ -19,7 +19,7 @@ use super::receiving::{Reading, Reference};
 use super::requests::{MOST_FILES, Requests};
 use super::schedule::{Schedule, Starts};
 use super::tally::Tally;
-use super::worker::{Shared, opened, work};
+use super::worker::{Shared, opened, work, work_on_streams};
 use super::{Arrival, LoadPlan, Outcome};
 
 /// A running load, observed from another thread.
@@ -148,6 +148,12 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
         plan.threads,
         plan.connections
     );
+    if let Some(streams) = plan.streams {
+        ensure!((1..=1000).contains(&streams), "{streams} streams on a connection: from 1 to 1000 are possible");
+        let is_plain = plan.calls.is_none() && plan.body_cap.is_none() && plan.arrival == Arrival::Closed;
+        ensure!(is_plain, "HTTP/2 is loaded in a closed loop, without a limit of calls and without a cap on bodies");
+        ensure!(plan.target.len() < 8000, "the request-target is longer than 8,000 bytes");
+    }
     ensure!(plan.calls != Some(0), "0 calls on a connection: at least one is needed");
     ensure!(!plan.timeout.is_zero(), "a time limit of zero leaves no time for any answer");
     if let Arrival::Open { rate } = plan.arrival {
@@ -227,7 +233,10 @@ impl Thread<'_> {
         }
         let mut clients = JoinSet::new();
         for _ in 0..self.connections() {
-            clients.spawn_local(work(shared.clone(), connections.pop()));
+            match plan.streams {
+                None => clients.spawn_local(work(shared.clone(), connections.pop())),
+                Some(streams) => clients.spawn_local(work_on_streams(shared.clone(), streams)),
+            };
         }
         while let Some(ended) = until_cancelled(&self.progress, clients.join_next()).await {
             ended.expect("a client panicked").context("cannot wait for sockets")?;
@@ -297,6 +306,7 @@ pub(super) fn common(
         name: ServerName::try_from(plan.server_name.clone())?,
         config,
         requests: RefCell::new(Requests::new(plan, thread)),
+        http2: plan.streams.is_some(),
         reading: Reading { read: plan.read, cap: plan.body_cap.unwrap_or(u64::MAX), reference },
         buffer: RefCell::new(vec![0; BUFFER]),
     })

@@ -44,6 +44,9 @@ pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
             builder.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()
         }
     };
+    if plan.streams.is_some() {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
     config.enable_secret_extraction = true;
     config.resumption =
         if plan.resume { Resumption::store(Arc::new(Sessions::default())) } else { Resumption::disabled() };

@@ -98,6 +98,62 @@ pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>
     Ok(())
 }
 
+/// The client of HTTP/2: keeps so many requests open at a time.
+pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::io::Result<()> {
+    let mut patience = Patience::new(shared.timeout);
+    let mut due = shared.starts.next().await?;
+    while let Some(first) = due {
+        let started = Instant::now();
+        let opened = patience.within(started, Connection::open(&shared.common)).await;
+        let (mut connection, opening) = match opened {
+            Some(Ok(opened)) => opened,
+            failed => {
+                let late = || Failure::new(Kind::Timeout, format!("no whole connection within {:?}", shared.timeout));
+                shared.failed(started, failed.and_then(Result::err).unwrap_or_else(late));
+                tokio::time::sleep(AFTER_REFUSAL).await;
+                due = shared.starts.next().await?;
+                continue;
+            }
+        };
+        shared.tally.borrow_mut().opened(opening);
+        connection.ask(&shared.common, first);
+        due = None;
+        let mut over = false;
+        loop {
+            while !over && !connection.ended() && connection.open_streams() < streams {
+                match shared.starts.next().await? {
+                    Some(next) => connection.ask(&shared.common, next),
+                    None => over = true,
+                }
+            }
+            if connection.open_streams() == 0 {
+                break;
+            }
+            let started = Instant::now();
+            let late = || Err(Failure::new(Kind::Timeout, format!("no whole answer within {:?}", shared.timeout)));
+            match patience.within(started, connection.answers(&shared.common)).await.unwrap_or_else(late) {
+                Ok(answers) => {
+                    for (answer, due) in answers {
+                        shared.answered(due, answer.sent, &answer);
+                    }
+                }
+                Err(failure) => {
+                    // The others fail with the connection.
+                    for _ in 0..connection.open_streams().max(1) {
+                        shared.failed(started, failure.clone());
+                    }
+                    break;
+                }
+            }
+        }
+        connection.close();
+        if !over {
+            due = shared.starts.next().await?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes one request, on a new connection if there is none.
 async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Result<Answer, Failure> {
     let connection = match current {

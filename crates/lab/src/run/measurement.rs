@@ -268,6 +268,7 @@ pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadP
 /// The cell's load on `server`, by clients pinned to `cores`.
 pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
     LoadPlan {
+        streams: cell.streams,
         address: server.address,
         server_name: server.name.clone(),
         roots: server.roots.clone(),

@@ -1,7 +1,9 @@
 //! Loads against servers that do well: what is counted is what was there.
 
 use std::collections::HashSet;
+use std::io::Read as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, hold, run, run_beside, run_watched};
@@ -222,4 +224,56 @@ fn a_load_beside_another_is_counted_apart() {
     assert_eq!(measured.latency.len(), 50);
     assert!(beside.requests > 0 && beside.body_bytes == beside.requests * 3_000_000, "{beside:?}");
     assert_eq!((measured.failures.total(), beside.failures.total()), (0, 0), "{:?}", beside.failures);
+}
+
+#[test]
+fn streams_of_http_2_are_kept_open_and_counted() {
+    let body = pattern::bytes(0..40_000);
+    let expected = sha256(&body);
+    let most_open = Arc::new(AtomicUsize::new(0));
+    let most = most_open.clone();
+    let server = Server::start(move |mut session| {
+        let frame = |kind: u8, flags: u8, stream: &[u8], payload: &[u8]| {
+            let length = &(payload.len() as u32).to_be_bytes()[1..];
+            [length, &[kind, flags], stream, payload].concat()
+        };
+        session.tls.read_exact(&mut [0; 24])?;
+        session.send(&frame(4, 0, &[0; 4], &[]))?;
+        let mut open: Vec<[u8; 4]> = Vec::new();
+        loop {
+            let mut head = [0; 9];
+            session.tls.read_exact(&mut head)?;
+            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            session.tls.read_exact(&mut payload)?;
+            if head[3] != 1 {
+                continue;
+            }
+            open.push([head[5], head[6], head[7], head[8]]);
+            most.fetch_max(open.len(), Ordering::Relaxed);
+            // Four requests are answered together, the last one first.
+            if open.len() == 4 {
+                for part in body.chunks(16_384) {
+                    let end = u8::from(part.as_ptr_range().end == body.as_ptr_range().end);
+                    for stream in open.iter().rev() {
+                        if part.as_ptr() == body.as_ptr() {
+                            session.send(&frame(1, 4, stream, &[0x88]))?;
+                        }
+                        session.send(&frame(0, end, stream, part))?;
+                    }
+                }
+                open.clear();
+            }
+        }
+    });
+    for read in READS {
+        let plan = LoadPlan { streams: Some(4), extent: Extent::Requests(20), ..server.plan(read) };
+        let outcome = run(&plan).unwrap();
+        assert_eq!((outcome.requests, outcome.failures.total()), (20, 0), "{read:?} {:?}", outcome.failures);
+        assert_eq!((outcome.handshakes, outcome.body_bytes), (1, 20 * 40_000), "{read:?}");
+        let hashes = read != Read::Decrypt;
+        assert_eq!(outcome.body_sha256, hashes.then(|| expected.clone()), "{read:?}");
+    }
+    assert_eq!(most_open.load(Ordering::Relaxed), 4);
+    let plan = LoadPlan { streams: Some(4), calls: Some(2), ..server.plan(Read::Drain) };
+    assert!(run(&plan).unwrap_err().to_string().contains("without a limit of calls"));
 }

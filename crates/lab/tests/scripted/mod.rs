@@ -79,6 +79,7 @@ pub(crate) fn plan(address: SocketAddr, read: ReadMode) -> LoadPlan {
         server_name: SERVER_NAME.into(),
         roots: None,
         target: "/x".into(),
+        streams: None,
         popularity: None,
         threads: 1,
         connections: 1,
