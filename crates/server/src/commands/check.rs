@@ -23,7 +23,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
     crate::process::privileges::check(&config.privileges, &mut problems);
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new()?;
-    let generation = build(&config, problems, &process, rekeys).map_err(|problems| problems.to_string())?;
+    let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
     for site in &config.site {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
         let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();

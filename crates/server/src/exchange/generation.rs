@@ -21,11 +21,14 @@ use crate::files::cache::FileCache;
 use crate::limits::LimitsConfig;
 use crate::path::policy::KtlsMode;
 use crate::site::Sites;
+use crate::upstream::Upstream;
 
 /// A loaded configuration.
 pub(crate) struct Generation {
     /// The sites, found by host name.
     pub sites: Sites,
+    /// The servers that requests are forwarded to.
+    pub upstreams: Vec<Arc<Upstream>>,
     /// The cached files of all sites.
     pub files: Arc<FileCache>,
     /// Certificates and bounds for handshakes.

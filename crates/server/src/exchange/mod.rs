@@ -65,6 +65,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Whether the other end of a connection is a trusted proxy.
+    pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
+        self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
+    }
+
     /// The client of a request with these fields, on a connection from `peer`.
     pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
         self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, fields))

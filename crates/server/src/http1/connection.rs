@@ -264,7 +264,7 @@ impl Http1<'_> {
             content: passed,
             upgrade,
             remote: address(remote),
-            is_trusted: self.listener.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip())),
+            is_trusted: self.listener.trusts(remote),
             client: address(client),
             scheme: "https",
         }

@@ -19,16 +19,19 @@ use std::time::{Duration, Instant};
 use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, StreamId};
 use sealion_http::Status;
 use sealion_tls::{Part, Source, TlsStream};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep_until};
 
 use super::batch::{Batch, RECORD, free_bytes, keep_bytes};
+use super::content::Streamed;
 use super::head::with_head;
 use super::request::{Answer, Answered, Answering, Context, Delivery, free_head, keep_head};
 use super::response::{Sending, reset_by_client};
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, now, poll_idle_end};
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
+use crate::upstream::RequestContent;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
 ///
@@ -119,6 +122,8 @@ struct Http2<'a> {
     permit: Permit,
     path: PathChoice,
     receiving: Vec<Receiving>,
+    /// Contents that are passed on.
+    streamed: Vec<Streamed>,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
@@ -148,6 +153,8 @@ struct Waiting<'a> {
     /// Octets of its head.
     memory: usize,
     answer: Answering<'a>,
+    /// Dropped, it ends a request that is forwarded.
+    cancel: Option<oneshot::Sender<()>>,
 }
 
 /// A request whose content has not ended.
@@ -206,6 +213,7 @@ impl<'a> Http2<'a> {
             permit: Permit::default(),
             path: PathChoice::default(),
             receiving: Vec::new(),
+            streamed: Vec::new(),
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
@@ -296,7 +304,11 @@ impl<'a> Http2<'a> {
             }
             match stream.poll_read_more(cx) {
                 Poll::Pending => break Ok(()),
-                Poll::Ready(Ok(0)) => self.finished = true,
+                Poll::Ready(Ok(0)) => {
+                    self.finished = true;
+                    // The rest of their content will not come.
+                    self.streamed.clear();
+                }
                 Poll::Ready(Ok(_)) => {}
                 // Between requests no data can be lost, and many clients close without close_notify.
                 Poll::Ready(Err(sealion_tls::Error::Truncated)) if self.protocol.is_idle() => self.finished = true,
@@ -336,8 +348,14 @@ impl<'a> Http2<'a> {
                     // The head is not kept for it.
                     let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
                     self.refuse(id, status, HeadBuffer::default());
+                } else if !end && self.context.may_forward(head) {
+                    let length = head.fields().first("content-length");
+                    let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+                    let (streamed, content) = Streamed::new(id, length, expects_continue(head));
+                    self.streamed.push(streamed);
+                    self.answer(id, head, stream, Some(content));
                 } else if end || expects_continue(head) {
-                    self.answer(id, head, stream);
+                    self.answer(id, head, stream, None);
                 } else {
                     let head = std::mem::replace(head, free_head());
                     let limits = &self.context.shared.generations.current().limits;
@@ -350,16 +368,24 @@ impl<'a> Http2<'a> {
                 let head = std::mem::replace(head, free_head());
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
-            Event::Data { stream: id, data, end } => {
-                self.received(id, data.len() as u64, end, stream);
-            }
-            Event::Trailers { stream: id } => self.received(id, 0, true, stream),
+            Event::Data { stream: id, data, end } => match self.streamed.iter_mut().find(|other| other.stream == id) {
+                Some(streamed) => streamed.receive(data, end),
+                None => self.received(id, data.len() as u64, end, stream),
+            },
+            Event::Trailers { stream: id } => match self.streamed.iter_mut().find(|other| other.stream == id) {
+                Some(streamed) => streamed.receive(b"", true),
+                None => self.received(id, 0, true, stream),
+            },
             Event::Reset { stream: id, code, by } => {
                 if let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) {
                     keep_head(self.receiving.swap_remove(index).head);
                     self.protocol.release(id);
                 }
-                // An answer that is being made goes on: its stream keeps its slot until then.
+                self.streamed.retain(|streamed| streamed.stream != id);
+                // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+                if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == id) {
+                    waiting.cancel = None;
+                }
                 if let Some(index) = self.sending.iter().position(|sending| sending.stream == id) {
                     let why: &dyn Display = match by {
                         By::Client => &reset_by_client(code),
@@ -403,15 +429,17 @@ impl<'a> Http2<'a> {
     fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
         let answer = self.context.refuse(status, head);
-        self.answering.push(Waiting { stream: id, memory, answer });
+        self.answering.push(Waiting { stream: id, memory, answer, cancel: None });
     }
 
     /// Answers the request in `head`.
-    fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream) {
+    fn answer(&mut self, id: StreamId, head: &mut HeadBuffer, stream: &TlsStream, content: Option<RequestContent>) {
         let memory = head.memory();
-        match self.context.answer(head, &mut self.permit, stream.socket()) {
+        match self.context.answer(head, &mut self.permit, stream.socket(), content) {
             Answer::Now(answered) => self.respond(id, answered, stream),
-            Answer::Later(answer) => self.answering.push(Waiting { stream: id, memory, answer }),
+            Answer::Later(answer, cancel) => {
+                self.answering.push(Waiting { stream: id, memory, answer, cancel });
+            }
         }
     }
 
@@ -425,7 +453,7 @@ impl<'a> Http2<'a> {
         self.protocol.consume(id, length as usize);
         if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
             let mut head = self.receiving.swap_remove(index).head;
-            self.answer(id, &mut head, stream);
+            self.answer(id, &mut head, stream, None);
             keep_head(head);
         }
     }
@@ -475,6 +503,9 @@ impl<'a> Http2<'a> {
 
     /// Looks whether answers are ready, and whether sources have more.
     fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) {
+        for streamed in &mut self.streamed {
+            streamed.poll(cx, &mut self.protocol, &mut self.heads);
+        }
         let mut index = 0;
         while index < self.answering.len() {
             match self.answering[index].answer.as_mut().poll(cx) {
@@ -663,6 +694,7 @@ impl<'a> Http2<'a> {
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
     fn finish(&mut self, sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
+        self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
         let Sending { answered, body, wire, .. } = sending;
         let delivery = Delivery { body, wire, path: stream.path(), choice: &mut self.path, aborted };
@@ -679,7 +711,9 @@ impl<'a> Http2<'a> {
             Err(error) => error.to_string(),
             Ok(_) => "the connection ended".to_owned(),
         };
-        for Waiting { stream: id, answer, .. } in std::mem::take(&mut self.answering) {
+        self.streamed.clear();
+        for Waiting { stream: id, answer, cancel, .. } in std::mem::take(&mut self.answering) {
+            drop(cancel);
             let answered = answer.await;
             self.finish(Sending::new(id, answered, 0), stream, Some(&why));
         }

@@ -10,6 +10,7 @@
 mod batch;
 mod config;
 pub(crate) mod connection;
+mod content;
 mod head;
 mod request;
 mod response;

@@ -11,13 +11,14 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{Method, Status};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
+use tokio::sync::oneshot;
 
 use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
 use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Client};
-use crate::upstream::Inbound;
+use crate::upstream::{Inbound, RequestContent};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -49,17 +50,34 @@ pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered>> + Sen
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
     Now(Box<Answered>),
-    Later(Answering<'a>),
+    /// The sender, dropped, says that the client left: a request that is forwarded ends then.
+    Later(Answering<'a>, Option<oneshot::Sender<()>>),
 }
 
 impl<'a> Context<'a> {
-    /// Answers the request in `head`. What has to wait keeps the head.
-    pub(super) fn answer(&self, head: &mut HeadBuffer, permit: &mut Permit, socket: &Socket) -> Answer<'a> {
+    /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
+    pub(super) fn may_forward(&self, head: &HeadBuffer) -> bool {
+        let current = self.shared.generations.current();
+        let decoded = head.request();
+        let Some(request) = decoded.to_request() else { return false };
+        let exchange = Exchange::resume(self.shared, &current, self.listener, Some(&request), None);
+        let peer = Peer { address: self.remote, auth: self.auth };
+        exchange.route(peer).is_some_and(|site| site.may_forward(&request))
+    }
+
+    /// Answers the request in `head`. What has to wait keeps the head. `content`: if it is passed on.
+    pub(super) fn answer(
+        &self,
+        head: &mut HeadBuffer,
+        permit: &mut Permit,
+        socket: &Socket,
+        content: Option<RequestContent>,
+    ) -> Answer<'a> {
         let current = self.shared.generations.current();
         let decoded = head.request();
         let Some(request) = decoded.to_request() else {
             let head = std::mem::replace(head, free_head());
-            return Answer::Later(self.refuse(Status::BAD_REQUEST, head));
+            return Answer::Later(self.refuse(Status::BAD_REQUEST, head), None);
         };
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
@@ -79,11 +97,14 @@ impl<'a> Context<'a> {
             }
             None => {
                 let head = std::mem::replace(head, free_head());
-                Answer::Later(Box::pin(self.answer_later(head, current, started, peer, refusal)))
+                let (cancel, cancelled) = oneshot::channel();
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, cancelled));
+                Answer::Later(answer, Some(cancel))
             }
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "they are what the request was found to be")]
     async fn answer_later(
         self,
         head: HeadBuffer,
@@ -91,6 +112,8 @@ impl<'a> Context<'a> {
         started: Option<Instant>,
         peer: Peer,
         refusal: Option<Refusal>,
+        content: Option<RequestContent>,
+        cancelled: oneshot::Receiver<()>,
     ) -> Box<Answered> {
         let (response, framing) = {
             let decoded = head.request();
@@ -99,7 +122,15 @@ impl<'a> Context<'a> {
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { address: address(peer.address), refusal };
-                    let response = site::answer(site, request, client, now(), Inbound::default()).await;
+                    let forwards = site.may_forward(request);
+                    let inbound = self.inbound(peer, content);
+                    let answer = site::answer(site, request, client, now(), inbound);
+                    let response = tokio::select! {
+                        biased;
+                        response = answer => response,
+                        // What a site answers by itself is logged as it was answered, a wrong password too.
+                        _ = cancelled, if forwards => Response::plain(Status::CLIENT_CLOSED_REQUEST),
+                    };
                     exchange.answered(request, peer, &response);
                     let framing = framing(request.method, &response);
                     (response, framing)
@@ -113,6 +144,17 @@ impl<'a> Context<'a> {
             }
         };
         Box::new(Answered { head: Some(head), current, started, client: peer.address, response, framing })
+    }
+
+    fn inbound(&self, peer: Peer, content: Option<RequestContent>) -> Inbound {
+        Inbound {
+            content,
+            upgrade: false,
+            remote: address(self.remote),
+            is_trusted: self.listener.trusts(self.remote),
+            client: address(peer.address),
+            scheme: "https",
+        }
     }
 
     /// Refuses a request, of which `head` has what is known.

@@ -14,6 +14,7 @@ use crate::upstream::Upstreams;
 use crate::values::Problems;
 
 /// Builds everything that the configuration asks for. Opens roots; reads certificates, users and pages. Binds nothing, changes nothing.
+/// `before`: the configuration in use.
 ///
 /// # Errors
 /// All problems of the configuration.
@@ -22,6 +23,7 @@ pub(crate) fn build(
     mut problems: Problems,
     process: &TlsProcess,
     kernel_rekeys: bool,
+    before: Option<&Generation>,
 ) -> Result<Generation, Problems> {
     let cache = FileCache::new(cache_limits(config));
     if config.site.is_empty() {
@@ -38,7 +40,11 @@ pub(crate) fn build(
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
-    let mut upstreams = Upstreams::build(&config.upstream, &mut problems);
+    let mut upstreams = Upstreams::build(
+        &config.upstream,
+        before.map(|before| before.upstreams.clone()).unwrap_or_default(),
+        &mut problems,
+    );
     let mut sites = Vec::new();
     for site in &config.site {
         if let Some(built) =
@@ -64,6 +70,7 @@ pub(crate) fn build(
     match tls {
         Some((tls, certificates)) if problems.is_empty() => Ok(Generation {
             sites,
+            upstreams: upstreams.into_all(),
             files: cache,
             tls: Arc::new(tls),
             certificates: Arc::new(certificates),

@@ -60,7 +60,7 @@ impl Prepared {
         let access_log = config.access_log.build(&problems);
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
-        let generation = build(&config, problems, &tls, rekeys).map_err(|problems| problems.to_string())?;
+        let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;
         let made = generation.certificates.make_directories()?;
         let max_connections = max_connections(&config)?;
         // Opens files of /proc that may be out of reach later.

@@ -28,7 +28,7 @@ pub(super) fn reload(args: &ServeArgs, shared: &Shared, config: &mut Config, con
 pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bool) -> Vec<String> {
     let built = args
         .configuration()
-        .and_then(|(config, problems)| build(&config, problems, tls, kernel_rekeys))
+        .and_then(|(config, problems)| build(&config, problems, tls, kernel_rekeys, None))
         .map_err(|problems| problems.to_string());
     let lines = built.err().unwrap_or_default();
     let remedy = "a reload or an upgrade will fail: let the server's user or group read it, or name it in privileges";
@@ -52,7 +52,7 @@ fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement
     privileges::check_roots(&config, args.config.as_deref(), confinement)?;
     shared.kernel.check(config.server.ktls)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
-    let next = build(&config, problems, &shared.tls, rekeys).map_err(|problems| problems.to_string())?;
+    let next = build(&config, problems, &shared.tls, rekeys, Some(&before)).map_err(|problems| problems.to_string())?;
     if before.ktls == KtlsMode::Never && next.ktls != KtlsMode::Never {
         // Not done at the start, because kernel TLS was off.
         shared.kernel.self_check();

@@ -26,6 +26,7 @@ use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
+use crate::upstream::check_health;
 use crate::values::Phase;
 
 /// Serves until SIGINT or SIGTERM.
@@ -61,6 +62,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     server.start_certificates()?;
     service_manager::ready(&server.status());
     runtime.spawn(close_idle(Arc::downgrade(&server.shared)));
+    let shared = Arc::downgrade(&server.shared);
+    runtime.spawn(check_health(move || Some(shared.upgrade()?.generations.latest().upstreams.clone())));
     let drained = runtime.block_on(async {
         let stop = server.serve(&program, &mut signals).await;
         server.drain(stop, &mut signals).await

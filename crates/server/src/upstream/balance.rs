@@ -1,12 +1,12 @@
 //! Choosing a server, and leaving out those that fail.
 //!
 //! ```text
-//!            ─max_fails in a row─►
-//!   in use                          left out for fail_time
-//!            ◄──a request succeeds── asked again afterwards
+//!           ─max_fails in a row, or a health check─►
+//!   in use                                             left out for fail_time, or until a check succeeds
+//!           ◄──── slow start ─── asked again ─────────
 //! ```
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::config::Balance;
@@ -22,6 +22,16 @@ pub(super) struct Load {
     failures: AtomicU32,
     /// Until when the server is left out, in milliseconds of [`Clock`]; 0: it is not.
     out_until: AtomicU64,
+    /// Its health checks fail.
+    is_unhealthy: AtomicBool,
+    /// When the server came back, in milliseconds of [`Clock`]; 0: it has its full share.
+    back_since: AtomicU64,
+}
+
+impl Load {
+    fn is_out(&self, now: u64) -> bool {
+        self.out_until.load(Ordering::Relaxed) > now || self.is_unhealthy.load(Ordering::Relaxed)
+    }
 }
 
 /// Milliseconds since the upstream was made.
@@ -40,6 +50,8 @@ impl Clock {
 pub(super) struct FailureRule {
     pub(super) max_fails: u32,
     pub(super) fail_time: Duration,
+    /// Time in which the share of a server that came back grows to its weight.
+    pub(super) slow_start: Duration,
 }
 
 /// The choice among the servers of an upstream, for all workers.
@@ -70,6 +82,8 @@ impl Balancer {
             active: AtomicUsize::new(0),
             failures: AtomicU32::new(0),
             out_until: AtomicU64::new(0),
+            is_unhealthy: AtomicBool::new(false),
+            back_since: AtomicU64::new(0),
         };
         Balancer {
             rule,
@@ -102,8 +116,27 @@ impl Balancer {
             }
         }
         // All are left out or were tried: the one that may come back first.
-        let oldest = |index: &usize| (tried.contains(index), self.servers[*index].out_until.load(Ordering::Relaxed));
+        let oldest = |index: &usize| {
+            let server = &self.servers[*index];
+            let until = server.out_until.load(Ordering::Relaxed);
+            (tried.contains(index), server.is_unhealthy.load(Ordering::Relaxed), until)
+        };
         (0..self.servers.len()).min_by_key(oldest).unwrap_or(0)
+    }
+
+    /// Whether a server that came back is spared this request: its share grows with time.
+    fn is_cold(&self, server: &Load, now: u64, turn: usize) -> bool {
+        let back = server.back_since.load(Ordering::Relaxed);
+        let all = self.failure.slow_start.as_millis() as u64;
+        if back == 0 || all == 0 {
+            return false;
+        }
+        let gone = now.saturating_sub(back);
+        if gone >= all {
+            server.back_since.store(0, Ordering::Relaxed);
+            return false;
+        }
+        mix(turn as u64) % all >= gone
     }
 
     fn pick_of(&self, key: Key<'_>, usable: impl Fn(usize) -> bool) -> Option<usize> {
@@ -181,7 +214,23 @@ impl Balancer {
         if server.failures.load(Ordering::Relaxed) > 0 {
             server.failures.store(0, Ordering::Relaxed);
         }
-        server.out_until.load(Ordering::Relaxed) > 0 && server.out_until.swap(0, Ordering::Relaxed) > 0
+        let was_out = server.out_until.load(Ordering::Relaxed) > 0 && server.out_until.swap(0, Ordering::Relaxed) > 0;
+        if was_out {
+            server.back_since.store(self.clock.now(), Ordering::Relaxed);
+        }
+        was_out
+    }
+
+    /// The outcome of health checks. `true`: it is another one than before.
+    pub(super) fn checked(&self, server: usize, is_healthy: bool) -> bool {
+        let server = &self.servers[server];
+        let has_changed = server.is_unhealthy.swap(!is_healthy, Ordering::Relaxed) == is_healthy;
+        if has_changed && is_healthy {
+            server.out_until.store(0, Ordering::Relaxed);
+            server.failures.store(0, Ordering::Relaxed);
+            server.back_since.store(self.clock.now(), Ordering::Relaxed);
+        }
+        has_changed
     }
 
     /// The server could not be reached, or did not answer. `true`: it is left out from now on.
@@ -226,7 +275,7 @@ mod tests {
     use super::*;
 
     fn balancer(rule: Balance, servers: &[(u32, bool)]) -> Balancer {
-        let failure = FailureRule { max_fails: 2, fail_time: Duration::from_secs(1000) };
+        let failure = FailureRule { max_fails: 2, fail_time: Duration::from_secs(1000), slow_start: Duration::ZERO };
         Balancer::new(rule, failure, servers.iter().copied())
     }
 
@@ -304,6 +353,28 @@ mod tests {
             assert!(!balancer.succeeded(0));
         }
         assert_eq!(balancer.choose(key(""), &[]), 0);
+    }
+
+    #[test]
+    fn a_server_is_left_out_as_long_as_its_checks_fail() {
+        let balancer = balancer(Balance::First, &[(1, false), (1, false)]);
+        assert!(balancer.checked(0, false) && !balancer.checked(0, false));
+        assert_eq!(balancer.choose(key(""), &[]), 1);
+        assert!(!balancer.succeeded(0), "an answer to a request of before changes nothing");
+        assert_eq!(balancer.choose(key(""), &[]), 1);
+        assert!(balancer.checked(0, true) && !balancer.checked(0, true));
+        assert_eq!(balancer.choose(key(""), &[]), 0);
+    }
+
+    #[test]
+    fn a_server_that_comes_back_begins_with_a_small_share() {
+        let failure = FailureRule { max_fails: 1, fail_time: Duration::ZERO, slow_start: Duration::from_secs(1000) };
+        let balancer = Balancer::new(Balance::RoundRobin, failure, [(1, false), (1, false)].into_iter());
+        balancer.checked(0, false);
+        balancer.checked(0, true);
+        let found = counts(&balancer, 1000);
+        assert!(found[0] < 50, "{found:?}");
+        assert_eq!(balancer.choose(key(""), &[1]), 0, "it is asked where no other can be");
     }
 
     #[test]

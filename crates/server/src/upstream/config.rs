@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::values::{At, Bounded, Timeout};
+use crate::values::{At, Bounded, Time, Timeout};
 
 /// Servers that requests are forwarded to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,14 @@ pub(crate) struct UpstreamConfig {
     /// Time for which a server that failed is left out.
     #[serde(default = "fail_time")]
     pub fail_time: Timeout,
+
+    /// Time in which the share of a server that came back grows to its weight; 0s: at once.
+    #[serde(default = "slow_start")]
+    pub slow_start: Time,
+
+    /// Requests that are made now and then, to leave out a server before a client meets its failure.
+    #[serde(default)]
+    pub health: Option<HealthConfig>,
 
     /// Time to connect, TLS included.
     #[serde(default = "connect_timeout")]
@@ -82,6 +90,29 @@ pub(crate) struct ServerConfig {
     /// Whether it gets requests only while all others are left out.
     #[serde(default)]
     pub backup: bool,
+}
+
+/// Health checks of each server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HealthConfig {
+    /// Path to ask for. An answer below 400 is healthy.
+    pub path: At<String>,
+
+    /// Time between two checks.
+    #[serde(default = "check_every")]
+    pub every: Timeout,
+
+    /// Time for an answer.
+    #[serde(default = "check_timeout")]
+    pub timeout: Timeout,
+
+    /// Failures in a row after which a server is left out, until a check succeeds.
+    #[serde(default = "check_fails")]
+    pub fails: Bounded<1, 100>,
+
+    /// Value of Host [default: that of the server's URL]
+    pub host: Option<At<String>>,
 }
 
 /// TLS to upstream servers: verified by the system's roots, unless `roots` names others.
@@ -252,6 +283,8 @@ impl UpstreamConfig {
             tries: tries(),
             max_fails: max_fails(),
             fail_time: fail_time(),
+            slow_start: slow_start(),
+            health: None,
             connect_timeout: connect_timeout(),
             answer_timeout: patience(),
             stall_timeout: patience(),
@@ -285,6 +318,22 @@ fn max_fails() -> Bounded<1, 1000> {
 // INHERITED: nginx' fail_timeout.
 fn fail_time() -> Timeout {
     Timeout::seconds(10)
+}
+
+fn slow_start() -> Time {
+    Time::seconds(10)
+}
+
+fn check_every() -> Timeout {
+    Timeout::seconds(5)
+}
+
+fn check_timeout() -> Timeout {
+    Timeout::seconds(2)
+}
+
+fn check_fails() -> Bounded<1, 100> {
+    within(2)
 }
 
 fn connect_timeout() -> Timeout {

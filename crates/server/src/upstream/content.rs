@@ -43,6 +43,14 @@ pub(crate) enum Room {
     Closed,
 }
 
+/// See [`ContentWriter::poll_taken`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) octets: u64,
+    /// Whether the upstream has asked for content.
+    pub(crate) is_wanted: bool,
+}
+
 /// The content of a request broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request has no complete content: {status}")]
@@ -95,6 +103,15 @@ impl ContentWriter {
         }
         pipe.writer = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// How much content the upstream has taken so far, for a client that is granted windows. Wakes when that changes, and when content is wanted.
+    pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Taken {
+        let mut pipe = lock(&self.pipe);
+        pipe.writer = Some(cx.waker().clone());
+        // What nobody takes is dropped, and counts as taken.
+        let octets = if pipe.state == State::Open { pipe.taken } else { u64::MAX };
+        Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open }
     }
 
     /// Appends content. There may be more than was asked for, by what one record holds.
@@ -190,6 +207,12 @@ impl ContentProgress {
     pub(crate) fn taken(&self) -> u64 {
         lock(&self.0).taken
     }
+
+    /// Whether the upstream waits for the client: it has taken all that came, and that is not all.
+    pub(crate) fn is_owed(&self) -> bool {
+        let pipe = lock(&self.0);
+        pipe.wanted && pipe.state == State::Open && pipe.ready.is_empty()
+    }
 }
 
 impl Body for RequestContent {
@@ -204,12 +227,9 @@ impl Body for RequestContent {
             pipe.wake_writer();
         }
         if let Some(content) = pipe.ready.pop_front() {
-            let was_full = pipe.kept >= MOST_KEPT;
             pipe.kept -= content.len();
             pipe.taken += content.len() as u64;
-            if was_full && pipe.kept < MOST_KEPT {
-                pipe.wake_writer();
-            }
+            pipe.wake_writer();
             this.left = this.left.map(|left| left.saturating_sub(content.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(content))));
         }

@@ -175,12 +175,14 @@ async fn send(
     }
     let answered = wait(connected.sender.try_send_request(message), progress, patience).await;
     match answered {
-        None => {
+        // Whoever holds the answer up: a client cannot have a server left out.
+        Err(true) => Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT }))),
+        Err(false) => {
             let waited = format!("no answer within {} s", patience.as_secs_f32());
             Err(Unanswered::Failed(Failure::Timeout(waited)))
         }
-        Some(Ok(response)) => Ok((connected, response)),
-        Some(Err(mut unsent)) => match unsent.take_message() {
+        Ok(Ok(response)) => Ok((connected, response)),
+        Ok(Err(mut unsent)) => match unsent.take_message() {
             Some(message) => {
                 if let Content::OfClient(content) = message.into_body() {
                     request.content = Some(content);
@@ -198,19 +200,22 @@ async fn send(
     }
 }
 
-/// Waits for `answer`, for `patience` after the content has moved last. `None`: in vain.
-async fn wait<F: Future>(answer: F, progress: Option<ContentProgress>, patience: Duration) -> Option<F::Output> {
+/// Waits for `answer`, for `patience` after the content has moved last.
+///
+/// # Errors
+/// In vain: `true` if the client owes content.
+async fn wait<F: Future>(answer: F, progress: Option<ContentProgress>, patience: Duration) -> Result<F::Output, bool> {
     let mut answer = pin!(answer);
-    let Some(progress) = progress else { return timeout(patience, answer).await.ok() };
+    let Some(progress) = progress else { return timeout(patience, answer).await.map_err(|_| false) };
     let mut taken = progress.taken();
     loop {
         tokio::select! {
             biased;
-            answered = answer.as_mut() => return Some(answered),
+            answered = answer.as_mut() => return Ok(answered),
             () = sleep(patience) => {
                 let now = progress.taken();
                 if now == taken {
-                    return None;
+                    return Err(progress.is_owed());
                 }
                 taken = now;
             }

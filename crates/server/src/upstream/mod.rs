@@ -12,6 +12,7 @@ mod connect;
 mod content;
 mod forward;
 mod head;
+mod health;
 mod pool;
 mod reply;
 mod tls;
@@ -27,11 +28,13 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{Hop, is_hop_by_hop, request_fields, response_fields};
+pub(crate) use health::check_health;
 
 pub(crate) use reply::{Patience, Reply};
 
 use balance::{Balancer, FailureRule};
 use connect::{Connected, Tls};
+use health::Health;
 use pool::Pool;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
@@ -54,9 +57,12 @@ pub(crate) struct Inbound {
 /// Servers that can answer the same requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    /// What it was built of.
+    config: UpstreamConfig,
     pub(crate) name: Box<str>,
     servers: Box<[Server]>,
     balancer: Balancer,
+    health: Option<Health>,
     tries: usize,
     connect_timeout: Duration,
     answer_timeout: Duration,
@@ -121,29 +127,48 @@ impl Upstream {
 
 /// The upstreams of a configuration.
 #[derive(Debug, Default)]
-pub(crate) struct Upstreams(Vec<Arc<Upstream>>);
+pub(crate) struct Upstreams {
+    all: Vec<Arc<Upstream>>,
+    /// Those of the configuration before: what did not change keeps its connections, and what is known of its servers.
+    before: Vec<Arc<Upstream>>,
+}
 
 impl Upstreams {
-    /// Builds all upstreams. Errors are in `problems`.
-    pub(crate) fn build(configs: &[UpstreamConfig], problems: &mut Problems) -> Self {
-        let mut upstreams = Upstreams::default();
+    /// Builds all upstreams. Errors are in `problems`. `before`: the upstreams in use.
+    pub(crate) fn build(configs: &[UpstreamConfig], before: Vec<Arc<Upstream>>, problems: &mut Problems) -> Self {
+        let mut upstreams = Upstreams { all: Vec::new(), before };
         for config in configs {
             if config.name.is_empty() || config.name.contains("://") || config.name.starts_with("unix:") {
                 let what = "is no name: write a word, for instance app";
                 problems.add(&config.name.span, "upstream.name", what);
-            } else if upstreams.0.iter().any(|other| *other.name == *config.name.value) {
+            } else if upstreams.all.iter().any(|other| *other.name == *config.name.value) {
                 problems.add(&config.name.span, "upstream.name", "is the name of two upstreams: rename one");
             }
-            if let Some(built) = config.build("upstream", problems) {
-                upstreams.0.push(Arc::new(built));
-            }
+            upstreams.add(config, "upstream", problems);
         }
         upstreams
     }
 
+    fn add(&mut self, config: &UpstreamConfig, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
+        // Files of TLS are read again.
+        let is_same =
+            |other: &&Arc<Upstream>| other.config == *config && config.tls == config::UpstreamTlsConfig::default();
+        let built = match self.before.iter().find(is_same) {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(config.build(key, problems)?),
+        };
+        self.all.push(Arc::clone(&built));
+        Some(built)
+    }
+
+    /// All of them.
+    pub(crate) fn into_all(self) -> Vec<Arc<Upstream>> {
+        self.all
+    }
+
     /// The upstream with this name, or a new one for the URL of a server.
     pub(crate) fn find(&mut self, name: &At<String>, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
-        if let Some(found) = self.0.iter().find(|upstream| *upstream.name == *name.value) {
+        if let Some(found) = self.all.iter().find(|upstream| *upstream.name == *name.value) {
             return Some(Arc::clone(found));
         }
         if !name.contains(':') {
@@ -157,9 +182,7 @@ impl Upstreams {
         match name.parse::<ServerUrl>() {
             Ok(url) => {
                 let server = ServerConfig::of(At { value: url, span: name.span.clone() });
-                let built = UpstreamConfig::of(name, vec![server]).build(key, problems)?;
-                self.0.push(Arc::new(built));
-                self.0.last().cloned()
+                self.add(&UpstreamConfig::of(name, vec![server]), key, problems)
             }
             Err(error) => {
                 problems.add(&name.span, key, error);
@@ -195,9 +218,14 @@ impl UpstreamConfig {
         let failure = FailureRule {
             max_fails: u32::try_from(self.max_fails.get()).unwrap_or(u32::MAX),
             fail_time: self.fail_time.duration(),
+            slow_start: self.slow_start.0,
         };
+        let health =
+            self.health.as_ref().map(|health| health.build(self.servers.len(), &format!("{key}.health"), problems));
         let loads = self.servers.iter().map(|server| (server.weight.get() as u32, server.backup));
         (problems.len() == before).then(|| Upstream {
+            config: self.clone(),
+            health: health.flatten(),
             name: self.name.as_str().into(),
             servers,
             balancer: Balancer::new(self.balance, failure, loads),

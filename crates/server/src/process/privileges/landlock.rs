@@ -158,6 +158,10 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     {
         paths.extend(directories_of(&base.join(&file.value)));
     }
+    for tls in config.upstream.iter().map(|upstream| &upstream.tls) {
+        let files = tls.roots.iter().chain(&tls.cert).chain(&tls.key);
+        paths.extend(files.flat_map(|file| directories_of(&base.join(&file.value))));
+    }
     paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));

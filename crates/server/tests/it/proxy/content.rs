@@ -71,12 +71,16 @@ fn contents_of_all_lengths_pass_in_both_directions_however_they_are_framed() {
         let expected = pattern::bytes(0..length as u64);
         let upload = format!("@{}", file.display());
         for target in ["/length", "/chunked"] {
-            for framing in ["X-Framing: length", "Transfer-Encoding: chunked"] {
-                let options = ["--data-binary", &upload, "-H", "Expect:", "-H", framing];
+            for (protocol, framing) in [
+                ("--http1.1", "X-Framing: length"),
+                ("--http1.1", "Transfer-Encoding: chunked"),
+                ("--http2", "X-Framing: length"),
+            ] {
+                let options = ["--data-binary", &upload, "-H", "Expect:", "-H", framing, protocol];
                 let response = curl::get(&site.pki, server.address(), target, &options);
                 assert_eq!(response.status, 200);
-                assert!(response.body == expected, "{length} {target} {framing}");
-                assert!(upstream.last().body == expected, "{length} {target} {framing}");
+                assert!(response.body == expected, "{length} {target} {protocol} {framing}");
+                assert!(upstream.last().body == expected, "{length} {target} {protocol} {framing}");
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Servers that fail: the client is told so, nothing incomplete looks complete, and the next request is clean.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sealion_testkit::http;
+use sealion_testkit::server::Signal;
 
-use super::{is_orderly, post, serve, serve_to};
+use super::{is_orderly, post, serve, serve_config, serve_to};
 use crate::support::upstream::{Accepted, Upstream, ok};
 use crate::support::{Site, access_line, get, read_until_cut, wait_for_message};
 
@@ -190,4 +193,50 @@ fn all_servers_refuse() {
         assert_eq!(http::get(&mut client, "/").expect("a response").status, 502);
         assert_eq!(access_line(&server, n).get("tries"), "4");
     }
+}
+
+#[test]
+fn a_server_whose_health_check_fails_is_left_out_until_it_succeeds() {
+    let site = Site::new();
+    let is_healthy = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_healthy);
+    let first = Upstream::answering(move |request| match (request.line(), asked.load(Ordering::Relaxed)) {
+        ("GET /healthz", false) => b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok(b"first"),
+    });
+    let second = Upstream::answering(|_| ok(b"second"));
+    let keys = "balance = 'first'\nslow_start = '0s'\nhealth = { path = '/healthz', every = '100ms' }";
+    let server = serve_to(&site, &[&first.url(), &second.url()], keys);
+    let mut client = site.connect(&server);
+    wait_for_message(
+        &server,
+        &format!("{} is left out until its health check succeeds: /healthz is answered with 500", first.url()),
+    );
+    assert_eq!(http::get(&mut client, "/").expect("a response").body, b"second");
+    is_healthy.store(true, Ordering::Relaxed);
+    wait_for_message(&server, &format!("{} is healthy again", first.url()));
+    assert_eq!(http::get(&mut client, "/").expect("a response").body, b"first");
+}
+
+#[test]
+fn a_reload_keeps_the_connections_of_upstreams_that_stay_as_they_are() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    http::get(&mut client, "/1").expect("a response");
+    for n in 1..=3 {
+        server.signal(Signal::HUP);
+        server.wait_for_lines(n, "a reload", |line| {
+            line.text.contains("configuration") && line.text.contains("is in use")
+        });
+        assert_eq!(http::get(&mut client, "/2").expect("a response").status, 200);
+    }
+    assert_eq!(upstream.connections(), 1);
+    // Another setting is another upstream.
+    serve_config(&site, &[&upstream.url()], "tries = 2").write();
+    server.signal(Signal::HUP);
+    server.wait_for_lines(4, "a reload", |line| line.text.contains("configuration") && line.text.contains("is in use"));
+    assert_eq!(http::get(&mut client, "/3").expect("a response").status, 200);
+    assert_eq!(upstream.connections(), 2);
 }

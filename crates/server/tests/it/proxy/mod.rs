@@ -13,6 +13,7 @@ use sealion_testkit::{Client, Ending, Event, http};
 use sealion_tls::AlertDescription;
 
 use crate::support::Site;
+use crate::support::config::Config;
 use crate::support::upstream::Upstream;
 
 /// A site that forwards everything to `upstream`, with these further keys of its upstream.
@@ -24,9 +25,13 @@ fn serve(site: &Site, upstream: &Upstream, keys: &str) -> Server {
 /// The same, for servers by their URLs.
 #[track_caller]
 fn serve_to(site: &Site, urls: &[&str], keys: &str) -> Server {
+    serve_config(site, urls, keys).serve_from_user_space()
+}
+
+fn serve_config(site: &Site, urls: &[&str], keys: &str) -> Config {
     let servers: Vec<_> = urls.iter().map(|url| format!("{{ url = '{url}' }}")).collect();
     let upstream = format!("[[upstream]]\nname = 'app'\nservers = [{}]\n{keys}\n", servers.join(", "));
-    site.config("proxy = [{ upstream = 'app' }]").table(&upstream).serve_from_user_space()
+    site.config("proxy = [{ upstream = 'app' }]").table(&upstream)
 }
 
 /// Sends a request with a body in one record and reads the response.

@@ -1,0 +1,61 @@
+//! The content of a request that is forwarded: it passes as fast as the upstream takes it, by the stream's window.
+
+use std::task::Context;
+
+use bytes::Bytes;
+use sealion_h2::{Connection, HeaderBlock, StreamId};
+use sealion_http::Status;
+
+use crate::upstream::{ContentWriter, RequestContent, pipe};
+
+/// The content of a request, whose response may have begun.
+pub(super) struct Streamed {
+    pub(super) stream: StreamId,
+    /// `None`: nothing more is passed on.
+    writer: Option<ContentWriter>,
+    /// Octets that came, and those for which the client has its window back.
+    came: u64,
+    granted: u64,
+    /// The client waits for 100 (RFC 9110 §10.1.1).
+    expects_continue: bool,
+}
+
+impl Streamed {
+    /// `length`: as announced.
+    pub(super) fn new(stream: StreamId, length: Option<u64>, expects_continue: bool) -> (Self, RequestContent) {
+        let (writer, content) = pipe(length);
+        (Streamed { stream, writer: Some(writer), came: 0, granted: 0, expects_continue }, content)
+    }
+
+    /// Passes content on.
+    pub(super) fn receive(&mut self, data: &[u8], end: bool) {
+        self.came += data.len() as u64;
+        if let Some(writer) = &mut self.writer {
+            writer.write(Bytes::copy_from_slice(data));
+        }
+        if end && let Some(writer) = self.writer.take() {
+            writer.finish(None);
+        }
+    }
+
+    /// Gives the client room for as much as the upstream has taken, and sends 100 when content is wanted.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, protocol: &mut Connection, heads: &mut Vec<u8>) {
+        let taken = match &mut self.writer {
+            Some(writer) => {
+                let taken = writer.poll_taken(cx);
+                if taken.is_wanted && std::mem::take(&mut self.expects_continue) {
+                    let mut block = HeaderBlock::default();
+                    block.status(Status::CONTINUE.code());
+                    // A stream that was reset needs none.
+                    let _ = protocol.informational(self.stream, &[block.as_bytes()], heads);
+                }
+                taken.octets.min(self.came)
+            }
+            None => self.came,
+        };
+        if taken > self.granted {
+            protocol.consume(self.stream, usize::try_from(taken - self.granted).unwrap_or(usize::MAX));
+            self.granted = taken;
+        }
+    }
+}

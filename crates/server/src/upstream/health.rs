@@ -1,0 +1,132 @@
+//! Health checks: a request to each server now and then, on a connection of its own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{HeaderValue, Request, header};
+use tokio::time::{sleep, timeout};
+
+use super::Upstream;
+use super::config::HealthConfig;
+use super::connect::{Content, connect};
+use crate::values::Problems;
+
+/// Time between two looks at what is due: checks are seldom more frequent.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The same while nothing is checked, so that an idle server sleeps.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+
+/// The checks of an upstream.
+#[derive(Debug)]
+pub(super) struct Health {
+    target: String,
+    host: Option<HeaderValue>,
+    every: Duration,
+    timeout: Duration,
+    fails: u32,
+    /// When the next checks are due.
+    next: Mutex<Instant>,
+    /// Failures in a row, by server.
+    failed: Box<[AtomicU32]>,
+}
+
+impl HealthConfig {
+    /// For so many servers.
+    pub(super) fn build(&self, servers: usize, key: &str, problems: &mut Problems) -> Option<Health> {
+        let path = &self.path;
+        if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) || path.contains('#') {
+            problems.add(&path.span, &format!("{key}.path"), "begin it with a slash, for instance /healthz");
+            return None;
+        }
+        let host = match self.host.as_ref().map(|host| (HeaderValue::try_from(host.as_str()), host)) {
+            None => None,
+            Some((Ok(value), _)) => Some(value),
+            Some((Err(_), host)) => {
+                problems.add(&host.span, &format!("{key}.host"), "is no host: write for instance app.internal");
+                return None;
+            }
+        };
+        Some(Health {
+            target: path.value.clone(),
+            host,
+            every: self.every.duration(),
+            timeout: self.timeout.duration(),
+            fails: u32::try_from(self.fails.get()).unwrap_or(u32::MAX),
+            next: Mutex::new(Instant::now()),
+            failed: (0..servers).map(|_| AtomicU32::new(0)).collect(),
+        })
+    }
+}
+
+impl Health {
+    /// Whether checks are due; the next ones are put off.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = *next <= now;
+        if is_due {
+            *next = now + self.every;
+        }
+        is_due
+    }
+}
+
+/// Checks the upstreams that `current` gives, until it gives none.
+pub(crate) async fn check_health(current: impl Fn() -> Option<Vec<Arc<Upstream>>>) {
+    while let Some(upstreams) = current() {
+        let now = Instant::now();
+        for upstream in upstreams.iter().filter(|upstream| upstream.health.as_ref().is_some_and(|h| h.is_due(now))) {
+            for server in 0..upstream.servers.len() {
+                tokio::spawn(check(Arc::clone(upstream), server));
+            }
+        }
+        let is_idle = upstreams.iter().all(|upstream| upstream.health.is_none());
+        drop(upstreams);
+        sleep(if is_idle { IDLE_TICK } else { TICK }).await;
+    }
+}
+
+async fn check(upstream: Arc<Upstream>, index: usize) {
+    let Some(health) = &upstream.health else { return };
+    let outcome = match timeout(health.timeout, ask(&upstream, index, health)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("no answer within {} s", health.timeout.as_secs_f32())),
+    };
+    let server = &upstream.servers[index].name;
+    match outcome {
+        Ok(()) => {
+            health.failed[index].store(0, Ordering::Relaxed);
+            if upstream.balancer.checked(index, true) {
+                tracing::info!("upstream {}: {server} is healthy again", upstream.name);
+            }
+        }
+        Err(error) => {
+            let failed = health.failed[index].fetch_add(1, Ordering::Relaxed) + 1;
+            if failed >= health.fails && upstream.balancer.checked(index, false) {
+                tracing::warn!(
+                    "upstream {}: {server} is left out until its health check succeeds: {error}",
+                    upstream.name
+                );
+            }
+        }
+    }
+}
+
+async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
+    let server = &upstream.servers[index];
+    let connected = connect(&server.url, server.tls.as_ref(), health.timeout, health.timeout).await;
+    let mut connected = connected.map_err(|error| error.to_string())?;
+    let own = || HeaderValue::try_from(server.url.authority()).ok();
+    let host = health.host.clone().or_else(own).unwrap_or_else(|| HeaderValue::from_static("localhost"));
+    let request = Request::get(&health.target)
+        .header(header::HOST, host)
+        .header(header::USER_AGENT, "sealion-health")
+        .body(Content::Nothing)
+        .map_err(|error| error.to_string())?;
+    let answer = connected.sender.send_request(request).await.map_err(|error| error.to_string())?;
+    match answer.status() {
+        status if status.as_u16() < 400 => Ok(()),
+        status => Err(format!("{} is answered with {}", health.target, status.as_str())),
+    }
+}
