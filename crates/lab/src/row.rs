@@ -33,8 +33,6 @@ pub struct Row {
     pub resume: bool,
     /// `verify`, `decrypt` or `drain`.
     pub read: String,
-    /// Cap on body bytes read.
-    pub body_cap: Option<u64>,
     /// Another load on the same server at the same time, as connections × body bytes; empty: none. Its figures are not
     /// in this row.
     #[serde(default)]
@@ -44,6 +42,9 @@ pub struct Row {
 
     /// Wall time of the load, ns.
     pub elapsed: u64,
+    /// Time from the first request's start to the last one's start, ns.
+    #[serde(default)]
+    pub attack: Option<u64>,
     /// Requests whose response was complete and correct.
     pub requests: u64,
     /// Body bytes of those requests.
@@ -52,6 +53,12 @@ pub struct Row {
     pub handshakes: u64,
     /// Handshakes that resumed a session.
     pub resumed: u64,
+    /// Connections that failed after the handshake and before their first answer.
+    #[serde(default)]
+    pub unanswered: u64,
+    /// Responses with a status other than 200.
+    #[serde(default)]
+    pub bad_statuses: u64,
     /// Failures of every kind except time-outs.
     pub errors: u64,
     /// Requests over the time limit.
@@ -86,6 +93,10 @@ pub struct Row {
     pub cores_busy: String,
     /// Softirq time of each core.
     pub cores_softirq: String,
+    /// Run time of the kernel's own threads (kworker, ksoftirqd), wherever they ran. In a guest that counts instructions:
+    /// their number.
+    #[serde(default)]
+    pub kernel_threads: Option<u64>,
     /// CPU of the client's threads.
     pub client_cpu: u64,
     /// Instructions of the server, in an emulated guest that counts them: schedstat there.

@@ -121,6 +121,7 @@ http {{
 {temporary}  default_type application/octet-stream;
   access_log {log};
   sendfile on;
+  tcp_nopush on;
   keepalive_requests 1000000000;
   open_file_cache max={cached} inactive=60s;
   open_file_cache_valid 60s;

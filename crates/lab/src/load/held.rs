@@ -50,6 +50,7 @@ async fn one(common: &Common, sum: &mut Tally) -> Result<Connection, Failure> {
     let (mut connection, opening) = Connection::open(common).await?;
     sum.opened(opening);
     let answer = connection.request(common).await?;
+    sum.first_answer();
     sum.answered(begun, &answer);
     Ok(connection)
 }

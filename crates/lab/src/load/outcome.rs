@@ -9,6 +9,8 @@ use hdrhistogram::Histogram;
 pub struct Outcome {
     /// From the first request's start to the last one's end.
     pub elapsed: Duration,
+    /// From the first request's start to the last one's start: what vegeta divides by for its rate.
+    pub attack: Duration,
     /// Complete and correct responses.
     pub requests: u64,
     /// Body bytes of those.
@@ -17,6 +19,8 @@ pub struct Outcome {
     pub handshakes: u64,
     /// Resumed handshakes among them.
     pub resumed: u64,
+    /// Connections that failed after the handshake and before their first answer.
+    pub unanswered: u64,
     /// Failed requests and connections, by kind.
     pub failures: Failures,
     /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection

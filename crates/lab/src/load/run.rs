@@ -108,10 +108,12 @@ pub fn run_watched(plan: &LoadPlan, progress: &Arc<Progress>) -> Result<Outcome>
 pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
     Outcome {
         elapsed: sum.first_start.zip(sum.last_end).map_or(Duration::ZERO, |(start, end)| end - start),
+        attack: sum.first_start.zip(sum.last_start).map_or(Duration::ZERO, |(first, last)| last - first),
         requests: sum.requests,
         body_bytes: sum.body_bytes,
         handshakes: sum.handshakes,
         resumed: sum.resumed,
+        unanswered: sum.unanswered,
         failures: sum.failures,
         latency: sum.latency,
         connect: sum.connect,

@@ -9,11 +9,14 @@ use super::connection::{Answer, Opening};
 
 pub(super) struct Tally {
     pub(super) first_start: Option<Instant>,
+    pub(super) last_start: Option<Instant>,
     pub(super) last_end: Option<Instant>,
     pub(super) requests: u64,
     pub(super) body_bytes: u64,
     pub(super) handshakes: u64,
     pub(super) resumed: u64,
+    /// Connections that have no answer yet, or failed before one.
+    pub(super) unanswered: u64,
     pub(super) failures: Failures,
     pub(super) latency: Histogram<u64>,
     pub(super) connect: Histogram<u64>,
@@ -29,11 +32,13 @@ impl Tally {
     pub(super) fn new() -> Self {
         Self {
             first_start: None,
+            last_start: None,
             last_end: None,
             requests: 0,
             body_bytes: 0,
             handshakes: 0,
             resumed: 0,
+            unanswered: 0,
             failures: Failures::default(),
             latency: histogram(),
             connect: histogram(),
@@ -48,10 +53,16 @@ impl Tally {
 
     pub(super) fn opened(&mut self, opening: Opening) {
         self.handshakes += 1;
+        self.unanswered += 1;
         self.resumed += u64::from(opening.resumed);
         record(&mut self.connect, opening.connected - opening.begun);
         record(&mut self.handshake, opening.established - opening.connected);
         self.suite.get_or_insert(opening.suite);
+    }
+
+    /// The first answer on a connection.
+    pub(super) fn first_answer(&mut self) {
+        self.unanswered -= 1;
     }
 
     /// A request whose intended start was `due`.
@@ -68,17 +79,19 @@ impl Tally {
     /// Records the time of a request, successful or not.
     pub(super) fn lasted(&mut self, started: Instant, ended: Instant) {
         self.first_start = Some(self.first_start.map_or(started, |first| first.min(started)));
+        self.last_start = Some(self.last_start.map_or(started, |last| last.max(started)));
         self.last_end = Some(self.last_end.map_or(ended, |last| last.max(ended)));
     }
 
     pub(super) fn add(&mut self, other: Self) {
-        if let (Some(started), Some(ended)) = (other.first_start, other.last_end) {
-            self.lasted(started, ended);
+        for start in [other.first_start, other.last_start].into_iter().flatten() {
+            self.lasted(start, other.last_end.unwrap_or(start));
         }
         self.requests += other.requests;
         self.body_bytes += other.body_bytes;
         self.handshakes += other.handshakes;
         self.resumed += other.resumed;
+        self.unanswered += other.unanswered;
         self.failures.add(other.failures);
         for (sum, part) in [
             (&mut self.latency, &other.latency),

@@ -156,15 +156,14 @@ pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::
 
 /// Makes one request, on a new connection if there is none.
 async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Result<Answer, Failure> {
-    let connection = match current {
-        Some(connection) => connection,
-        None => {
-            let (connection, opening) = Connection::open(&shared.common).await?;
-            shared.tally.borrow_mut().opened(opening);
-            current.insert(Box::new(connection))
-        }
-    };
-    connection.request(&shared.common).await
+    if let Some(connection) = current {
+        return connection.request(&shared.common).await;
+    }
+    let (connection, opening) = Connection::open(&shared.common).await?;
+    shared.tally.borrow_mut().opened(opening);
+    let answer = current.insert(Box::new(connection)).request(&shared.common).await?;
+    shared.tally.borrow_mut().first_answer();
+    Ok(answer)
 }
 
 /// The connection and its calls so far, if there is to be another.

@@ -110,7 +110,7 @@ fn times(stat: &str) -> Option<(u64, u64)> {
 }
 
 /// The fields of /proc/PID/stat from the third on: the second is a name that may hold blanks and brackets.
-fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
+pub(super) fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 

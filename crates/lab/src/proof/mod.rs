@@ -26,6 +26,8 @@ pub(crate) struct Evidence {
     pub(crate) kernel_sockets: Option<u64>,
     /// Handshakes that the client completed.
     pub(crate) handshakes: u64,
+    /// Connections among them that failed before their first answer.
+    pub(crate) unanswered: u64,
     /// Full handshakes among them, where sessions should have been resumed.
     pub(crate) not_resumed: Option<u64>,
     /// Connections at a time.
@@ -53,6 +55,10 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
             first => format!("no request was answered: {first}"),
         });
     }
+    let (failures, all) = (evidence.failures, evidence.requests + evidence.failures);
+    if failures * MOST_FAILURES_IN > all {
+        return Some(format!("{failures} of {all} requests failed, more than 1 %: {}", evidence.first_failure));
+    }
     if let Some((expected, got)) = &evidence.body {
         match got {
             None => return Some("no body could be verified".to_owned()),
@@ -70,8 +76,9 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     if let Some(full) = evidence.not_resumed.filter(|&full| full > evidence.connections + handshakes / FEW_IN) {
         return Some(format!("sessions were to be resumed, but {full} of {handshakes} handshakes were full ones"));
     }
-    // A failed connection may have ended before the server moved it.
-    let demanded = handshakes.saturating_sub(evidence.failures);
+    // A connection that failed before its first answer may have ended before the server moved it. One at least must have
+    // been moved, or nothing shows that the arm can.
+    let demanded = handshakes.saturating_sub(evidence.unanswered).max(1);
     let kernel_is_silent = || Some("the kernel has no kernel TLS: /proc/net/tls_stat is not there".to_owned());
     match (claim, tx_opened) {
         (Claim::Nothing, _) => None,
@@ -100,6 +107,9 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
 }
 
+/// With more than one failure in so many requests, cost and latency are those of a server under faults.
+const MOST_FAILURES_IN: u64 = 100;
+
 /// One full handshake in so many does not affect a mean.
 const FEW_IN: u64 = 100;
 
@@ -126,6 +136,7 @@ mod tests {
             tx_device: Some(0),
             kernel_sockets: None,
             handshakes: 4,
+            unanswered: 0,
             not_resumed: None,
             connections: 4,
             requests: 100,
@@ -167,7 +178,10 @@ mod tests {
             (Claim::Kernel, opened(3), Some("of 4 connections 3 moved")),
             (Claim::Kernel, opened(0), Some("of 4 connections 0 moved")),
             (Claim::Kernel, no_counters.clone(), Some("has no kernel TLS")),
-            (Claim::Kernel, Evidence { failures: 1, ..opened(3) }, None),
+            (Claim::Kernel, Evidence { unanswered: 1, failures: 1, ..opened(3) }, None),
+            (Claim::Kernel, Evidence { failures: 1, ..opened(3) }, Some("of 4 connections 3 moved")),
+            (Claim::Kernel, Evidence { unanswered: 4, ..opened(0) }, Some("of 4 connections 0 moved")),
+            (Claim::Device, Evidence { unanswered: 4, ..opened(1) }, Some("of 4 connections 0 were given")),
             (Claim::Device, by_device(4), None),
             (Claim::Device, opened(4), Some("of 4 connections 0 were given to one")),
             (Claim::Device, no_counters.clone(), Some("has no kernel TLS")),
@@ -184,6 +198,27 @@ mod tests {
                     assert!(void.contains(part), "{void}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn failures_do_not_prove_the_kernel_path() {
+        let failed =
+            |failures, unanswered, opened| Evidence { failures, unanswered, requests: 10_000, ..self::opened(opened) };
+        for evidence in [failed(4, 0, 0), failed(5, 4, 0), failed(100, 0, 3)] {
+            assert!(void(Claim::Kernel, &evidence).is_some(), "{evidence:?}");
+        }
+        let device = Evidence { failures: 4, requests: 10_000, ..by_device(0) };
+        assert!(void(Claim::Device, &device).is_some());
+    }
+
+    #[test]
+    fn more_than_one_failure_in_a_hundred_voids_any_arm() {
+        let failed = |failures| Evidence { failures, requests: 9_900, ..opened(0) };
+        for claim in [Claim::UserSpace, Claim::Nothing] {
+            assert_eq!(void(claim, &failed(100)), None);
+            let why = void(claim, &failed(101)).expect("it does not count");
+            assert!(why.contains("101 of 10001 requests failed"), "{why}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::{Job, files};
 use crate::arm::{Arm, Server};
 use crate::histogram;
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
-use crate::measure::{Cores, Cost, Counters, memory, with_children};
+use crate::measure::{Cores, Cost, Counters, KernelThreads, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
 use crate::setup_cost::{self, SetUpCost};
@@ -68,6 +68,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     }
     let pids = server.pid.map(with_children).transpose()?;
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
+    let threads = KernelThreads::now();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
     let Loaded { outcome, kernel_sockets, trouble } = loaded(server, pids.as_deref(), &job.cell, &plan)?;
     row.void = trouble;
@@ -75,6 +76,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     std::thread::sleep(SETTLE);
     let (counted, cores_now) = (counters.since(), Cores::now()?);
     fill(&mut row, &outcome);
+    row.kernel_threads = KernelThreads::now().since(&threads);
     match cost(&pids) {
         Ok(after) => {
             if let (Some(after), Some(before), Some(pids)) = (after, cost_before, &pids) {
@@ -230,6 +232,7 @@ fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>
         tx_device,
         kernel_sockets: None,
         handshakes: outcome.handshakes,
+        unanswered: outcome.unanswered,
         not_resumed: cell.resume.then(|| outcome.handshakes - outcome.resumed),
         connections: cell.connections as u64,
         requests: outcome.requests,
@@ -254,7 +257,6 @@ fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
 pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
     let whole = Cell {
         read: Read::Verify,
-        body_cap: None,
         connections: 1,
         threads: 1,
         calls: None,
@@ -287,7 +289,7 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
         arrival: cell.rate.map_or(Arrival::Closed, |rate| Arrival::Open { rate }),
         extent: cell.extent,
         read: cell.read,
-        body_cap: cell.body_cap,
+        body_cap: None,
         suites: vec![cell.suite],
         timeout: cell.timeout,
         cores: cores.to_vec(),
@@ -343,7 +345,7 @@ fn inodes(process: &Path) -> Vec<u32> {
 }
 
 fn row(job: &Job) -> Row {
-    let Cell { size, calls, connections, threads, rate, resume, read, body_cap, .. } = job.cell.clone();
+    let Cell { size, calls, connections, threads, rate, resume, read, .. } = job.cell.clone();
     Row {
         study: job.study.name().to_owned(),
         cell: job.cell.name(),
@@ -362,7 +364,6 @@ fn row(job: &Job) -> Row {
             Read::Drain => "drain",
         }
         .to_owned(),
-        body_cap,
         beside: match job.cell.scene {
             Scene::Beside { size, connections } => format!("{connections} × {size}"),
             _ => String::new(),
@@ -375,10 +376,13 @@ fn fill(row: &mut Row, outcome: &Outcome) {
     let text = |h| histogram::encode(h).unwrap_or_default();
     row.suite = outcome.suite.clone();
     row.elapsed = outcome.elapsed.as_nanos() as u64;
+    row.attack = Some(outcome.attack.as_nanos() as u64);
     row.requests = outcome.requests;
     row.body_bytes = outcome.body_bytes;
     row.handshakes = outcome.handshakes;
     row.resumed = outcome.resumed;
+    row.unanswered = outcome.unanswered;
+    row.bad_statuses = outcome.failures.status;
     row.errors = outcome.failures.total() - outcome.failures.timeout;
     row.timeouts = outcome.failures.timeout;
     row.first_error = outcome.failures.first.clone().unwrap_or_default();

@@ -151,15 +151,20 @@ impl Job {
     }
 }
 
-/// All measurements in order. The arms of a cell follow each other (A B A B) and a round does every cell once, so that
-/// changes on the machine affect all of them.
+/// All measurements in order. A round does every cell once, and the arms of a cell follow each other, so that changes on
+/// the machine affect all of them. Their order rotates from cell to cell and from round to round: no arm is always the
+/// one after a pause, or after the arm that heats the processor most.
 fn jobs(plan: &Plan) -> Vec<Job> {
     let mut jobs = Vec::new();
     for study in &plan.studies {
         for round in 0..study.rounds {
-            for cell in &study.cells {
-                let arms = plan.arms_of(study);
-                jobs.extend(arms.map(|arm| Job { study: study.name, cell: cell.clone(), arm, round }));
+            for (place, cell) in study.cells.iter().enumerate() {
+                let mut arms: Vec<Arm> = plan.arms_of(study).collect();
+                if !arms.is_empty() {
+                    let first = (place + round as usize) % arms.len();
+                    arms.rotate_left(first);
+                }
+                jobs.extend(arms.into_iter().map(|arm| Job { study: study.name, cell: cell.clone(), arm, round }));
             }
         }
     }
@@ -207,15 +212,29 @@ mod tests {
     }
 
     #[test]
-    fn arms_take_turns_and_a_round_does_every_cell() {
-        let study = StudyName::Crossover.study(Scale::Quick);
-        let cells = study.cells.len();
+    fn arms_take_turns_and_each_is_first_as_often_as_the_others() {
+        let mut study = StudyName::Crossover.study(Scale::Quick);
+        study.rounds = 6;
+        study.arms = ["user", "kernel", "nginx"].map(str::to_owned).into();
+        let cells = study.cells.clone();
         let plan = Plan { studies: vec![study], scale: Scale::Quick, server_cores: vec![0], client_cores: vec![1] };
         let jobs = jobs(&plan);
-        assert_eq!(jobs.len(), cells * 2 * 3);
-        for (index, job) in jobs.iter().enumerate() {
-            assert_eq!(job.arm, [Arm::User, Arm::Kernel][index % 2]);
-            assert_eq!(job.round as usize, index / (2 * cells));
+        assert_eq!(jobs.len(), cells.len() * 3 * 6);
+        let arms = [Arm::User, Arm::Kernel, Arm::Nginx];
+        for cell in &cells {
+            let of_cell: Vec<&Job> = jobs.iter().filter(|job| job.cell == *cell).collect();
+            for (round, turn) in of_cell.chunks(3).enumerate() {
+                assert!(turn.iter().all(|job| job.round as usize == round), "a round does every cell once");
+                assert!(arms.iter().all(|arm| turn.iter().any(|job| job.arm == *arm)));
+            }
+            for place in 0..3 {
+                for arm in &arms {
+                    let here = of_cell.chunks(3).filter(|turn| turn[place].arm == *arm).count();
+                    assert_eq!(here, 2, "{arm} in place {place} of {}", cell.name());
+                }
+            }
         }
+        let first: Vec<&Arm> = jobs.iter().take(3 * cells.len()).step_by(3).map(|job| &job.arm).collect();
+        assert!(first.windows(2).all(|pair| pair[0] != pair[1]), "within a round they take turns too: {first:?}");
     }
 }

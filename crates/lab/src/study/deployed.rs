@@ -7,8 +7,8 @@ pub(super) fn study(scale: Scale) -> Study {
     let (time, rounds) = match scale {
         Scale::Smoke => (0.0, 1),
         Scale::Quick => (1.0, 1),
-        Scale::Default => (2.0, 5),
-        Scale::Full => (5.0, 7),
+        Scale::Default => (2.0, 7),
+        Scale::Full => (5.0, 9),
     };
     let (files, large) = if scale == Scale::Smoke { (100, 4 * MB) } else { (100_000, 64 * MB) };
     let cell = |size, connections| Cell::closed(size, None, connections, extent(scale, time));

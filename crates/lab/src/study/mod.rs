@@ -47,7 +47,7 @@ studies! {
     SizeByCalls = "size-by-calls" in size_by_calls,
     /// 2 connections, 1 KB to 1 GB, requests per connection, CPU, return on investment, set-up cost (netdev talk, 2022)
     Netdev = "netdev" in netdev,
-    /// 500 and 1500 clients on 10 MB, 1 MB and 512 KB, bodies cut at 10 KB (container test, 2023)
+    /// 500 and 1500 clients on 10 MB, 1 MB and 512 KB, over connections that stay open (container test, 2023)
     Container = "container" in container,
     /// The size from which the kernel path is cheaper, by suite and requests per connection
     Crossover = "crossover" in crossover,
@@ -106,8 +106,6 @@ pub struct Cell {
     pub resume: bool,
     /// How the client reads bodies.
     pub read: Read,
-    /// Body bytes after which the connection is dropped.
-    pub body_cap: Option<u64>,
     /// The only suite that the client offers.
     pub suite: Suite,
     /// When the load ends.
@@ -137,8 +135,8 @@ pub enum Scene {
         /// Number of files.
         files: u32,
     },
-    /// An open loop at half the rate at which nginx, with its access log, answers the same in a closed loop. That rate is
-    /// measured once in a run, on the study's last arm of nginx.
+    /// An open loop at half the rate at which nginx answers the same in a closed loop. That rate is measured once in a
+    /// run, on the study's last arm of nginx.
     HalfLoad,
     /// Connections stay open after one request each, on a freshly started server. Growth of its memory.
     Idle,
@@ -156,7 +154,6 @@ impl Cell {
             rate: None,
             resume: false,
             read: Read::Drain,
-            body_cap: None,
             suite: Suite::Aes128Gcm,
             extent,
             timeout: TIMEOUT,
@@ -261,36 +258,107 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_published_conditions_are_kept() {
-        let article = StudyName::NginxArticle.study(Scale::Full);
-        assert!(article.rounds >= 10);
-        assert_eq!(article.cells.len(), 1);
-        let cell = &article.cells[0];
-        assert_eq!((cell.size, cell.connections, cell.suite), (GB, 1, Suite::Aes256Gcm));
+    /// Everything that a cell says, for a comparison with what was published.
+    fn said(cell: &Cell) -> String {
+        let extent = match cell.extent {
+            Extent::Time(time) => format!("{} s", time.as_secs_f64()),
+            Extent::Requests(requests) => format!("{requests} requests"),
+        };
+        format!("{} threads={} {:?} {extent}", cell.name(), cell.threads, cell.read)
+    }
 
-        let by_calls = StudyName::SizeByCalls.study(Scale::Full);
-        for size in [KB, 8 * KB, 64 * KB, 128 * KB, MB, 8 * MB, 64 * MB] {
-            for calls in [Some(1), Some(10), Some(20)] {
-                let cell = by_calls.cells.iter().find(|c| (c.size, c.calls) == (size, calls)).expect("a cell");
-                assert_eq!((cell.threads, cell.connections, cell.extent), (4, 4, seconds(10.0)));
+    #[track_caller]
+    fn expect(study: StudyName, scale: Scale, rounds: u32, cells: &[String]) {
+        let study = study.study(scale);
+        assert_eq!(study.rounds, rounds);
+        let is: Vec<String> = study.cells.iter().map(said).collect();
+        for (is, expected) in is.iter().zip(cells) {
+            assert_eq!(is, expected);
+        }
+        assert_eq!(is.len(), cells.len());
+    }
+
+    const K: u64 = 1024;
+
+    #[test]
+    fn nginx_article_has_exactly_its_parameters() {
+        let cell = "size=1073741824 calls=unlimited connections=1 suite=aes256-gcm threads=1 Decrypt 1 requests";
+        expect(StudyName::NginxArticle, Scale::Default, 10, &[cell.to_owned()]);
+        expect(StudyName::NginxArticle, Scale::Full, 20, &[cell.to_owned()]);
+    }
+
+    #[test]
+    fn size_by_calls_has_exactly_its_parameters() {
+        let mut cells = Vec::new();
+        for size in [K, 8 * K, 64 * K, 128 * K, 1024 * K, 8192 * K, 65536 * K] {
+            for calls in ["1", "10", "20", "50", "100", "500", "2000", "unlimited"] {
+                cells.push(format!("size={size} calls={calls} connections=4 suite=aes256-gcm threads=4 Drain 10 s"));
             }
         }
+        expect(StudyName::SizeByCalls, Scale::Full, 3, &cells);
+    }
 
-        let netdev = StudyName::Netdev.study(Scale::Full);
-        assert!(netdev.setup_cost && netdev.rounds == 3);
-        assert!(netdev.cells.iter().all(|c| c.connections == 2 && c.extent == seconds(25.0)));
-        let sizes: HashSet<u64> = netdev.cells.iter().map(|c| c.size).collect();
-        assert!(sizes.contains(&KB) && sizes.contains(&GB));
+    #[test]
+    fn netdev_has_exactly_its_parameters() {
+        let cell = |size: u64, calls: &str| {
+            format!("size={size} calls={calls} connections=2 suite=tls12-aes128-gcm threads=2 Drain 25 s")
+        };
+        let sizes = [1, 4, 16, 32, 64, 128, 256, 1024, 4096, 16384, 131_072, 1_048_576].map(|kb| cell(kb * K, "1000"));
+        let mut cells = Vec::from(sizes);
+        for size in [K, 16 * K, 128 * K] {
+            cells.extend(["1", "10", "100", "10000", "unlimited"].map(|calls| cell(size, calls)));
+        }
+        expect(StudyName::Netdev, Scale::Full, 3, &cells);
+        assert!(StudyName::Netdev.study(Scale::Full).setup_cost);
+    }
 
-        let container = StudyName::Container.study(Scale::Full);
-        let cells: Vec<_> = container.cells.iter().map(|c| (c.size, c.connections, c.body_cap)).collect();
-        assert_eq!(cells, [(10 * MB, 500, Some(10_000)), (MB, 500, Some(10_000)), (512 * KB, 1500, Some(10_000))]);
-        assert!(container.cells.iter().all(|c| c.extent == seconds(30.0)));
+    #[test]
+    fn container_has_exactly_its_parameters() {
+        let cell = |size: u64, workers: u64, time: &str| {
+            format!("size={size} calls=unlimited connections={workers} suite=aes128-gcm threads=1 Decrypt {time}")
+        };
+        let cells = |time| [cell(10_240 * K, 500, time), cell(1024 * K, 500, time), cell(512 * K, 1500, time)];
+        expect(StudyName::Container, Scale::Full, 3, &cells("30 s"));
+        expect(StudyName::Container, Scale::Default, 3, &cells("10 s"));
+    }
 
-        let crossover = StudyName::Crossover.study(Scale::Full);
-        let suites: HashSet<Suite> = crossover.cells.iter().map(|c| c.suite).collect();
-        assert_eq!(suites.len(), 5);
+    #[test]
+    fn crossover_has_exactly_its_parameters() {
+        let mut cells = Vec::new();
+        for suite in ["aes128-gcm", "aes256-gcm", "chacha20-poly1305", "tls12-aes128-gcm", "tls12-aes256-gcm"] {
+            for calls in ["1", "10", "100", "unlimited"] {
+                for size in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].map(|kb| kb * K) {
+                    cells.push(format!("size={size} calls={calls} connections=4 suite={suite} threads=1 Drain 3 s"));
+                }
+            }
+        }
+        expect(StudyName::Crossover, Scale::Full, 5, &cells);
+    }
+
+    #[test]
+    fn peers_and_deployed_have_exactly_their_parameters() {
+        let cell = |size: u64, calls: &str, connections: u64, rest: &str, extent: &str| {
+            format!(
+                "size={size} calls={calls} connections={connections} suite=aes128-gcm{rest} threads=1 Drain {extent}"
+            )
+        };
+        let mut peers: Vec<String> = [1, 16, 64, 128, 1024].map(|kb| cell(kb * K, "unlimited", 64, "", "2 s")).into();
+        peers.extend([1, 16].map(|kb| cell(kb * K, "unlimited", 64, " half-load", "2 s")));
+        peers.push(cell(K, "1", 64, "", "2 s"));
+        peers.push(cell(K, "1", 64, " resume", "2 s"));
+        peers.push(cell(K, "unlimited", 64, " beside=1x67108864", "2 s"));
+        peers.push(cell(K, "1", 1000, " idle", "1000 requests"));
+        expect(StudyName::Peers, Scale::Default, 7, &peers);
+        let deployed = [
+            cell(K, "unlimited", 64, "", "2 s"),
+            cell(16 * K, "unlimited", 64, "", "2 s"),
+            cell(4 * K, "unlimited", 64, " files=100000", "2 s"),
+            cell(K, "unlimited", 64, " half-load", "2 s"),
+            cell(16 * K, "unlimited", 64, " half-load", "2 s"),
+            cell(1024 * K, "unlimited", 2, "", "2 s"),
+            cell(65536 * K, "unlimited", 2, "", "2 s"),
+        ];
+        expect(StudyName::Deployed, Scale::Default, 7, &deployed);
     }
 
     #[test]

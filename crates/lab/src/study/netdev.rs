@@ -1,24 +1,30 @@
-//! netdev talk, 2022: 2 connections, 1 KB to 1 GB, K requests per connection, 3 × 25 s.
+//! netdev talk, 2022: TLS 1.2 with AES-128-GCM, 2 connections, 1 KB to 1 GB, K requests per connection, 3 × 25 s.
 
 use super::{Cell, GB, KB, MB, Scale, Study, StudyName, both_servers, extent};
+use crate::load::Suite;
 
 pub(super) fn study(scale: Scale) -> Study {
     // K is 1000 for all sizes, and swept for `swept`, which shows what the handshake and the set-up cost.
     let (sizes, swept, time, rounds): (&[u64], &[u64], f64, u32) = match scale {
         Scale::Smoke => (&[KB, 128 * KB], &[KB], 0.0, 1),
         Scale::Quick => (&[KB, 16 * KB, 128 * KB, MB], &[128 * KB], 0.5, 3),
-        Scale::Default => (&[KB, 4 * KB, 16 * KB, 64 * KB, 128 * KB, 256 * KB, MB, 16 * MB], &SWEPT, 3.0, 3),
+        Scale::Default => (&[KB, 4 * KB, 16 * KB, 32 * KB, 64 * KB, 128 * KB, 256 * KB, MB, 16 * MB], &SWEPT, 3.0, 3),
         Scale::Full => (&FULL_SIZES, &SWEPT, 25.0, 3),
     };
-    let sweep = swept.iter().flat_map(|&size| [1, 10, 100].map(|k| (size, k)));
-    let cells = sizes
-        .iter()
-        .map(|&size| (size, 1000))
-        .chain(sweep)
-        .map(|(size, k)| Cell { threads: 2, ..Cell::closed(size, Some(k), 2, extent(scale, time)) });
+    let calls: &[Option<u64>] = match scale {
+        Scale::Smoke | Scale::Quick => &[Some(1), Some(10), Some(100)],
+        Scale::Default | Scale::Full => &[Some(1), Some(10), Some(100), Some(10_000), None],
+    };
+    let sweep = swept.iter().flat_map(|&size| calls.iter().map(move |&k| (size, k)));
+    let cells = sizes.iter().map(|&size| (size, Some(1000))).chain(sweep).map(|(size, k)| Cell {
+        threads: 2,
+        suite: Suite::Tls12Aes128Gcm,
+        ..Cell::closed(size, k, 2, extent(scale, time))
+    });
     Study { name: StudyName::Netdev, cells: cells.collect(), rounds, arms: both_servers(), setup_cost: true }
 }
 
-const FULL_SIZES: [u64; 11] = [KB, 4 * KB, 16 * KB, 64 * KB, 128 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 128 * MB, GB];
+const FULL_SIZES: [u64; 12] =
+    [KB, 4 * KB, 16 * KB, 32 * KB, 64 * KB, 128 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 128 * MB, GB];
 
 const SWEPT: [u64; 3] = [KB, 16 * KB, 128 * KB];

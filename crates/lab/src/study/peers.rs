@@ -5,13 +5,15 @@ use super::{Cell, KB, MB, Scale, Scene, Study, StudyName, extent};
 pub(super) fn study(scale: Scale) -> Study {
     let (time, rounds) = match scale {
         Scale::Smoke => (0.0, 1),
-        Scale::Quick => (1.5, 1),
-        Scale::Default => (2.0, 3),
-        Scale::Full => (5.0, 5),
+        Scale::Quick => (1.2, 1),
+        Scale::Default => (2.0, 7),
+        Scale::Full => (5.0, 9),
     };
     let (large, idle) = if scale == Scale::Smoke { (4 * MB, 20) } else { (64 * MB, 1000) };
     let cell = |size, calls| Cell::closed(size, calls, CONNECTIONS, extent(scale, time));
     let mut cells: Vec<Cell> = [KB, 16 * KB, 64 * KB, 128 * KB, MB].map(|size| cell(size, None)).into();
+    // Latency at one rate for both: in a closed loop the faster server is also asked more often.
+    cells.extend([KB, 16 * KB].map(|size| Cell { scene: Scene::HalfLoad, ..cell(size, None) }));
     cells.push(cell(KB, Some(1)));
     cells.push(Cell { resume: true, ..cell(KB, Some(1)) });
     cells.push(Cell { scene: Scene::Beside { size: large, connections: 1 }, ..cell(KB, None) });

@@ -39,6 +39,8 @@ fn bodies_cut_short() {
         });
         let outcome = run(&server.plan(read)).unwrap();
         assert_eq!((outcome.requests, failures(&outcome)), (1, Failures { body: 2, ..none() }), "{read:?}");
+        assert_eq!(outcome.handshakes - outcome.unanswered, 1, "one connection answered: {read:?}");
+        assert!(outcome.attack < outcome.elapsed, "the last request lasts beyond its start");
     }
 }
 
@@ -59,7 +61,9 @@ fn connections_reset_under_a_body() {
 fn connections_closed_instead_of_an_answer() {
     let server = Server::answering(|session, _| session.close());
     for read in READS {
-        assert_eq!(failures(&run(&server.plan(read)).unwrap()), Failures { io: 3, ..none() }, "{read:?}");
+        let outcome = run(&server.plan(read)).unwrap();
+        assert_eq!(failures(&outcome), Failures { io: 3, ..none() }, "{read:?}");
+        assert_eq!((outcome.handshakes, outcome.unanswered), (3, 3), "{read:?}");
     }
 }
 

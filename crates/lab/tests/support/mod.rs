@@ -89,7 +89,7 @@ fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice:
         _ => (405_000.0, 17_500.0, 0.62),
     };
     let calls = cell.calls.unwrap_or(100_000) as f64;
-    let size = cell.body_cap.unwrap_or(cell.size).min(cell.size) as f64;
+    let size = cell.size as f64;
     let cost = (connection / calls + request + byte * size) * (1.0 + 0.06 * (dice.next() - 0.5));
     let requests = (1e9 / cost).ceil().max(1.0);
     let elapsed = requests * cost * 1.08;
@@ -105,7 +105,6 @@ fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice:
         connections: cell.connections as u64,
         threads: cell.threads as u64,
         read: "drain".into(),
-        body_cap: cell.body_cap,
         suite: format!("TLSv1.3 {}", suite_name(cell.suite)),
         elapsed: elapsed as u64,
         requests: requests as u64,
