@@ -4,6 +4,7 @@ use super::arm;
 use super::chart::{Chart, Point, Scale, Series};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
+use crate::statistics::Difference;
 use crate::units;
 
 /// A metric in a chart against size.
@@ -23,7 +24,7 @@ const CPU_PER_REQUEST: Plot = Plot {
     y_format: units::time,
 };
 
-const REST: [Plot; 4] = [
+const REST: [Plot; 5] = [
     Plot {
         metric: Metric::CpuPerGigabyte,
         title: "Server CPU per GB",
@@ -45,6 +46,13 @@ const REST: [Plot; 4] = [
         better: MORE,
         y_title: "(GB/s)² per core",
         y_format: units::significant,
+    },
+    Plot {
+        metric: Metric::RoiRequests,
+        title: "Return on investment in requests",
+        better: MORE,
+        y_title: "(1,000 requests/s)² per core",
+        y_format: units::count,
     },
 ];
 
@@ -108,12 +116,44 @@ pub(crate) fn against_calls(cells: &[&Measured], title: &str, instructions: bool
     }
 }
 
+/// A percentile of latency against the number of calls, for cells that differ only in calls.
+pub(crate) fn latency_against_calls(cells: &[&Measured], quantile: f64, title: &str) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        subtitle: "less is better; start of a request to its last byte, all rounds".to_owned(),
+        y_title: "time".to_owned(),
+        y_format: units::time,
+        ..of_calls(cells, |measured| Some(exact(0.0, measured.latency()?.value_at_quantile(quantile) as f64)))
+    }
+}
+
+/// Throughput with the kernel's path as a ratio to user space on the same server, against size, beside published gains.
+pub(crate) fn gain_against_size(cells: &[&Measured], published: &[(u64, f64)]) -> Chart {
+    let mut chart = Chart {
+        title: "Throughput, ratio to user space".to_owned(),
+        subtitle: "above 1: kernel faster; same server; bars: 95 %, Welch".to_owned(),
+        y_title: "ratio".to_owned(),
+        y_format: units::ratio,
+        level: Some((1.0, String::new())),
+        ..of_sizes(cells, |measured| ratio(cells, measured, Metric::Throughput, |one, other| one.cell == other.cell))
+    };
+    let points: Vec<Point> = published
+        .iter()
+        .filter(|(size, _)| chart.x_ticks.iter().any(|(x, _)| *x == *size as f64))
+        .map(|(size, ratio)| exact(*size as f64, *ratio))
+        .collect();
+    if !points.is_empty() && !chart.series.is_empty() {
+        chart.series.push(Series { name: "published 2023".into(), style: arm::style("published"), points });
+    }
+    chart
+}
+
 /// Requests per second with the kernel's path as a ratio to user space on the same server, against calls, with the
 /// published ratio of that size as a line of its own.
 pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) -> Chart {
     let mut chart = Chart {
         title: title.to_owned(),
-        subtitle: "above 1: kernel faster; same server on both paths".to_owned(),
+        subtitle: "above 1: kernel faster; same server; bars: 95 %, Welch".to_owned(),
         y_title: "requests/s, ratio to user space".to_owned(),
         y_format: units::ratio,
         y_scale: Scale::Logarithmic,
@@ -148,7 +188,7 @@ fn ratio_to_user_space(cells: &[&Measured], metric: Metric) -> Chart {
     let what = if metric == Metric::Instructions { "Instructions" } else { "Server CPU" };
     Chart {
         title: format!("{what} per request, ratio to user-space TLS"),
-        subtitle: "below 1: kernel cheaper; same server on both paths".to_owned(),
+        subtitle: "below 1: kernel cheaper; same server; bars: 95 %, Welch".to_owned(),
         y_title: "ratio".to_owned(),
         y_format: units::ratio,
         y_scale: Scale::Logarithmic,
@@ -243,7 +283,11 @@ fn ratio(
     }
     let base = arm::user_space_of(&measured.arm)?;
     let base = cells.iter().find(|other| other.arm == base && same(measured, other))?;
-    Some(exact(0.0, measured.median(metric)? / base.median(metric)?))
+    let (sample, base) = (measured.summary(metric)?, base.summary(metric)?);
+    let ratio = sample.mean / base.mean;
+    let error = Difference::between(&base, &sample).map_or(0.0, |found| found.welch.percent_error / 100.0);
+    // A bar must not leave a logarithmic axis.
+    Some(Point { x: 0.0, y: ratio, low: (ratio - error).max(ratio / 10.0), high: ratio + error })
 }
 
 fn exact(x: f64, y: f64) -> Point {

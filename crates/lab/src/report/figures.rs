@@ -43,8 +43,14 @@ pub(crate) enum Metric {
     Instructions,
     /// Instructions for a byte of a body.
     InstructionsPerByte,
-    /// Return on investment, see [`statistics::roi`].
+    /// Return on investment in throughput, see [`statistics::roi`].
     Roi,
+    /// The same in requests.
+    RoiRequests,
+    /// Softirq time of all cores for a request, ns.
+    Softirq,
+    /// Run time of the kernel's own threads for a request: ns, or instructions in a guest that counts them.
+    KernelThreads,
     /// Context switches of the server for a request.
     Switches,
     /// Proportional set size of the server's processes, bytes.
@@ -67,7 +73,10 @@ impl Metric {
             Self::ClientCpuPerRequest => row.client_cpu as f64 / requests,
             Self::Instructions => row.server_instructions? as f64 / requests,
             Self::InstructionsPerByte => row.server_instructions? as f64 / bytes,
-            Self::Roi => statistics::roi(bytes / 1e9 / seconds, row.server_cpu?, row.elapsed)?,
+            Self::Roi => statistics::roi(bytes / 1e9 / seconds, application_and_io(row)?, row.elapsed)?,
+            Self::RoiRequests => statistics::roi(requests / 1e3 / seconds, application_and_io(row)?, row.elapsed)?,
+            Self::Softirq => softirq(row)? / requests,
+            Self::KernelThreads => row.kernel_threads? as f64 / requests,
             Self::Switches => (row.server_switches? + row.server_preemptions?) as f64 / requests,
             Self::Memory => row.server_memory? as f64,
             Self::IdleMemory => row.idle_memory? as f64 / requests,
@@ -113,6 +122,18 @@ impl Measured {
         suites.dedup();
         suites
     }
+}
+
+/// CPU of the server and of the kernel's own threads, ns: what the netdev talk calls application and I/O. Interrupts that
+/// arrive while the server runs are part of its own time.
+fn application_and_io(row: &Row) -> Option<u64> {
+    Some(row.server_cpu? + row.kernel_threads.unwrap_or(0))
+}
+
+/// Softirq time of all cores, ns.
+fn softirq(row: &Row) -> Option<f64> {
+    let cores: Vec<f64> = row.cores_softirq.split(';').filter_map(|core| core.parse().ok()).collect();
+    (!cores.is_empty()).then(|| cores.iter().sum())
 }
 
 /// Groups rows, in the order of studies in the file, then setting, calls, size, and arms as [`super::arm`]
@@ -209,6 +230,12 @@ mod tests {
         assert_eq!(Metric::Instructions.of(&row), None);
         let roi = Metric::Roi.of(&row).unwrap();
         assert!((roi - 0.032768f64.powi(2) / 0.0385).abs() < 1e-12, "{roi}");
+        assert_eq!(Metric::Softirq.of(&row), None);
+        let row = Row { kernel_threads: Some(23_000_000), cores_softirq: "10000000;20000000".into(), ..row };
+        assert_eq!(Metric::Softirq.of(&row), Some(30_000.0));
+        assert_eq!(Metric::KernelThreads.of(&row), Some(23_000.0));
+        let roi = Metric::RoiRequests.of(&row).unwrap();
+        assert!((roi - 0.5f64.powi(2) / 0.05).abs() < 1e-12, "the kernel's threads are part of the cost: {roi}");
         assert_eq!(Metric::CpuPerRequest.of(&Row { requests: 0, ..row }), None);
     }
 

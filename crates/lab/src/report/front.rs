@@ -55,12 +55,76 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
             .filter(|arm| !arm.absent.is_empty())
             .map(|arm| format!("Absent: {}: {}", arm.name, arm.absent)),
     );
+    cautions.extend(limits_of_load(info, cells));
     cautions.extend(voids(cells, true));
     cautions.extend(failures(cells));
     cautions.extend(unlike_suites(cells));
     cautions.extend(idle_auto(cells));
     cautions
 }
+
+/// Closed loops whose client was busy, or whose server was not: their requests per second and latencies are not the
+/// server's alone. CPU per request is.
+fn limits_of_load(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
+    if info.counts_instructions() {
+        return Vec::new();
+    }
+    let mut groups: Vec<(&str, &str, usize, usize, usize)> = Vec::new();
+    for measured in cells {
+        let load = Load::of(info, measured);
+        let Some(load) = load else { continue };
+        let (busy, idle) = (usize::from(load.client >= BUSY_CLIENT), usize::from(load.server < BUSY_SERVER));
+        match groups.iter_mut().find(|group| (group.0, group.1) == (measured.study.as_str(), measured.arm.as_str())) {
+            Some(group) => (group.2, group.3, group.4) = (group.2 + busy, group.3 + idle, group.4 + 1),
+            None => groups.push((&measured.study, &measured.arm, busy, idle, 1)),
+        }
+    }
+    let mut lines = Vec::new();
+    for (study, arm, busy, idle, all) in groups {
+        if busy > 0 {
+            lines.push(format!(
+                "Client: at least 85 % busy in {busy} of {all} cells of {arm} in {study}: requests/s and latency there are \
+                 also the client's"
+            ));
+        }
+        if idle > 0 {
+            lines.push(format!(
+                "Server: less than 95 % busy in {idle} of {all} cells of {arm} in {study}: requests/s there are not its limit"
+            ));
+        }
+    }
+    lines
+}
+
+/// Shares of their cores that client and server were busy in a cell, over all rounds.
+struct Load {
+    client: f64,
+    server: f64,
+}
+
+impl Load {
+    /// `None` if the cell is no closed loop, has another load beside it, or its server's CPU is unknown.
+    fn of(info: &RunInfo, measured: &Measured) -> Option<Self> {
+        let first = measured.rounds.first()?;
+        if first.rate.is_some() || !first.beside.is_empty() || first.idle_memory.is_some() {
+            return None;
+        }
+        let server = measured.rounds.iter().map(|row| row.server_cpu).sum::<Option<u64>>()? as f64;
+        let elapsed = measured.total(|row| row.elapsed) as f64;
+        let threads = first.threads.max(1) as usize;
+        let client_cores = if info.client_cores.is_empty() { threads } else { threads.min(info.client_cores.len()) };
+        Some(Self {
+            client: measured.total(|row| row.client_cpu) as f64 / elapsed / client_cores as f64,
+            server: server / elapsed / info.server_cores.len().max(1) as f64,
+        })
+    }
+}
+
+/// From this share on a client's own speed shows in requests per second.
+const BUSY_CLIENT: f64 = 0.85;
+
+/// Below this share a server waited.
+const BUSY_SERVER: f64 = 0.95;
 
 /// Errors and time-outs in runs that count, by study and arm.
 fn failures(cells: &[Measured]) -> Vec<String> {

@@ -74,7 +74,7 @@ fn peers(cells: &[Measured], info: &RunInfo, baseline: &str) -> String {
     };
     let mut text = format!(
         "{}\nServer CPU per request, kernel work included: {}; {}; {} connections in a closed loop, \
-         one client thread. p99: latency, all rounds. {}, {} cores, Linux {}; {}; {}.\n",
+         one client thread. p99: latency{}, all rounds. {}, {} cores, Linux {}; {}; {}.\n",
         markdown::table(&table),
         match rounds(cells).as_str() {
             "1" => "one round".to_owned(),
@@ -88,6 +88,11 @@ fn peers(cells: &[Measured], info: &RunInfo, baseline: &str) -> String {
             .map(|row| row.connections)
             .max()
             .unwrap_or(0),
+        if cells.iter().flat_map(|measured| &measured.rounds).any(|row| row.rate.is_some()) {
+            " in an open loop, at half the load of nginx"
+        } else {
+            ""
+        },
         info.machine.processor,
         info.machine.cores,
         info.kernel.split_whitespace().next().unwrap_or("unknown"),

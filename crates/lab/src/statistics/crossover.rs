@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Summary;
+use crate::splitmix::SplitMix64;
 use crate::units::size;
 
 /// What user space and the kernel cost for one size.
@@ -54,6 +56,92 @@ pub(crate) fn crossover(points: &[CrossoverPoint]) -> Crossover {
         ([size], false) => Crossover::From(*size),
         ([size], true) => Crossover::Until(*size),
         _ => Crossover::Several(crossings),
+    }
+}
+
+/// The cost of one size in each round.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rounds {
+    /// Bytes of the body.
+    pub(crate) size: u64,
+    /// Cost of a request in user space, round by round.
+    pub(crate) user: Vec<f64>,
+    /// Cost of a request in the kernel, round by round.
+    pub(crate) kernel: Vec<f64>,
+}
+
+/// The 95 % interval around a crossover.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Interval {
+    /// Between these sizes. 0: below the smallest size measured; infinite: above the largest.
+    Between(f64, f64),
+    /// The rounds do not agree on one threshold: this share of the resamples has none, or several.
+    Unsettled(f64),
+    /// This many rounds, too few for an interval.
+    TooFew(usize),
+}
+
+/// The interval around the crossover of the medians, by a percentile bootstrap: rounds are drawn with replacement, for
+/// each size and path on its own, and the crossover is looked for in each resample. The same rounds make the same
+/// interval.
+pub(crate) fn interval(rounds: &[Rounds]) -> Interval {
+    let least = rounds.iter().map(|size| size.user.len().min(size.kernel.len())).min().unwrap_or(0);
+    if least < LEAST_ROUNDS {
+        return Interval::TooFew(least);
+    }
+    let mut random = SplitMix64::new(1);
+    let mut drawn = |values: &[f64]| {
+        let sample: Vec<f64> = values.iter().map(|_| values[(random.unit() * values.len() as f64) as usize]).collect();
+        Summary::of(&sample).map_or(f64::NAN, |summary| summary.median)
+    };
+    let mut places: Vec<f64> = (0..RESAMPLES)
+        .filter_map(|_| {
+            let points: Vec<CrossoverPoint> = rounds
+                .iter()
+                .map(|Rounds { size, user, kernel }| CrossoverPoint {
+                    size: *size,
+                    user: drawn(user),
+                    kernel: drawn(kernel),
+                })
+                .collect();
+            match crossover(&points) {
+                Crossover::From(size) => Some(size),
+                Crossover::Always(_) => Some(0.0),
+                Crossover::Never(_) => Some(f64::INFINITY),
+                Crossover::Until(_) | Crossover::Several(_) | Crossover::Unknown => None,
+            }
+        })
+        .collect();
+    let without = (RESAMPLES - places.len()) as f64 / RESAMPLES as f64;
+    if without > 0.05 {
+        return Interval::Unsettled(without);
+    }
+    places.sort_by(f64::total_cmp);
+    let at = |quantile: f64| places[((places.len() - 1) as f64 * quantile).round() as usize];
+    Interval::Between(at(0.025), at(0.975))
+}
+
+/// With fewer rounds a resample is too often the same few values.
+const LEAST_ROUNDS: usize = 5;
+
+/// Enough for quantiles of 2.5 % to repeat within a few percent.
+const RESAMPLES: usize = 1000;
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Between(0.0, 0.0) => f.write_str("95 %: below the smallest size"),
+            Self::Between(f64::INFINITY, _) => f.write_str("95 %: above the largest size"),
+            Self::Between(0.0, f64::INFINITY) => f.write_str("95 %: anywhere"),
+            Self::Between(0.0, high) => write!(f, "95 %: up to {}", size(high)),
+            Self::Between(low, f64::INFINITY) => write!(f, "95 %: {} or more", size(low)),
+            Self::Between(low, high) => write!(f, "95 %: {} to {}", size(low), size(high)),
+            Self::Unsettled(share) => {
+                write!(f, "no interval: {:.0} % of the resampled rounds have no single threshold", 100.0 * share)
+            }
+            Self::TooFew(1) => write!(f, "no interval: 1 round, {LEAST_ROUNDS} are needed"),
+            Self::TooFew(rounds) => write!(f, "no interval: {rounds} rounds, {LEAST_ROUNDS} are needed"),
+        }
     }
 }
 
@@ -111,5 +199,39 @@ mod tests {
     fn exactly_equal_costs_are_the_crossing() {
         let Crossover::From(size) = of(&[(1, 1.0, 2.0), (4, 1.0, 1.0), (16, 2.0, 1.0)]) else { panic!("once") };
         assert!((size - 4.0).abs() < 1e-9, "{size}");
+    }
+
+    /// Rounds whose costs scatter by the given share around a kernel that is cheaper from 4,096 on.
+    fn rounds(count: usize, scatter: f64) -> Vec<Rounds> {
+        let mut random = SplitMix64::new(7);
+        let mut around = |cost: f64| -> Vec<f64> {
+            (0..count).map(|_| cost * (1.0 + scatter * (2.0 * random.unit() - 1.0))).collect()
+        };
+        let sizes = [(1024, 10.0, 20.0), (2048, 14.0, 19.8), (8192, 30.0, 21.2), (16384, 50.0, 25.0)];
+        sizes.map(|(size, user, kernel)| Rounds { size, user: around(user), kernel: around(kernel) }).into()
+    }
+
+    #[test]
+    fn the_interval_holds_the_crossover_and_grows_with_the_scatter() {
+        let width = |scatter| match interval(&rounds(9, scatter)) {
+            Interval::Between(low, high) => {
+                assert!(low < 4096.0 && high > 4096.0, "{low} to {high} at {scatter}");
+                high / low
+            }
+            other => panic!("{other}"),
+        };
+        let (narrow, wide) = (width(0.02), width(0.1));
+        assert!(1.0 < narrow && narrow < wide, "{narrow} {wide}");
+        assert_eq!(interval(&rounds(9, 0.1)), interval(&rounds(9, 0.1)));
+    }
+
+    #[test]
+    fn rounds_that_disagree_have_no_interval() {
+        assert_eq!(interval(&rounds(4, 0.02)), Interval::TooFew(4));
+        assert_eq!(interval(&[]), Interval::TooFew(0));
+        assert!(matches!(interval(&rounds(9, 0.9)), Interval::Unsettled(_)), "{}", interval(&rounds(9, 0.9)));
+        let same = |size, user, kernel| Rounds { size, user: vec![user; 5], kernel: vec![kernel; 5] };
+        let cheaper = [same(1024, 2.0, 1.0), same(2048, 2.0, 1.0)];
+        assert_eq!(interval(&cheaper).to_string(), "95 %: below the smallest size");
     }
 }

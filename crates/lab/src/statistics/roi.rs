@@ -4,11 +4,12 @@
 /// is worth more than a thriftier one.
 const ROI_EXPONENT: f64 = 2.0;
 
-/// Return on investment, T^n / Σ C_i: `throughput` in GB/s to the power [`ROI_EXPONENT`], over the CPU it took, in cores
-/// (`cpu` ns of all the server's threads in `elapsed` ns). Higher is better; only its ratios mean something.
+/// Return on investment, T^n / Σ C_i: `throughput` (GB/s, or thousands of requests a second) to the power
+/// [`ROI_EXPONENT`], over the CPU it took, in cores (`cpu` ns in `elapsed` ns). Higher is better; only its ratios mean
+/// something.
 ///
-/// The talk sums the load of all cores of a server that has a machine for itself. Here client and server share one, so
-/// the sum is over the server's threads.
+/// The talk sums application and I/O over all cores of a server that has a machine for itself. Here client and server
+/// share one, so the sum is over the server's threads and the kernel's.
 pub(crate) fn roi(throughput: f64, cpu: u64, elapsed: u64) -> Option<f64> {
     let cores = cpu as f64 / elapsed as f64;
     (cores.is_finite() && cores > 0.0).then(|| throughput.powf(ROI_EXPONENT) / cores)

@@ -130,6 +130,101 @@ fn numbers(text: &str) -> Vec<f64> {
 }
 
 #[test]
+fn findings_pick_no_cell_out_and_are_corrected_for_many_comparisons() {
+    let (_, _, summary) = made_up("verdicts", &[StudyName::SizeByCalls]);
+    let findings: Vec<&str> =
+        summary.lines().filter(|line| line.contains(" in the geometric mean of 28 cells")).collect();
+    let of = |start: &str| findings.iter().find(|line| line.contains(start)).unwrap_or_else(|| panic!("{summary}"));
+    let auto = of("requests/s of auto against user: ");
+    assert!(auto.contains("; lower in ") && auto.ends_with("(Welch, Holm)"), "{auto}");
+    let peer = of("CPU per request of user against nginx: ");
+    assert!(peer.contains("lower in 28, higher in 0, no difference proven in 0"), "{peer}");
+    assert!(!summary.contains("requests/s of kernel against user: from"), "{summary}");
+
+    // Equal arms: of 28 tests at 5 % one or two would find a difference, uncorrected.
+    let directory = directory("equal");
+    let mut rows = support::made_up_rows(StudyName::SizeByCalls);
+    rows.retain(|row| row.arm == "user");
+    let mut dice = 1u64;
+    let again: Vec<Row> = rows
+        .iter()
+        .map(|row| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let elapsed = row.elapsed as f64 * (0.97 + 0.06 * (dice >> 33) as f64 / (1u64 << 31) as f64);
+            Row { arm: "kernel".into(), elapsed: elapsed as u64, ..row.clone() }
+        })
+        .collect();
+    rows.extend(again);
+    write(&directory, &rows, &support::made_up_run("size-by-calls"));
+    let findings = report::write(&directory).unwrap().findings;
+    assert!(findings[0].contains("lower in 0, higher in 0, no difference proven in 28"), "{findings:?}");
+}
+
+#[test]
+fn a_busy_client_and_an_idle_server_are_told() {
+    let directory = directory("busy");
+    let mut rows = support::made_up_rows(StudyName::NginxArticle);
+    rows.retain(|row| row.arm == "user");
+    let mut summary = |client: f64, server: f64| {
+        for row in &mut rows {
+            row.client_cpu = (row.elapsed as f64 * client) as u64;
+            row.server_cpu = Some((row.elapsed as f64 * server) as u64);
+        }
+        write(&directory, &rows, &support::made_up_run("nginx-article"));
+        fs::read_to_string(report::write(&directory).unwrap().summary).unwrap()
+    };
+    let (busy, idle) =
+        ("Client: at least 85 % busy in 1 of 1 cells of user", "Server: less than 95 % busy in 1 of 1 cells of user");
+    for (client, server, expected) in
+        [(0.84, 0.96, [false, false]), (0.86, 0.96, [true, false]), (0.5, 0.94, [false, true])]
+    {
+        let summary = summary(client, server);
+        assert_eq!([summary.contains(busy), summary.contains(idle)], expected, "{client} {server}: {summary}");
+    }
+}
+
+#[test]
+fn the_articles_gains_have_the_errors_of_both_tests_and_say_what_they_are_of() {
+    let (_, _, summary) = made_up("article", &[StudyName::NginxArticle]);
+    for expected in
+        ["+13.4 % ± 7.1 %", "+13.4 % ± 6.6 %", "+27.6 % ± 3.9 %", "+27.6 % ± 3.6 %", "17.0 %", "it prints no error"]
+    {
+        assert!(summary.contains(expected), "{expected} is not in {summary}");
+    }
+}
+
+#[test]
+fn the_container_study_is_reported_as_vegeta_reports() {
+    let directory = directory("vegeta");
+    let row = |round, arm: &str| Row {
+        study: "container".into(),
+        cell: "size=1048576 calls=unlimited connections=500 suite=aes128-gcm".into(),
+        arm: arm.into(),
+        round,
+        size: 1 << 20,
+        connections: 500,
+        threads: 1,
+        elapsed: 10_000_000_000,
+        attack: Some(8_000_000_000),
+        requests: 990,
+        body_bytes: 990 << 20,
+        errors: 8,
+        bad_statuses: 6,
+        timeouts: 2,
+        first_error: "status 503 Service Unavailable".into(),
+        ..Row::default()
+    };
+    write(&directory, &[row(0, "nginx"), row(1, "nginx")], &support::made_up_run("container"));
+    let summary = fs::read_to_string(report::write(&directory).unwrap().summary).unwrap();
+    // 2,000 requests in 16 s of attack, 1,980 right ones in 20 s; 10,240 bytes kept of each.
+    for expected in
+        ["| 2000 | 125 | 99.0 | 20.0 s | 16.0 s | 4.00 s |", "20.3 MB", "10.2 kB", "99.00 %", "200:1980 other:12 0:8"]
+    {
+        assert!(summary.contains(expected), "{expected} is not in {summary}");
+    }
+}
+
+#[test]
 fn made_again_it_is_the_same() {
     let (directory, page, summary) = made_up("again", &[StudyName::SizeByCalls]);
     let written = report::write(&directory).unwrap();

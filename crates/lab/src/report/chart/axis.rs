@@ -52,11 +52,20 @@ impl Axis {
                         .filter(|value| (self.low..=self.high).contains(value))
                         .collect()
                 };
+                let decades = |step: i32| -> Vec<f64> {
+                    let powers = (least..=most).filter(|power| power % step == 0);
+                    powers
+                        .map(|power| 10f64.powi(power))
+                        .filter(|value| (self.low..=self.high).contains(value))
+                        .collect()
+                };
                 let candidates = [
                     tenths(&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]),
                     tenths(&[1.0, 2.0, 5.0]),
                     tenths(&[1.0, 3.0]),
                     tenths(&[1.0]),
+                    decades(2),
+                    decades(3),
                 ];
                 let fitting = candidates.iter().find(|ticks| (3..=8).contains(&ticks.len()));
                 // Between values this near to each other, even steps are the rounder ones.
@@ -88,6 +97,7 @@ mod tests {
         assert_eq!(of(&[9e3, 1e6], Scale::Logarithmic), [1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6]);
         assert_eq!(of(&[3e3, 4e8], Scale::Logarithmic), [1e4, 1e5, 1e6, 1e7, 1e8]);
         assert_eq!(of(&[62.0, 90.0], Scale::Logarithmic), [70.0, 80.0, 90.0]);
+        assert_eq!(of(&[2e-6, 4e5], Scale::Logarithmic), [1e-6, 1e-4, 1e-2, 1e0, 1e2, 1e4, 1e6]);
     }
 
     #[test]

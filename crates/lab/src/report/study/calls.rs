@@ -4,7 +4,7 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, against_size, cost, extremes, of_arm, pairs, sizes};
+use super::{against_peer, against_size, cost, gain, of_arm, pairs, sizes, verdict};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -40,7 +40,7 @@ fn gain_table(cells: &[&Measured]) -> Table {
     let mut head = vec!["size".to_owned(), "compared".to_owned()];
     head.extend(calls.iter().map(|calls| units::calls(*calls)));
     let mut table = Table {
-        caption: "Requests per second, change against user space on the same server, by requests per connection".into(),
+        caption: "Requests per second, change against user space on the same server, by requests per connection; ±: 95 %, Welch".into(),
         head,
         rows: Vec::new(),
         names: 2,
@@ -53,17 +53,18 @@ fn gain_table(cells: &[&Measured]) -> Table {
                     .filter(|measured| measured.size == size && measured.calls == *calls)
                     .copied()
                     .collect();
-                let median = |arm| of_arm(&chosen, arm)?.median(Metric::Requests);
-                percent(median(kernel).zip(median(user)).map(|(kernel, user)| kernel / user))
+                let both = of_arm(&chosen, user).zip(of_arm(&chosen, kernel));
+                both.and_then(|(user, kernel)| gain(user, kernel, Metric::Requests)).unwrap_or_default()
             };
             let mut row = vec![units::size(size as f64), format!("{kernel} / {user}")];
             row.extend(calls.iter().map(change));
             table.rows.push(row);
         }
         let mut row = vec![units::size(size as f64), "published 2023".to_owned()];
-        row.extend(
-            calls.iter().map(|calls| percent(calls.and_then(|calls| published::size_by_calls_ratio(size, calls)))),
-        );
+        row.extend(calls.iter().map(|calls| {
+            let ratio = calls.and_then(|calls| published::size_by_calls_ratio(size, calls));
+            ratio.map(units::change).unwrap_or_default()
+        }));
         if row[2..].iter().any(|text| !text.is_empty()) {
             table.rows.push(row);
         }
@@ -71,24 +72,10 @@ fn gain_table(cells: &[&Measured]) -> Table {
     table
 }
 
-fn percent(ratio: Option<f64>) -> String {
-    ratio.map(units::change).unwrap_or_default()
-}
-
-/// The least and the greatest change over cells, for each pair of arms.
+/// Each pair of arms over all cells.
 fn findings(cells: &[&Measured], metric: Metric) -> Vec<String> {
-    let what = if metric == Metric::Instructions { "instructions per request" } else { "requests/s" };
-    let at = |(ratio, measured): (f64, &Measured)| {
-        let calls = units::calls(measured.calls);
-        format!("{} at {} × {calls} calls", units::change(ratio), units::size(measured.size as f64))
-    };
-    let mut findings: Vec<String> = pairs(cells)
-        .into_iter()
-        .filter_map(|(user, kernel)| {
-            let (least, most) = extremes(cells, user, kernel, metric)?;
-            Some(format!("{what} of {kernel} against {user}: from {} to {}", at(least), at(most)))
-        })
-        .collect();
+    let mut findings: Vec<String> =
+        pairs(cells).into_iter().filter_map(|(user, kernel)| verdict(cells, user, kernel, metric)).collect();
     findings.extend(against_peer(cells, cost(metric == Metric::Instructions)));
     findings
 }

@@ -1,16 +1,17 @@
 //! container: the fields that vegeta reports, and the gains beside the published ones.
 
+use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, cost, pairs, sizes};
+use super::{against_peer, cost, gain, pairs, sizes};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = Vec::new();
     let mut findings = Vec::new();
     let mut gains = Table::new(
-        "Change against user space on the same server",
+        "Change against user space on the same server; ±: 95 %, Welch. Latencies: all rounds in one, without an interval",
         2,
         &["size", "compared", "throughput", "mean latency", "99th percentile", "cost of a request"],
     );
@@ -26,20 +27,20 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                     Some(value(&measured.latency()?) / value(&base.latency()?))
                 };
                 let clock = |ratio: Option<f64>| if instructions { String::new() } else { percent(ratio) };
-                let throughput = of(Metric::Throughput);
+                let throughput = gain(base, measured, Metric::Throughput).unwrap_or_default();
                 let mean = of_latency(|all| all.mean());
                 if !instructions {
                     findings.push(format!(
                         "{} {kernel} against {user}: throughput {}, mean latency {}",
                         units::size(size as f64),
-                        percent(throughput),
+                        throughput,
                         percent(mean)
                     ));
                 }
                 gains.rows.push(vec![
                     units::size(size as f64),
                     format!("{kernel} / {user}"),
-                    clock(throughput),
+                    if instructions { String::new() } else { throughput },
                     clock(mean),
                     clock(of_latency(|all| all.value_at_quantile(0.99) as f64)),
                     percent(of(cost(instructions))),
@@ -60,16 +61,20 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     findings.extend(against_peer(cells, cost(instructions)));
     blocks.push(Block::Table(gains));
     if !instructions {
+        let published = published::CONTAINER.map(|(size, throughput, _)| (size, 1.0 + throughput / 100.0));
+        let mut drawn = vec![charts::gain_against_size(cells, &published)];
+        drawn.retain(|chart| !chart.is_empty());
+        blocks.push(Block::Charts(drawn));
         blocks.push(Block::Table(fields(cells)));
     }
     (blocks, findings)
 }
 
-/// As vegeta reports them: rate is what was sent, throughput what succeeded; success the share of requests answered
-/// rightly.
+/// As vegeta reports them: the rate is requests by the time from the first one's start to the last one's, throughput the
+/// successes by the time to the last one's end. "Bytes in" are those that vegeta keeps, at most 10,240 of a body.
 fn fields(cells: &[&Measured]) -> Table {
     let mut table = Table::new(
-        "All rounds of a cell as one attack",
+        "All rounds of a cell as one attack, in vegeta's terms",
         3,
         &[
             "size",
@@ -79,22 +84,30 @@ fn fields(cells: &[&Measured]) -> Table {
             "rate/s",
             "throughput/s",
             "duration",
+            "attack",
+            "wait",
+            "min",
             "mean",
             "p50",
+            "p90",
             "p95",
             "p99",
             "max",
             "bytes in",
             "bytes in, mean",
+            "bodies read",
             "success",
+            "status codes",
             "error set",
         ],
     );
     for measured in cells.iter().filter(|measured| !measured.rounds.is_empty()) {
         let good = measured.total(|row| row.requests);
+        let bad_statuses = measured.total(|row| row.bad_statuses);
         let failed = measured.total(|row| row.errors + row.timeouts);
         let elapsed = measured.total(|row| row.elapsed) as f64;
-        let bytes = measured.total(|row| row.body_bytes) as f64;
+        let attack = measured.rounds.iter().map(|row| row.attack).sum::<Option<u64>>().map(|time| time as f64);
+        let kept = good * measured.size.min(published::CONTAINER_KEPT);
         let latency = measured.latency();
         let time = |value: fn(&hdrhistogram::Histogram<u64>) -> f64| {
             latency.as_ref().map(|all| units::time(value(all))).unwrap_or_default()
@@ -103,22 +116,30 @@ fn fields(cells: &[&Measured]) -> Table {
             measured.rounds.iter().map(|row| row.first_error.as_str()).filter(|text| !text.is_empty()).collect();
         errors.sort_unstable();
         errors.dedup();
+        let statuses = [("200", good), ("other", bad_statuses), ("0", failed.saturating_sub(bad_statuses))];
+        let statuses = statuses.iter().filter(|(_, count)| *count > 0).map(|(code, count)| format!("{code}:{count}"));
         table.rows.push(vec![
             units::size(measured.size as f64),
             measured.rounds[0].connections.to_string(),
             measured.arm.clone(),
             (good + failed).to_string(),
-            units::count((good + failed) as f64 * 1e9 / elapsed),
+            attack.map(|attack| units::count((good + failed) as f64 * 1e9 / attack)).unwrap_or_default(),
             units::count(good as f64 * 1e9 / elapsed),
             units::time(elapsed),
+            attack.map(units::time).unwrap_or_default(),
+            attack.map(|attack| units::time(elapsed - attack)).unwrap_or_default(),
+            time(|all| all.min() as f64),
             time(|all| all.mean()),
             time(|all| all.value_at_quantile(0.5) as f64),
+            time(|all| all.value_at_quantile(0.9) as f64),
             time(|all| all.value_at_quantile(0.95) as f64),
             time(|all| all.value_at_quantile(0.99) as f64),
             time(|all| all.max() as f64),
-            units::bytes(bytes),
-            units::bytes(bytes / good.max(1) as f64),
+            units::bytes(kept as f64),
+            units::bytes(kept as f64 / good.max(1) as f64),
+            units::bytes(measured.total(|row| row.body_bytes) as f64),
             format!("{:.2} %", 100.0 * good as f64 / (good + failed).max(1) as f64),
+            statuses.collect::<Vec<_>>().join(" "),
             errors.join("; "),
         ]);
     }

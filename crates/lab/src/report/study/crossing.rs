@@ -3,7 +3,7 @@
 use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::Measured;
-use super::{conditions, cost, crossover_of, fixed_pairs, of_condition, said};
+use super::{conditions, cost, crossover_of, crossover_said, fixed_pairs, of_condition, said};
 use crate::statistics::Crossover;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -16,7 +16,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
         let words = said(&chosen);
         let pairs = fixed_pairs(&chosen);
         for (user, kernel) in &pairs {
-            let found = crossover_of(&chosen, user, kernel, metric);
+            let found = crossover_said(&chosen, user, kernel, metric);
             findings.push(format!("{words}: {kernel} against {user}: {found}"));
             table.rows.push(vec![words.clone(), format!("{kernel} against {user}"), found.to_string()]);
         }

@@ -23,12 +23,15 @@ pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {
             "throughput",
             "CPU/request",
             "spread",
+            "softirq/request",
+            "kernel threads/request",
             "CPU s/GB",
             "instructions/request",
             "instructions/byte",
             "to user space",
             "95 % (Welch)",
             "ROI",
+            "ROI, requests",
             "p50",
             "p90",
             "p99",
@@ -54,7 +57,10 @@ pub(super) fn table(cells: &[&Measured], instructions: bool) -> Table {
 /// The meaning of the columns.
 pub(super) const LEGEND: &str = "N: rounds that count; figures are medians over them. CPU: run time of the server's \
      threads by /proc/PID/task/*/schedstat, kernel work on their behalf included; spread: least and greatest round. \
-     To user space: cost of a request to that in user space on the same server, and the interval of that difference. \
+     Softirq: of all cores, by /proc/stat, partly inside the server's time; kernel threads: run time of kworker and the \
+     like, which no server's CPU contains. To user space: cost of a request to that in user space on the same server, as a \
+     ratio of means, and its interval at 95 %, each cell for itself. ROI: (GB/s)² or (1,000 requests/s)² over the cores \
+     that server and kernel threads took. \
      Percentiles: all rounds' histograms in one. GB: 10⁹ bytes; sizes of files: k = 1,024 bytes.";
 
 fn row(cells: &[&Measured], measured: &Measured, instructions: bool) -> Vec<String> {
@@ -69,7 +75,7 @@ fn row(cells: &[&Measured], measured: &Measured, instructions: bool) -> Vec<Stri
     let base = arm::user_space_of(&measured.arm)
         .and_then(|base| cells.iter().find(|other| other.arm == base && other.cell == measured.cell))
         .and_then(|base| base.summary(cost(instructions)));
-    let ratio = cpu.zip(base).map(|(cpu, base)| units::ratio(cpu.median / base.median)).unwrap_or_default();
+    let ratio = cpu.zip(base).map(|(cpu, base)| units::ratio(cpu.mean / base.mean)).unwrap_or_default();
     let difference = base.zip(cpu).and_then(|(base, cpu)| Difference::between(&base, &cpu));
     let interval = difference.map(|difference| {
         let welch = difference.welch;
@@ -94,12 +100,15 @@ fn row(cells: &[&Measured], measured: &Measured, instructions: bool) -> Vec<Stri
         clock(median(Metric::Throughput, units::rate)),
         clock(median(Metric::CpuPerRequest, units::time)),
         spread,
+        clock(median(Metric::Softirq, units::time)),
+        median(Metric::KernelThreads, format),
         clock(median(Metric::CpuPerGigabyte, units::significant)),
         median(Metric::Instructions, units::count),
         median(Metric::InstructionsPerByte, units::significant),
         ratio,
         interval.unwrap_or_default(),
         clock(median(Metric::Roi, units::significant)),
+        clock(median(Metric::RoiRequests, units::significant)),
         clock(at(0.5)),
         clock(at(0.9)),
         clock(at(0.99)),

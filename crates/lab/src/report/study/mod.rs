@@ -14,7 +14,7 @@ use super::cost;
 use super::document::{Block, Section};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
-use crate::statistics::{Crossover, CrossoverPoint, Difference, crossover};
+use crate::statistics::{Crossover, CrossoverPoint, Difference, Rounds, crossover, holm, interval};
 use crate::units;
 
 /// A study's section, and its findings in a line or two each.
@@ -144,6 +144,26 @@ fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -
     crossover(&points)
 }
 
+/// The crossover in words, with its interval.
+fn crossover_said(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -> String {
+    let found = crossover_of(cells, user, kernel, metric);
+    if found == Crossover::Unknown {
+        return found.to_string();
+    }
+    let rounds: Vec<Rounds> = sizes(cells)
+        .into_iter()
+        .filter_map(|size| {
+            let costs = |arm: &str| -> Option<Vec<f64>> {
+                let measured = cells.iter().find(|measured| measured.arm == arm && measured.size == size)?;
+                let costs: Vec<f64> = measured.rounds.iter().filter_map(|row| metric.of(row)).collect();
+                (!costs.is_empty()).then_some(costs)
+            };
+            Some(Rounds { size, user: costs(user)?, kernel: costs(kernel)? })
+        })
+        .collect();
+    format!("{found} ({})", interval(&rounds))
+}
+
 /// For a study without a section of its own: crossovers of each condition, and ours against the peer.
 fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     let mut findings = Vec::new();
@@ -153,7 +173,7 @@ fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
             continue;
         }
         for (user, kernel) in fixed_pairs(&chosen) {
-            let found = crossover_of(&chosen, user, kernel, metric);
+            let found = crossover_said(&chosen, user, kernel, metric);
             findings.push(format!("{kernel} against {user}, {}: {found}", said(&chosen)));
         }
     }
@@ -161,40 +181,64 @@ fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     findings
 }
 
-/// The cost of a request on our server against a peer's on the same path: the least and the greatest ratio.
+/// The cost of a request on our server against a peer's on the same path, over all cells.
 fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
-    let what = if metric == Metric::Instructions { "instructions" } else { "CPU" };
-    let line = |(ours, peer): (&str, &str)| {
-        let (least, most) = extremes(cells, peer, ours, metric)?;
-        let at = |(ratio, measured): RatioAt<'_>| {
-            let calls = if measured.calls == Some(1) { "call" } else { "calls" };
-            format!(
-                "{}× at {} and {} {calls}",
-                units::ratio(ratio),
-                units::size(measured.size as f64),
-                units::calls(measured.calls)
-            )
-        };
-        Some(format!("{what} per request of {ours} against {peer}: {} to {}", at(least), at(most)))
-    };
-    PEERS.into_iter().filter_map(line).collect()
+    PEERS.into_iter().filter_map(|(ours, peer)| verdict(cells, peer, ours, metric)).collect()
 }
 
-/// A ratio and the cell it was found in.
-type RatioAt<'a> = (f64, &'a Measured);
-
-/// The least and the greatest ratio of an arm to another over the cells that both have, and where.
-fn extremes<'a>(cells: &[&'a Measured], base: &str, arm: &str, metric: Metric) -> Option<(RatioAt<'a>, RatioAt<'a>)> {
-    let mut ratios: Vec<RatioAt<'a>> = cells
+/// An arm against another over all cells that both have: in how many the metric is lower, higher, or not proven to differ
+/// (Welch, corrected by Holm's method), and the geometric mean of the ratios. No cell is picked out.
+fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
+    let pairs: Vec<(&Measured, &Measured)> = cells
         .iter()
         .filter(|measured| measured.arm == arm)
         .filter_map(|measured| {
             let base = cells.iter().find(|other| other.arm == base && other.cell == measured.cell)?;
-            Some((measured.median(metric)? / base.median(metric)?, *measured))
+            Some((*base, *measured))
         })
         .collect();
-    ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
-    ratios.first().copied().zip(ratios.last().copied())
+    let ratios: Vec<f64> = pairs.iter().filter_map(|(base, sample)| mean_ratio(base, sample, metric)).collect();
+    if ratios.is_empty() {
+        return None;
+    }
+    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let what = match metric {
+        Metric::Instructions => "instructions per request",
+        Metric::Requests => "requests/s",
+        _ => "CPU per request",
+    };
+    let mean = format!("{}× in the geometric mean of {}", units::ratio(mean), count(ratios.len(), "cell"));
+    let tested: Vec<Difference> = pairs.iter().filter_map(|(base, sample)| difference(base, sample, metric)).collect();
+    if tested.len() < ratios.len() {
+        return Some(format!("{what} of {arm} against {base}: {mean}; not tested, too few rounds"));
+    }
+    let adjusted = holm(&tested.iter().map(|found| found.welch.probability).collect::<Vec<_>>());
+    let proven = |lower: bool| {
+        let proven = tested.iter().zip(&adjusted).filter(|(_, probability)| **probability < 0.05);
+        proven.filter(|(found, _)| (found.welch.difference < 0.0) == lower).count()
+    };
+    let (lower, higher) = (proven(true), proven(false));
+    let open = tested.len() - lower - higher;
+    Some(format!(
+        "{what} of {arm} against {base}: {mean}; lower in {lower}, higher in {higher}, no difference proven in {open} (Welch, \
+         Holm)"
+    ))
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("{number} {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Ratio of the means over the rounds, as the interval of [`Difference`] has it.
+fn mean_ratio(base: &Measured, sample: &Measured, metric: Metric) -> Option<f64> {
+    Some(sample.summary(metric)?.mean / base.summary(metric)?.mean)
+}
+
+/// A change with its interval: `+41 % ± 3 %`.
+fn gain(base: &Measured, sample: &Measured, metric: Metric) -> Option<String> {
+    let ratio = units::change(mean_ratio(base, sample, metric)?);
+    let error = difference(base, sample, metric).map(|found| format!(" ± {:.0} %", found.welch.percent_error.ceil()));
+    Some(ratio + &error.unwrap_or_default())
 }
 
 /// Difference of an arm from another in a metric.

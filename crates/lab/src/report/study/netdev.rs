@@ -1,9 +1,11 @@
 //! netdev: all metrics against size, the weight of a handshake, the cost of the hand-over.
 
+use super::super::chart::Chart;
+use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, against_size, cost, crossover_of, fixed_pairs, of_condition, said, sizes, widest};
+use super::{against_peer, against_size, cost, crossover_said, fixed_pairs, of_condition, said, sizes, widest};
 use crate::statistics::Summary;
 use crate::units;
 
@@ -13,13 +15,14 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     if let Some(condition) = widest(cells) {
         let chosen = of_condition(cells, &condition);
         for (user, kernel) in fixed_pairs(&chosen) {
-            let found = crossover_of(&chosen, user, kernel, cost(instructions));
+            let found = crossover_said(&chosen, user, kernel, cost(instructions));
             findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k on)", said(&chosen)));
         }
     }
     findings.extend(against_peer(cells, cost(instructions)));
     blocks.push(Block::Heading("Handshake impact: K requests per connection".into()));
     blocks.push(Block::Table(by_calls(cells, instructions)));
+    blocks.push(Block::Charts(charts_by_calls(cells, instructions)));
     blocks.push(Block::Heading("Set-up cost of the hand-over".into()));
     blocks.push(Block::Table(setup(cells)));
     (blocks, findings)
@@ -69,13 +72,31 @@ fn by_calls(cells: &[&Measured], instructions: bool) -> Table {
     table
 }
 
+/// Requests per second and latency against K, for each size that was measured with more than one.
+fn charts_by_calls(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
+    let mut drawn = Vec::new();
+    for size in sizes(cells) {
+        let of_size: Vec<&Measured> = cells.iter().filter(|measured| measured.size == size).copied().collect();
+        if !of_size.iter().any(|measured| measured.calls != of_size[0].calls) {
+            continue;
+        }
+        let name = units::size(size as f64);
+        drawn.push(charts::against_calls(&of_size, &format!("{name} by K"), instructions));
+        if !instructions {
+            for (quantile, which) in [(0.5, "median"), (0.99, "99th percentile")] {
+                let title = format!("{name} by K: latency, {which}");
+                drawn.push(charts::latency_against_calls(&of_size, quantile, &title));
+            }
+        }
+    }
+    drawn.retain(|chart| !chart.is_empty());
+    drawn
+}
+
 /// Medians of the hand-over's system calls, over all rows that have them, beside the published ones.
 fn setup(cells: &[&Measured]) -> Table {
-    let mut table = Table::new(
-        "Time of each system call, median",
-        2,
-        &["where", "path", "TCP_ULP", "TLS_TX", "TLS_RX", "N", "two calls, as published"],
-    );
+    let mut table =
+        Table::new("Time of each system call, median", 2, &["where", "path", "TCP_ULP", "TLS_TX", "TLS_RX", "N"]);
     let mut arms: Vec<&str> = Vec::new();
     for measured in cells {
         if !arms.contains(&measured.arm.as_str()) {
@@ -96,28 +117,12 @@ fn setup(cells: &[&Measured]) -> Table {
                 times.iter().filter_map(|times| times.get(index).copied()).filter(|time| time.is_finite()).collect();
             Summary::of(&values).map(|summary| units::time(summary.median)).unwrap_or_default()
         };
-        table.rows.push(vec![
-            "here".into(),
-            arm.to_owned(),
-            call(0),
-            call(1),
-            call(2),
-            times.len().to_string(),
-            String::new(),
-        ]);
+        table.rows.push(vec!["here".into(), arm.to_owned(), call(0), call(1), call(2), times.len().to_string()]);
     }
-    for (path, [first, second]) in published::NETDEV_SETUP {
+    for published::SetUp { path, tx, rx } in published::NETDEV_SETUP {
         let time = |milliseconds: f64| units::time(milliseconds * 1e6);
-        let both = format!("{} and {}", time(first), time(second));
-        table.rows.push(vec![
-            "published 2022".into(),
-            path.into(),
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            both,
-        ]);
+        let row = ["published 2022".into(), path.into(), String::new(), time(tx), time(rx), String::new()];
+        table.rows.push(row.into());
     }
     table
 }
