@@ -101,6 +101,9 @@ pub struct ArmInfo {
     /// Its configuration file; empty if it has none.
     #[serde(default)]
     pub configuration: String,
+    /// The URL of a server that ran elsewhere under this name; empty: its path could be proven.
+    #[serde(default)]
+    pub outside: String,
     /// Why it did not take part; empty if it did.
     #[serde(default)]
     pub absent: String,

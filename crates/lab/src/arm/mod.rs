@@ -175,8 +175,33 @@ impl Arm {
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
             Self::Kernel | Self::Observed(Ktls::Always) | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
+            Self::Peer(peer) if peer.is_here() => peer.named.as_ref().map_or(Claim::Nothing, |arm| arm.claim()),
             Self::Auto | Self::Observed(Ktls::Auto) | Self::Peer(_) => Claim::Nothing,
         }
+    }
+
+    /// Its name in rows and reports: for a server that is already running, the name that it was given, or its URL.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Peer(peer) => peer.named.as_ref().map_or_else(|| peer.url.clone(), |arm| arm.label()),
+            _ => self.to_string(),
+        }
+    }
+
+    /// The URL of a server that runs elsewhere under the name of an arm, so that nothing proves its path.
+    pub(crate) fn unproven(&self) -> Option<&str> {
+        match self {
+            Self::Peer(peer) if peer.named.is_some() && !peer.is_here() => Some(&peer.url),
+            _ => None,
+        }
+    }
+
+    /// The arm of that name.
+    fn own(name: &str) -> Result<Self, String> {
+        Self::OWN.into_iter().find(|arm| arm.to_string() == name).ok_or_else(|| {
+            let names = Self::OWN.map(|arm| arm.to_string()).join(", ");
+            format!("no arm of that name: write {names}, a URL, or NAME=URL")
+        })
     }
 
     /// Whether this is our server.
@@ -274,7 +299,10 @@ impl fmt::Display for Arm {
             Self::NginxFiles => "nginx-files",
             Self::NginxKtls => "nginx-ktls",
             Self::Nic => "nic",
-            Self::Peer(peer) => &peer.url,
+            Self::Peer(peer) => {
+                let name = peer.named.as_ref().map(|arm| format!("{arm}=")).unwrap_or_default();
+                return write!(f, "{name}{}", peer.url);
+            }
         })
     }
 }
@@ -286,9 +314,7 @@ impl FromStr for Arm {
         if text.contains("://") {
             return Ok(Self::Peer(text.parse()?));
         }
-        Self::OWN.into_iter().find(|arm| arm.to_string() == text).ok_or_else(|| {
-            format!("no arm of that name: write {} or a URL", Self::OWN.map(|arm| arm.to_string()).join(", "))
-        })
+        Self::own(text)
     }
 }
 
@@ -331,5 +357,21 @@ mod tests {
         assert!("https://localhost:8443/".parse::<Arm>().is_ok());
         assert!("nginx-quic".parse::<Arm>().unwrap_err().contains("nginx-ktls"));
         assert!("ftp://localhost/".parse::<Arm>().is_err());
+    }
+
+    #[test]
+    fn a_running_server_takes_the_name_and_the_claim_of_an_arm() {
+        let named: Arm = "nginx-ktls=https://127.0.0.1:8443/a=b/".parse().expect("a name and a URL");
+        assert_eq!(named.to_string().parse(), Ok(named.clone()));
+        assert_eq!((named.label().as_str(), named.claim(), named.unproven()), ("nginx-ktls", Claim::Kernel, None));
+        let user: Arm = "user=https://[::1]:8443/".parse().expect("a name and a URL");
+        assert_eq!((user.label().as_str(), user.claim()), ("user", Claim::UserSpace));
+        // What this kernel counts says nothing of a server elsewhere.
+        let far: Arm = "nginx-ktls=https://192.0.2.1:8443/".parse().expect("a name and a URL");
+        assert_eq!((far.claim(), far.unproven()), (Claim::Nothing, Some("https://192.0.2.1:8443/")));
+        let url: Arm = "https://127.0.0.1:8443/".parse().expect("a URL");
+        assert_eq!((url.label(), url.claim()), (url.to_string(), Claim::Nothing));
+        let why = "apache=https://127.0.0.1:8443/".parse::<Arm>().unwrap_err();
+        assert!(why.contains("nginx-ktls") && why.contains("NAME=URL"), "{why}");
     }
 }

@@ -1,17 +1,20 @@
-//! A server that is already running. It must serve the lab's files.
+//! A server that is already running. It must serve the lab's files. It may take the name of an arm, and with it the place
+//! of that arm in comparisons.
 
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 
-use super::Server;
+use super::{Arm, Server};
 
 /// The URL of the lab's files on a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Peer {
-    /// As it was given.
+    /// As it was given, without the name.
     pub(crate) url: String,
+    /// The arm whose name and claim it takes.
+    pub(super) named: Option<Box<Arm>>,
     /// Host, for SNI and the Host field.
     host: String,
     port: u16,
@@ -41,11 +44,23 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Whether the kernel's counters and sockets that the lab sees are those of this server, so that its claim can be
+    /// proven.
+    pub(super) fn is_here(&self) -> bool {
+        self.server().is_ok_and(|server| server.address.ip().is_loopback())
+    }
+}
+
 impl FromStr for Peer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let hint = "write https://HOST:PORT/ or https://HOST:PORT/DIRECTORY/";
+        let hint = "write https://HOST:PORT/ or https://HOST:PORT/DIRECTORY/, with NAME= before it for an arm's name";
+        if let Some((name, url)) = text.split_once('=').filter(|(name, _)| !name.contains('/')) {
+            let named = Arm::own(name).map(Box::new);
+            return Ok(Self { named: Some(named?), ..url.parse()? });
+        }
         let rest = text.strip_prefix("https://").ok_or(hint)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let port_at = authority.rfind(':').filter(|&at| !authority[at..].contains(']'));
@@ -58,7 +73,7 @@ impl FromStr for Peer {
         }
         let path = path.trim_matches('/');
         let path = if path.is_empty() { "/".to_owned() } else { format!("/{path}/") };
-        Ok(Self { url: text.to_owned(), host: host.to_owned(), port, path })
+        Ok(Self { url: text.to_owned(), named: None, host: host.to_owned(), port, path })
     }
 }
 

@@ -40,8 +40,8 @@ pub(crate) struct RunArgs {
     /// The process of the server at --peer URL, to measure its cost
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, or URLs [default: the study's, as far as this
-    /// machine has them]
+    /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, URLs of running servers, or NAME=URL for a running
+    /// server in the place of an arm [default: the study's, as far as this machine has them]
     #[arg(long, value_name = "ARM,…", value_delimiter = ',')]
     arms: Vec<Arm>,
     /// Measurements of each cell on each arm [default: the study's]

@@ -28,6 +28,11 @@ pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
             versions.push(*version);
         }
     }
+    if versions.as_slice() == [&rustls::version::TLS12] {
+        // In TLS 1.2 the list of groups is also that of a certificate's curves (RFC 8422 §5.1): without P-256 OpenSSL
+        // refuses to use the certificate. Servers still prefer the first.
+        provider.kx_groups.push(aws_lc_rs::kx_group::SECP256R1);
+    }
     let provider = Arc::new(provider);
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
     let mut config = match &plan.roots {

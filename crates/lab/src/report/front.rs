@@ -55,6 +55,9 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
             .filter(|arm| !arm.absent.is_empty())
             .map(|arm| format!("Absent: {}: {}", arm.name, arm.absent)),
     );
+    cautions.extend(info.arms.iter().filter(|arm| !arm.outside.is_empty()).map(|arm| {
+        format!("Not proven: {} ran elsewhere, at {}: its path is what its name says", arm.name, arm.outside)
+    }));
     cautions.extend(limits_of_load(info, cells));
     cautions.extend(voids(cells, true));
     cautions.extend(failures(cells));

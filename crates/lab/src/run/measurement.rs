@@ -349,7 +349,7 @@ fn row(job: &Job) -> Row {
     Row {
         study: job.study.name().to_owned(),
         cell: job.cell.name(),
-        arm: job.arm.to_string(),
+        arm: job.arm.label(),
         round: job.round,
         started: since_1970(),
         size,

@@ -146,7 +146,7 @@ impl Job {
     fn is(&self, row: &Row) -> bool {
         row.round == self.round
             && row.study == self.study.name()
-            && row.arm == self.arm.to_string()
+            && row.arm == self.arm.label()
             && row.cell == self.cell.name()
     }
 }

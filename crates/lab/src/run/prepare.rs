@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sealion_ktls::probe::{self, Probe};
 use tempfile::TempDir;
 
@@ -141,6 +141,10 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         if wanted.len() < 2 && !named {
             wanted.clear();
         }
+        let mut labels = BTreeSet::new();
+        if let Some(twice) = wanted.iter().find(|arm| !labels.insert(arm.label())) {
+            bail!("two arms are named {}: name each once in --arms", twice.label());
+        }
         study.arms = wanted.iter().map(Arm::to_string).collect();
         studies.push(study);
     }
@@ -173,7 +177,7 @@ fn directory(options: &Options, plan: &Plan) -> Result<bool> {
     let out = options.out.display();
     match Plan::read(&options.out)? {
         Some(earlier) if earlier == *plan => Ok(true),
-        Some(_) => anyhow::bail!(
+        Some(_) => bail!(
             "{out} holds a run with another plan (study, scale, arms, rounds, cores or what this machine has): name \
              another --out, or run with the command in its run.json"
         ),
@@ -255,7 +259,8 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
 
 fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {
     ArmInfo {
-        name: arm.to_string(),
+        name: arm.label(),
+        outside: arm.unproven().unwrap_or_default().to_owned(),
         command: paths.shorten(&server.command),
         configuration: paths.shorten(&server.configuration),
         absent: String::new(),

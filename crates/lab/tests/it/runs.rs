@@ -41,6 +41,8 @@ fn every_study_runs_and_is_reported() {
             "AES_128_GCM_SHA256"
         };
         assert!(row.suite.ends_with(last), "{row:?}");
+        assert_eq!(row.suite.starts_with("TLSv1.2"), row.study == "netdev", "{row:?}");
+        assert!(row.attack.is_some_and(|attack| attack > 0 && attack <= row.elapsed) || row.requests == 1, "{row:?}");
     }
     let report = fs::read_to_string(out.join("report.html")).expect("a report");
     for study in StudyName::ALL {
