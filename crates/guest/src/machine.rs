@@ -27,6 +27,9 @@ pub struct Machine {
     /// Memory in MiB, including the guest's files
     #[arg(long, default_value_t = MEMORY, value_name = "MIB")]
     pub memory: u32,
+    /// Processor features to leave out, by QEMU's names: `aes` for a processor without AES instructions
+    #[arg(long, value_name = "FEATURE,…", value_delimiter = ',')]
+    pub without: Vec<String>,
 }
 
 /// The result of one boot.
@@ -69,7 +72,7 @@ impl fmt::Display for Trouble {
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { icount: false, timeout: TIMEOUT, memory: MEMORY }
+        Self { icount: false, timeout: TIMEOUT, memory: MEMORY, without: Vec::new() }
     }
 }
 
@@ -118,12 +121,17 @@ impl Machine {
         }
     }
 
+    /// QEMU's `-cpu`.
+    fn cpu(&self) -> String {
+        self.without.iter().fold(CPU.to_owned(), |cpu, feature| format!("{cpu},-{feature}"))
+    }
+
     fn qemu(&self, kernel: &Kernel, directory: &Path) -> Command {
         // setpriv(1): the guest is killed when this process dies.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", tools::QEMU]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        command.args(["-accel", "tcg,thread=single", "-cpu", CPU, "-smp", "1"]);
+        command.args(["-accel", "tcg,thread=single", "-cpu", &self.cpu(), "-smp", "1"]);
         command.args(["-m", &self.memory.to_string()]);
         if self.icount {
             command.args(["-icount", "shift=0,sleep=off"]);
@@ -161,3 +169,15 @@ const TIMEOUT: u64 = 600;
 
 /// MiB; room for the binaries and several bodies of 64 MB.
 const MEMORY: u32 = 3072;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_left_out_of_the_processor() {
+        assert_eq!(Machine::default().cpu(), CPU);
+        let without = Machine { without: vec!["aes".to_owned(), "vaes".to_owned()], ..Machine::default() };
+        assert_eq!(without.cpu(), format!("{CPU},-aes,-vaes"));
+    }
+}

@@ -8,6 +8,7 @@ mod network;
 mod report;
 mod run;
 mod setup_cost;
+mod studies;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ enum Command {
     Network(Box<network::NetworkArgs>),
     /// Rewrite the report of a run from its raw results
     Report(report::ReportArgs),
+    /// Make the page of the published studies from recorded runs, or record them
+    Studies(studies::StudiesArgs),
     /// Compare instruction counts with their baselines, and the policy with both of its choices
     Guard(Box<guard::GuardArgs>),
     /// Write the manual pages, for packages
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
         Command::Instructions(args) => instructions::main(&args),
         Command::Network(args) => network::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Studies(args) => studies::main(&args),
         Command::Guard(args) => guard::main(&args),
         Command::Man { directory } => write_pages(&directory),
     };

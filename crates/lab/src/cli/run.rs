@@ -1,13 +1,13 @@
 //! `sealion-lab run`: measures a study and writes its report.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::arm::{Arm, end_all};
+use crate::arm::{Arm, end_all, find_program};
 use crate::load::Suite;
 use crate::report;
 use crate::run::{self, Options};
@@ -75,6 +75,12 @@ pub(crate) struct RunArgs {
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
+    /// Processor features that the guest lacks, by QEMU's names: aes for a processor without AES instructions
+    #[arg(long, value_name = "FEATURE,…", value_delimiter = ',', requires = "guest")]
+    without: Vec<String>,
+    /// Pack the results into OUT.tar.gz, to be sent: docs/studies.md
+    #[arg(long)]
+    bundle: bool,
     /// Measure, and write no report
     #[arg(long, hide = true)]
     no_report: bool,
@@ -102,9 +108,10 @@ enum Peer {
 
 pub(crate) fn main(args: &RunArgs) -> Result<ExitCode> {
     let options = options(args)?;
+    ensure!(!args.bundle || find_program("tar").is_some(), "--bundle needs the program tar: install it");
     if let Some(series) = args.guest {
-        run::run_in_guest(&options, series)?;
-        write_report(&options)?;
+        run::run_in_guest(&options, series, &args.without)?;
+        write_report(&options, args.bundle)?;
         return Ok(ExitCode::SUCCESS);
     }
     let stop = stop_at_signals()?;
@@ -121,13 +128,30 @@ pub(crate) fn main(args: &RunArgs) -> Result<ExitCode> {
     if args.no_report {
         return Ok(success);
     }
-    write_report(&options)?;
+    write_report(&options, args.bundle)?;
     Ok(success)
 }
 
-fn write_report(options: &Options) -> Result<()> {
-    super::print_report(&report::write(&options.out)?)
+fn write_report(options: &Options, bundle: bool) -> Result<()> {
+    super::print_report(&report::write(&options.out)?)?;
+    if bundle { pack(&options.out) } else { Ok(()) }
 }
+
+/// Packs the results in `out` into an archive beside it.
+fn pack(out: &Path) -> Result<()> {
+    let out = std::path::absolute(out)?;
+    let (parent, name) = out.parent().zip(out.file_name()).context("--out / cannot be packed: name a directory")?;
+    let archive = parent.join(format!("{}.tar.gz", name.display()));
+    let mut tar = Command::new("tar");
+    tar.arg("-czf").arg(&archive).arg("-C").arg(parent).args(BUNDLED.map(|file| Path::new(name).join(file)));
+    let output = tar.output().context("cannot run tar: install it, or pack the directory by other means")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "tar cannot write {}: {}", archive.display(), said.trim());
+    super::print(&format!("{}\n", archive.display()))
+}
+
+/// Everything that a report is made from, and the report.
+const BUNDLED: [&str; 5] = ["raw.csv", "run.json", "plan.json", "summary.md", "report.html"];
 
 fn options(args: &RunArgs) -> Result<Options> {
     let studies = match args.study {

@@ -99,6 +99,19 @@ pub(crate) fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Chart
     charts
 }
 
+/// The cost of a request as a ratio to user space, and itself, against size.
+pub(crate) fn paths_against_size(cells: &[&Measured], metric: Metric) -> Vec<Chart> {
+    let mut ratio = ratio_to_user_space(cells, metric);
+    if ratio.x_ticks.len() < 2 {
+        ratio.series.clear();
+    }
+    let mut cost = crossing(cells, metric, "Cost of a request", None);
+    if cost.x_ticks.len() < 2 {
+        cost.series.clear();
+    }
+    vec![ratio, cost]
+}
+
 /// A metric against the number of calls, for cells that differ only in calls.
 pub(crate) fn against_calls(cells: &[&Measured], title: &str, instructions: bool) -> Chart {
     let (metric, better, y_title, y_format): (_, _, _, fn(f64) -> String) = if instructions {

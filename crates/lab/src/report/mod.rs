@@ -18,6 +18,7 @@ mod marked;
 mod published;
 pub mod raw;
 mod readme;
+mod studies;
 mod study;
 
 use std::fs;
@@ -30,6 +31,7 @@ use crate::run_info::RunInfo;
 use document::{Block, Document};
 use figures::{Measured, Metric, gather};
 pub use marked::updated;
+pub use studies::{Page, studies_page};
 
 /// The files that [`write()`] wrote, and the findings in them.
 #[derive(Debug, Clone, PartialEq, Eq)]

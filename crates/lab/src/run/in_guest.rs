@@ -14,11 +14,12 @@ use crate::study::{Scale, suite_name};
 
 /// Runs the studies of `options` in a guest with the kernel `series`, and puts its results into `options.out`. There is one
 /// core, files lie in memory, and run times of the server are instruction counts: [`Row::server_instructions`]. Cores and
-/// directories of the options are of this machine and stay here. This program must be `sealion-lab`.
+/// directories of the options are of this machine and stay here. `without`: features that its processor lacks. This
+/// program must be `sealion-lab`.
 ///
 /// # Errors
 /// What is asked for cannot be had in a guest, the guest crashed twice, or the run in it failed; its output has been shown.
-pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
+pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]) -> Result<()> {
     let out = options.out.display();
     let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!holds, "{out} is not empty: name another --out (a run in a guest cannot be continued)");
@@ -42,7 +43,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
         bring_back: Some(INSIDE.into()),
         ..Payload::default()
     };
-    let machine = Machine { icount: true, timeout: LIMIT, memory: memory(options)? };
+    let machine = Machine { icount: true, timeout: LIMIT, memory: memory(options)?, without: without.to_vec() };
     let outcomes = sealion_guest::run_on(&[series], &payload, &machine)?;
     let (_, outcome) = outcomes.into_iter().next().context("no guest ran")?;
     if let Some(trouble) = outcome.trouble {
@@ -53,7 +54,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series) -> Result<()> {
     for (path, content) in outcome.files {
         write(&options.out.join(path), &content)?;
     }
-    mark(options)
+    mark(options, without)
 }
 
 /// The command line of the run inside the guest.
@@ -106,10 +107,11 @@ fn memory(options: &Options) -> Result<u32> {
 }
 
 /// Records the guest in `run.json`, and turns run times into instructions in `raw.csv`.
-fn mark(options: &Options) -> Result<()> {
+fn mark(options: &Options, without: &[String]) -> Result<()> {
     let mut info = RunInfo::read(&options.out)?;
     info.command = options.command.clone();
-    info.guest = Some(Guest { emulator: emulator()?, counts_instructions: true });
+    let left_out = if without.is_empty() { String::new() } else { format!(", without {}", without.join(", ")) };
+    info.guest = Some(Guest { emulator: emulator()? + &left_out, counts_instructions: true });
     info.write(&options.out)?;
     let path = options.out.join(Raw::FILE);
     let rows: Result<Vec<Row>, csv::Error> = csv::Reader::from_path(&path)

@@ -57,6 +57,11 @@ studies! {
     Deployed = "deployed" in deployed,
 }
 
+impl StudyName {
+    /// The studies that repeat a source.
+    pub const PUBLISHED: [Self; 4] = [Self::NginxArticle, Self::SizeByCalls, Self::Netdev, Self::Container];
+}
+
 /// How extensive a study is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,3 +12,4 @@ mod load_failures;
 mod readme;
 mod report;
 mod runs;
+mod studies;

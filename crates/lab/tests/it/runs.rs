@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -140,6 +141,27 @@ fn a_server_that_runs_already_is_an_arm() {
     let rows: Vec<_> = rows(&out).into_iter().filter(|row| row.arm == url).collect();
     assert!(!rows.is_empty());
     assert!(rows.iter().all(|row| row.void.is_empty() && row.server_cpu.is_some_and(|cpu| cpu > 0)), "{rows:?}");
+
+    // In the place of an arm, and packed.
+    let out = directory.path().join("named");
+    let named = format!("nginx={url}");
+    let (output, said) =
+        run(lab(&["container", "--smoke", "--arms", &format!("user,{named}"), "--pid", &pid, "--bundle"], &out));
+    assert!(output.status.success(), "{said}");
+    let rows = self::rows(&out);
+    assert!(rows.iter().any(|row| row.arm == "nginx") && rows.iter().all(|row| row.void.is_empty()), "{rows:?}");
+    let summary = fs::read_to_string(out.join("summary.md")).expect("a summary");
+    assert!(summary.contains("CPU per request of user against nginx: "), "{summary}");
+    let packed = Command::new("tar").arg("-tzf").arg(directory.path().join("named.tar.gz")).output().expect("tar runs");
+    let packed = String::from_utf8_lossy(&packed.stdout).into_owned();
+    assert_eq!(
+        packed.lines().collect::<Vec<_>>(),
+        ["named/raw.csv", "named/run.json", "named/plan.json", "named/summary.md", "named/report.html"]
+    );
+
+    let twice = format!("nginx,{named}");
+    let (output, said) = run(lab(&["container", "--smoke", "--arms", &twice], &directory.path().join("twice")));
+    assert!(!output.status.success() && said.contains("two arms are named nginx"), "{said}");
 }
 
 #[test]

@@ -36,6 +36,12 @@ pub(crate) struct Chart {
     pub place: Option<(f64, String)>,
 }
 
+/// A drawing as a file of its own: with the colours that a page gives it otherwise, on white.
+pub(crate) fn standalone(svg: &str) -> String {
+    svg.replacen('>', &format!("><style>{STANDALONE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>"), 1)
+        + "\n"
+}
+
 /// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
@@ -91,3 +97,8 @@ pub(crate) fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+
+/// Styles of a page, as far as a drawing uses them.
+const STANDALONE: &str = "svg{color:#1a1a1a}text{fill:#1a1a1a;font-family:system-ui,'DejaVu Sans',sans-serif}.title{font-weight:600}\
+.quiet,.tick{fill:#5c5c5c}.halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}.grid{stroke:#dcdcdc}\
+.axis{stroke:#5c5c5c}.level{stroke:#5c5c5c;stroke-width:1.2;stroke-dasharray:3 3}";

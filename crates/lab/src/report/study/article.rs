@@ -5,7 +5,7 @@ use super::super::chart::Strip;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{PEERS, conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
+use super::{Beside, PEERS, changes, conditions, cost, difference, of_arm, of_condition, pairs, said, sizes};
 use crate::statistics::Summary;
 use crate::units;
 
@@ -84,6 +84,18 @@ fn strip(cells: &[&Measured], metric: Metric, name: &str, format: fn(f64) -> Str
             .map(|measured| (measured.arm.clone(), arm::style(&measured.arm), values(measured)))
             .collect(),
     }
+}
+
+/// The published gains beside those of a run.
+pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+    let metric = if instructions { cost(true) } else { Metric::Throughput };
+    let here = changes(cells, metric);
+    if here.is_empty() {
+        return Vec::new();
+    }
+    let published =
+        published::NGINX_ARTICLE.map(|gain| format!("{:+.1} % ± {:.1} % on {}", gain.percent, gain.welch, gain.system));
+    vec![Beside { name: "1 GB, nginx-ktls against nginx".into(), published: published.join(", "), here }]
 }
 
 /// The table that ministat prints.

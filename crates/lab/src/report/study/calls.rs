@@ -4,7 +4,7 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, against_size, cost, gain, of_arm, pairs, sizes, verdict};
+use super::{Beside, against_peer, against_size, changes, cost, gain, of_arm, pairs, sizes, verdict};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -70,6 +70,31 @@ fn gain_table(cells: &[&Measured]) -> Table {
         }
     }
     table
+}
+
+/// The published gains beside those of a run, for each size at the most calls that both have.
+pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+    let metric = if instructions { Metric::Instructions } else { Metric::Requests };
+    let mut figures = Vec::new();
+    for size in sizes(cells) {
+        let of_size: Vec<&Measured> = cells.iter().filter(|measured| measured.size == size).copied().collect();
+        let both = |measured: &&&Measured| {
+            let calls = measured.calls?;
+            Some((calls, published::size_by_calls_ratio(size, calls)?))
+        };
+        let Some((calls, ratio)) = of_size.iter().filter_map(|measured| both(&measured)).max_by_key(|both| both.0)
+        else {
+            continue;
+        };
+        let chosen: Vec<&Measured> = of_size.into_iter().filter(|measured| measured.calls == Some(calls)).collect();
+        let here = changes(&chosen, metric);
+        if !here.is_empty() {
+            let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+            let name = format!("{} × {calls}", units::size(size as f64));
+            figures.push(Beside { name, published: units::change(ratio), here });
+        }
+    }
+    figures
 }
 
 /// Each pair of arms over all cells.

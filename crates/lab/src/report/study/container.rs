@@ -1,10 +1,11 @@
 //! container: the fields that vegeta reports, and the gains beside the published ones.
 
+use super::super::chart::Chart;
 use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, cost, gain, pairs, sizes};
+use super::{Beside, against_peer, changes, cost, gain, pairs, sizes};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -61,13 +62,30 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     findings.extend(against_peer(cells, cost(instructions)));
     blocks.push(Block::Table(gains));
     if !instructions {
-        let published = published::CONTAINER.map(|(size, throughput, _)| (size, 1.0 + throughput / 100.0));
-        let mut drawn = vec![charts::gain_against_size(cells, &published)];
+        let mut drawn = vec![chart(cells)];
         drawn.retain(|chart| !chart.is_empty());
         blocks.push(Block::Charts(drawn));
         blocks.push(Block::Table(fields(cells)));
     }
     (blocks, findings)
+}
+
+/// The change of throughput against size, beside the published one.
+pub(super) fn chart(cells: &[&Measured]) -> Chart {
+    let published = published::CONTAINER.map(|(size, throughput, _)| (size, 1.0 + throughput / 100.0));
+    charts::gain_against_size(cells, &published)
+}
+
+/// The published gains of throughput beside those of a run.
+pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+    let metric = if instructions { cost(true) } else { Metric::Throughput };
+    let figures = published::CONTAINER.iter().filter_map(|(size, throughput, _)| {
+        let chosen: Vec<&Measured> = cells.iter().filter(|measured| measured.size == *size).copied().collect();
+        let here = changes(&chosen, metric);
+        let published = units::change(1.0 + throughput / 100.0);
+        (!here.is_empty()).then(|| Beside { name: units::size(*size as f64), published, here })
+    });
+    figures.collect()
 }
 
 /// As vegeta reports them: the rate is requests by the time from the first one's start to the last one's, throughput the

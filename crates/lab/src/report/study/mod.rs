@@ -9,6 +9,7 @@ mod full;
 mod netdev;
 pub(crate) mod peers;
 
+use super::chart::Chart;
 use super::charts;
 use super::cost;
 use super::document::{Block, Section};
@@ -51,6 +52,45 @@ pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> St
         (true, false) => vec!["nothing that counts was measured".to_owned()],
     };
     StudyReport { section: Section { title: study.to_owned(), blocks }, findings }
+}
+
+/// A published figure with what a run found in its place.
+pub(crate) struct Beside {
+    pub name: String,
+    pub published: String,
+    pub here: String,
+}
+
+/// The published figures of a study beside those of a run, as far as both have them.
+pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+    match study {
+        "nginx-article" => article::beside(cells, instructions),
+        "size-by-calls" => calls::beside(cells, instructions),
+        "netdev" => netdev::beside(cells, instructions),
+        "container" => container::beside(cells, instructions),
+        _ => Vec::new(),
+    }
+}
+
+/// The charts that compare the two paths, the most telling one first.
+pub(crate) fn charts_of(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Chart> {
+    let Some(condition) = widest(cells).or_else(|| conditions(cells).into_iter().next()) else { return Vec::new() };
+    let chosen = of_condition(cells, &condition);
+    let mut drawn = charts::paths_against_size(&chosen, cost(instructions));
+    if study == "container" && !instructions {
+        drawn.insert(0, container::chart(cells));
+    }
+    drawn
+}
+
+/// The change that the kernel's path makes on each server, in words.
+fn changes(cells: &[&Measured], metric: Metric) -> String {
+    let change = |(user, kernel): (&str, &str)| {
+        let change = gain(of_arm(cells, user)?, of_arm(cells, kernel)?, metric)?;
+        Some(format!("{kernel} {change}"))
+    };
+    let changes: Vec<String> = fixed_pairs(cells).into_iter().filter_map(change).collect();
+    changes.join(", ")
 }
 
 /// Charts against size for the condition with the most sizes, and of those the most calls.

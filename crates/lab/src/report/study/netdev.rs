@@ -5,7 +5,7 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{against_peer, against_size, cost, crossover_said, fixed_pairs, of_condition, said, sizes, widest};
+use super::{Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, of_condition, said, sizes, widest};
 use crate::statistics::Summary;
 use crate::units;
 
@@ -26,6 +26,21 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     blocks.push(Block::Heading("Set-up cost of the hand-over".into()));
     blocks.push(Block::Table(setup(cells)));
     (blocks, findings)
+}
+
+/// The published threshold beside that of a run.
+pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
+    let Some(condition) = widest(cells) else { return Vec::new() };
+    let chosen = of_condition(cells, &condition);
+    let found: Vec<String> = fixed_pairs(&chosen)
+        .into_iter()
+        .map(|(user, kernel)| format!("{kernel}: {}", crossover_said(&chosen, user, kernel, cost(instructions))))
+        .collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let name = format!("kernel TLS is cheaper from, {}", said(&chosen));
+    vec![Beside { name, published: "128k, by ROI".into(), here: found.join("; ") }]
 }
 
 /// Sizes measured with more than one K: how the figures change with it.

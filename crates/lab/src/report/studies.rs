@@ -1,0 +1,178 @@
+//! The page of the published studies: what each source says, and what the committed runs found, side by side.
+//!
+//! ```text
+//! bench/studies/RUN/{raw.csv,run.json} ─► Run ─► Markdown, and a chart of each study in each run
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::chart::{Chart, standalone};
+use super::document::Table;
+use super::figures::{Measured, gather};
+use super::{markdown, published, raw, study};
+use crate::run_info::RunInfo;
+use crate::study::StudyName;
+use crate::units;
+
+/// The page, and the charts that it shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Markdown.
+    pub text: String,
+    /// Names of files beside the page, in the directory `studies`, with their content.
+    pub charts: Vec<(String, String)>,
+}
+
+/// A committed run.
+struct Run {
+    name: String,
+    info: RunInfo,
+    cells: Vec<Measured>,
+}
+
+/// Makes the page of the runs in the directories of `root`, in the order of their names. The same runs make the same page.
+///
+/// # Errors
+///
+/// A run is broken, or `root` cannot be read.
+pub fn studies_page(root: &Path) -> Result<Page> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root).with_context(|| format!("cannot read {}", root.display()))?.flatten() {
+        if entry.path().join(RunInfo::FILE).is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    let mut runs = Vec::new();
+    for name in names {
+        let directory = root.join(&name);
+        let (info, rows) = (RunInfo::read(&directory)?, raw::read(&directory)?);
+        runs.push(Run { name, info, cells: gather(rows) });
+    }
+    let mut page = Page { text: format!("{BEFORE}{}", table_of(&runs)), charts: Vec::new() };
+    for study in StudyName::ALL {
+        let Some(source) = published::source(study.name()) else { continue };
+        page.text += &format!("## {}\n\n", study.name());
+        page.text +=
+            &format!("**Source**: {}. {}. **Result there**: {}.\n\n", source.citation, source.method, source.result);
+        let of_study = |run: &Run| -> bool { run.cells.iter().any(|measured| measured.study == study.name()) };
+        let with: Vec<&Run> = runs.iter().filter(|run| of_study(run)).collect();
+        if with.is_empty() {
+            page.text += "Not recorded yet.\n\n";
+        } else {
+            one(&mut page, *study, &with);
+        }
+        page.text += &format!("**Why figures differ**: {}\n\n", source.apart);
+    }
+    page.text += AFTER;
+    Ok(page)
+}
+
+/// What was found in one study.
+fn one(page: &mut Page, study: StudyName, runs: &[&Run]) {
+    let mut head = vec!["figure".to_owned(), "published".to_owned()];
+    head.extend(runs.iter().map(|run| run.name.clone()));
+    let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 2 };
+    for (number, run) in runs.iter().enumerate() {
+        let cells = cells_of(run, study);
+        for figure in study::beside(study.name(), &cells, run.info.counts_instructions()) {
+            let place = table.rows.iter().position(|row| row[0] == figure.name).unwrap_or_else(|| {
+                let mut row = vec![figure.name.clone(), figure.published.clone()];
+                row.resize(2 + runs.len(), "–".to_owned());
+                table.rows.push(row);
+                table.rows.len() - 1
+            });
+            table.rows[place][2 + number] = figure.here;
+        }
+    }
+    if table.rows.is_empty() {
+        page.text += "No run has both paths of a server: nothing to put beside the source.\n\n";
+    } else {
+        page.text += &format!("{}\n", markdown::table(&table));
+    }
+    for run in runs {
+        let cells = cells_of(run, study);
+        let instructions = run.info.counts_instructions();
+        page.text += &format!("**{}**\n\n", run.name);
+        for finding in study::report(study.name(), &cells, instructions).findings {
+            page.text += &format!("- {finding}\n");
+        }
+        page.text.push('\n');
+        if let Some(chart) = chart(study, &cells, instructions) {
+            let file = format!("{}-{}.svg", study.name(), run.name);
+            page.text += &format!("![{}, {}](studies/{file})\n\n", chart.title, run.name);
+            page.charts.push((file, standalone(&chart.svg())));
+        }
+    }
+}
+
+fn cells_of(run: &Run, study: StudyName) -> Vec<&Measured> {
+    run.cells.iter().filter(|measured| measured.study == study.name()).collect()
+}
+
+/// The chart that says most about the study.
+fn chart(study: StudyName, cells: &[&Measured], instructions: bool) -> Option<Chart> {
+    study::charts_of(study.name(), cells, instructions).into_iter().find(|chart| !chart.is_empty())
+}
+
+/// The runs: where and with what.
+fn table_of(runs: &[Run]) -> String {
+    if runs.is_empty() {
+        return "No run is recorded yet.\n\n".to_owned();
+    }
+    let mut table =
+        Table::new("", 1, &["run", "processor", "kernel", "servers", "figures", "rounds", "void", "date", "warnings"]);
+    for Run { name, info, cells } in runs {
+        let version = |name: &str| {
+            let found = info.versions.iter().find(|version| version.name == name)?;
+            Some(format!("{name} {}", found.version.split([' ', ',']).next().unwrap_or_default()))
+        };
+        let rounds = cells.iter().map(|measured| measured.rounds.len() + measured.voids.len()).max().unwrap_or(0);
+        let void: usize = cells.iter().map(|measured| measured.voids.len()).sum();
+        let all: usize = cells.iter().map(|measured| measured.rounds.len()).sum::<usize>() + void;
+        table.rows.push(vec![
+            name.clone(),
+            match &info.guest {
+                Some(guest) => guest.emulator.clone(),
+                None => format!("{}, {} cores", info.machine.processor, info.machine.cores),
+            },
+            info.kernel.split_whitespace().next().unwrap_or("unknown").to_owned(),
+            ["sealion", "nginx"].into_iter().filter_map(version).collect::<Vec<_>>().join(", "),
+            if info.counts_instructions() { "instructions of the server" } else { "times" }.to_owned(),
+            format!("up to {rounds}"),
+            format!("{void} of {all}"),
+            units::day(info.started),
+            info.warnings.join("; "),
+        ]);
+    }
+    format!("{}\n", markdown::table(&table.without_empty_columns()))
+}
+
+const BEFORE: &str = "# Published studies, repeated
+
+This page is made from the raw data in `bench/studies/`: `sealion-lab studies bench/studies --page docs/studies.md`. A test compares it with
+them. `+` and `−` are changes of the kernel path against user space on the same server, `±` is the 95 % interval (Welch, baseline's error
+included). A guest counts instructions of the server, kernel included: it repeats well and claims no speed. Its changes are those of the work for a
+request, so that less is better, where the sources' gains in throughput are better if they are more.
+
+";
+
+const AFTER: &str = "## Record it on your machine
+
+Kernel TLS (`modprobe tls`), nginx and an idle machine with at least two cores are needed; a network card that seals adds the arm `nic`.
+
+```sh
+cargo build --release -p sealion -p sealion-lab
+target/release/sealion-lab run all --full --bundle --out my-machine
+```
+
+That is about nine hours of load; without `--full` it is an hour and a half, with `--quick` some minutes. `my-machine.tar.gz` then holds raw data, conditions and report: no user name,
+no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
+again and open a pull request.
+
+`sealion-lab studies bench/studies --record quick --page docs/studies.md` records a run on this machine and one in each guest kernel, 6.1 and 7.2, and
+makes this page.
+";

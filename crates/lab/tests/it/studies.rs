@@ -1,0 +1,82 @@
+//! The page of the published studies is what the recorded runs make.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sealion_lab::report;
+use sealion_lab::row::Row;
+use sealion_lab::run_info::Guest;
+use sealion_lab::study::StudyName;
+
+use crate::support;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the tree's root").to_owned()
+}
+
+#[test]
+fn the_page_is_made_from_the_recorded_runs() {
+    let page = report::studies_page(&root().join("bench/studies")).expect("every run can be read");
+    let remedy = "write it again with `sealion-lab studies bench/studies --page docs/studies.md`";
+    let docs = root().join("docs");
+    assert_eq!(fs::read_to_string(docs.join("studies.md")).expect("a page"), page.text, "docs/studies.md: {remedy}");
+    for (name, svg) in &page.charts {
+        let is = fs::read_to_string(docs.join("studies").join(name)).unwrap_or_default();
+        assert_eq!(is, *svg, "docs/studies/{name}: {remedy}");
+        roxmltree::Document::parse(svg).unwrap_or_else(|why| panic!("{name} is no SVG: {why}"));
+    }
+    let files = fs::read_dir(docs.join("studies")).map_or(0, Iterator::count);
+    assert_eq!(files, page.charts.len(), "docs/studies has charts of no run: {remedy}");
+}
+
+#[test]
+fn recorded_runs_tell_of_no_user_and_no_host() {
+    for entry in fs::read_dir(root().join("bench/studies")).expect("a directory").flatten() {
+        let Ok(info) = fs::read_to_string(entry.path().join("run.json")) else { continue };
+        for private in ["/home/", "/root/", "/work/", "/tmp/sealion-lab"] {
+            assert!(!info.contains(private), "{} holds {private}", entry.path().display());
+        }
+    }
+}
+
+#[test]
+fn every_source_stands_beside_every_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (name, counts) in [("a-native", false), ("b-guest", true)] {
+        let out = directory.path().join(name);
+        fs::create_dir_all(&out).expect("a directory");
+        let mut raw = csv::Writer::from_path(out.join(report::raw::FILE)).expect("a file");
+        for study in StudyName::PUBLISHED {
+            for row in support::made_up_rows(study) {
+                let instructions = row.server_cpu.filter(|_| counts);
+                raw.serialize(Row { server_instructions: instructions, ..row }).expect("a row");
+            }
+        }
+        raw.flush().expect("a file");
+        let mut info = support::made_up_run("all");
+        info.guest = counts.then(|| Guest { emulator: "QEMU".into(), counts_instructions: true });
+        info.write(&out).expect("a file");
+    }
+    let page = report::studies_page(directory.path()).expect("two runs");
+    for study in StudyName::PUBLISHED {
+        assert!(page.text.contains(&format!("## {}\n", study.name())), "{}", study.name());
+    }
+    for line in [
+        "| figure | published | a-native | b-guest |",
+        "| 1 GB, nginx-ktls against nginx | +13.4 % ± 7.1 % on Ubuntu 21.10, +27.6 % ± 3.9 % on FreeBSD 13.0 | kernel +",
+        "| 1M × 20 calls | +45 % | kernel +",
+        "| kernel TLS is cheaper from, 1000 calls per connection, 2 connections, tls12-aes128-gcm | 128k, by ROI | kernel: ",
+        "| 10M | +35 % | kernel +",
+    ] {
+        assert!(page.text.contains(line), "{line} is not in {}", page.text);
+    }
+    // More throughput here is less work there.
+    let article = page.text.lines().find(|line| line.starts_with("| 1 GB, ")).expect("a line");
+    let cells: Vec<&str> = article.split('|').map(str::trim).collect();
+    assert!(cells[3].starts_with("kernel +") && cells[4].starts_with("kernel −"), "{article}");
+    assert!(page.charts.iter().any(|(name, _)| name == "netdev-b-guest.svg"));
+    for (name, svg) in &page.charts {
+        roxmltree::Document::parse(svg).unwrap_or_else(|why| panic!("{name} is no SVG: {why}"));
+    }
+    assert_eq!(report::studies_page(directory.path()).expect("the same"), page);
+}
