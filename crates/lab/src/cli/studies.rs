@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::report;
+use crate::run_info::RunInfo;
 use crate::study::StudyName;
 
 /// Arguments of `sealion-lab studies`.
@@ -37,6 +38,16 @@ enum Recorded {
     Default,
     /// As published
     Full,
+}
+
+impl Recorded {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
 }
 
 pub(crate) fn main(args: &StudiesArgs) -> Result<ExitCode> {
@@ -77,7 +88,7 @@ fn record(directory: &Path, scale: Recorded, only: &[String]) -> Result<()> {
     for (name, guest) in RUNS.into_iter().filter(|(name, _)| only.is_empty() || only.iter().any(|run| run == name)) {
         // All studies of a guest at once would need room in memory for the files of all.
         let mut rows = String::new();
-        let mut info = None;
+        let mut info: Option<RunInfo> = None;
         for study in StudyName::PUBLISHED {
             let out = scratch.path().join(format!("{name}-{}", study.name()));
             let mut run = Command::new(std::env::current_exe().context("cannot find this program")?);
@@ -99,13 +110,17 @@ fn record(directory: &Path, scale: Recorded, only: &[String]) -> Result<()> {
                 rows = format!("{head}\n");
             }
             rows += body;
-            info = info.or(Some(out.join("run.json")));
+            let one = RunInfo::read(&out)?;
+            let all = info.get_or_insert_with(|| one.clone());
+            all.warnings
+                .extend(one.warnings.into_iter().filter(|warning| !all.warnings.contains(warning)).collect::<Vec<_>>());
         }
         let kept = directory.join(name);
         std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
         std::fs::write(kept.join("raw.csv"), rows).with_context(|| format!("cannot write to {}", kept.display()))?;
         let info = info.context("no study is published")?;
-        std::fs::copy(info, kept.join("run.json")).with_context(|| format!("cannot write to {}", kept.display()))?;
+        let command = format!("sealion-lab studies {} --record {}", directory.display(), scale.name());
+        RunInfo { study: "published".to_owned(), command, ..info }.write(&kept)?;
     }
     Ok(())
 }
