@@ -32,6 +32,7 @@ pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
         let text = std::fs::read_to_string(readme).with_context(|| format!("cannot read {}", readme.display()))?;
         let base = std::path::absolute(readme)?;
         let base = base.parent().unwrap_or(std::path::Path::new("/"));
+        report::enough_rounds(&args.directory)?;
         let updated = report::updated(&text, base, Some(&args.directory), &args.to)?;
         std::fs::write(readme, updated).with_context(|| format!("cannot write {}", readme.display()))?;
         return Ok(ExitCode::SUCCESS);

@@ -27,6 +27,10 @@ pub(crate) struct StudiesArgs {
     /// Only these runs: native, guest-6.1, guest-7.2
     #[arg(long, value_name = "RUN,…", value_delimiter = ',', requires = "record")]
     only: Vec<String>,
+
+    /// Directory of the served files, created if missing [default: ~/.cache/sealion/lab]
+    #[arg(long, value_name = "DIR", requires = "record")]
+    files: Option<PathBuf>,
 }
 
 /// How extensive a recording is.
@@ -38,6 +42,9 @@ enum Recorded {
     Default,
     /// As published
     Full,
+    /// Seconds, by debug builds and on any machine, to see that everything works; the figures mean nothing
+    #[value(hide = true)]
+    Smoke,
 }
 
 impl Recorded {
@@ -46,13 +53,14 @@ impl Recorded {
             Self::Quick => "quick",
             Self::Default => "default",
             Self::Full => "full",
+            Self::Smoke => "smoke",
         }
     }
 }
 
 pub(crate) fn main(args: &StudiesArgs) -> Result<ExitCode> {
     if let Some(scale) = args.record {
-        record(&args.directory, scale, &args.only)?;
+        record(args, scale)?;
     }
     let page = report::studies_page(&args.directory)?;
     let Some(file) = &args.page else {
@@ -77,7 +85,8 @@ pub(crate) fn main(args: &StudiesArgs) -> Result<ExitCode> {
 }
 
 /// Runs this program once for each recording, and keeps raw data and conditions.
-fn record(directory: &Path, scale: Recorded, only: &[String]) -> Result<()> {
+fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
+    let StudiesArgs { directory, only, files, .. } = args;
     let unknown = only.iter().find(|name| !RUNS.iter().any(|(run, _)| run == name));
     ensure!(
         unknown.is_none(),
@@ -93,15 +102,18 @@ fn record(directory: &Path, scale: Recorded, only: &[String]) -> Result<()> {
             let out = scratch.path().join(format!("{name}-{}", study.name()));
             let mut run = Command::new(std::env::current_exe().context("cannot find this program")?);
             run.args(["run", study.name(), "--no-report", "--out"]).arg(&out);
-            match guest {
+            if scale == Recorded::Smoke {
+                run.args(["--smoke", "--allow-debug", "--yes"]);
+            } else if guest.is_some() || scale == Recorded::Quick {
                 // The article's file and the talk's largest do not fit into a guest.
-                Some(kernel) => run.args([&format!("--guest={kernel}"), "--quick"]),
-                None => match scale {
-                    Recorded::Quick => run.arg("--quick"),
-                    Recorded::Default => &mut run,
-                    Recorded::Full => run.arg("--full"),
-                },
-            };
+                run.arg("--quick");
+            } else if scale == Recorded::Full {
+                run.arg("--full");
+            }
+            if let Some(files) = files {
+                run.arg("--files").arg(files);
+            }
+            run.args(guest.map(|kernel| format!("--guest={kernel}")));
             let status = run.status().context("cannot run this program again")?;
             ensure!(status.success(), "{name}: {} failed, see above", study.name());
             let text = std::fs::read_to_string(out.join("raw.csv")).context("cannot read raw.csv")?;

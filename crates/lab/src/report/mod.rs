@@ -24,7 +24,7 @@ mod study;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::row::Row;
 use crate::run_info::RunInfo;
@@ -71,6 +71,29 @@ pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
     }
     readme::table(raw::read(directory)?, &RunInfo::read(directory)?, baseline)
 }
+
+/// Refuses a run whose medians are of too few rounds to be shown in a README. Counts in guests repeat and need none.
+///
+/// # Errors
+///
+/// As [`write()`]; and a cell that counts has fewer than seven rounds.
+pub fn enough_rounds(directory: &Path) -> Result<()> {
+    if directory.join(counted::RAW).is_dir() || RunInfo::read(directory)?.counts_instructions() {
+        return Ok(());
+    }
+    let cells = gather(raw::read(directory)?);
+    let least = cells.iter().map(|measured| measured.rounds.len()).filter(|rounds| *rounds > 0).min().unwrap_or(0);
+    ensure!(
+        least >= README_ROUNDS,
+        "{} has {least} rounds of a cell, and a README shows medians of {README_ROUNDS} or more: run it with --rounds \
+         {README_ROUNDS}",
+        directory.display()
+    );
+    Ok(())
+}
+
+/// Least rounds of medians that a README shows.
+const README_ROUNDS: usize = 7;
 
 /// The report and its findings.
 fn document(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {

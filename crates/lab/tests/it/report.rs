@@ -323,6 +323,18 @@ fn the_readme_table_is_stable_and_has_ratios() {
 }
 
 #[test]
+fn a_readme_shows_medians_of_seven_rounds_or_more() {
+    let directory = directory("rounds");
+    let rows = support::made_up_rows(StudyName::Peers);
+    write(&directory, &rows, &support::made_up_run("peers"));
+    report::enough_rounds(&directory).expect("the study's default");
+    let rows: Vec<Row> = rows.into_iter().filter(|row| row.round < 6 || row.arm == "nginx").collect();
+    write(&directory, &rows, &support::made_up_run("peers"));
+    let why = report::enough_rounds(&directory).unwrap_err().to_string();
+    assert!(why.contains("has 6 rounds of a cell") && why.contains("--rounds 7"), "{why}");
+}
+
+#[test]
 fn broken_input_is_told_with_its_line() {
     let directory = directory("broken");
     let failure = || format!("{:#}", report::write(&directory).unwrap_err());

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sealion_lab::report;
 use sealion_lab::row::Row;
 use sealion_lab::run_info::Guest;
 use sealion_lab::study::StudyName;
 
+use crate::process::{files, run};
 use crate::support;
 
 fn root() -> PathBuf {
@@ -37,6 +39,27 @@ fn recorded_runs_tell_of_no_user_and_no_host() {
             assert!(!info.contains(private), "{} holds {private}", entry.path().display());
         }
     }
+}
+
+#[test]
+fn a_recording_is_made_by_one_command() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("studies.md");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sealion-lab"));
+    command.arg("studies").arg(directory.path()).args(["--record", "smoke", "--only", "native", "--page"]).arg(&page);
+    command.arg("--files").arg(files());
+    let (output, said) = run(command);
+    assert!(output.status.success(), "{said}");
+    let rows: Vec<Row> = csv::Reader::from_path(directory.path().join("native/raw.csv"))
+        .expect("raw.csv")
+        .into_deserialize()
+        .collect::<Result<_, _>>()
+        .expect("rows");
+    for study in StudyName::PUBLISHED {
+        assert!(rows.iter().any(|row| row.study == study.name() && row.void.is_empty()), "{}: {said}", study.name());
+    }
+    let text = fs::read_to_string(page).expect("a page");
+    assert!(text.contains("| native | ") && !text.contains("Not recorded yet"), "{text}");
 }
 
 #[test]
