@@ -103,6 +103,9 @@ pub struct Row {
     pub server_instructions: Option<u64>,
     /// Median time of `TCP_ULP`, `TLS_TX`, `TLS_RX` on this machine, `;` between, where the arm moves.
     pub setup: String,
+    /// Median time of a move into the kernel by the log of Sealion itself, ns, where the arm moves.
+    #[serde(default)]
+    pub server_setup: Option<u64>,
 
     /// Rise of TlsTxSw + TlsTxDevice during the measurement; empty: no kernel TLS here.
     pub tls_tx_opened: Option<u64>,

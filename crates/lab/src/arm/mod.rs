@@ -24,7 +24,7 @@ pub use nginx::Nginx;
 pub(crate) use peer::Peer;
 pub(crate) use process::{Process, end_all};
 use sealion::Deployment;
-pub(crate) use sealion::Sealion;
+pub(crate) use sealion::{Sealion, start_logging_moves};
 
 /// A server in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

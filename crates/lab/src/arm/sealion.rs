@@ -85,6 +85,16 @@ impl Deployment {
     }
 }
 
+/// Starts a server that seals in the kernel and logs each response, and returns the path of its log too.
+pub(crate) fn start_logging_moves(setup: &Setup) -> Result<(Server, PathBuf)> {
+    let deployment = Deployment { workers: Some(1), ..Deployment::new(Ktls::Always).with_log(LogFormat::Logfmt) };
+    Ok((start(setup, &deployment)?, log_file(setup, LogFormat::Logfmt, "1")))
+}
+
+fn log_file(setup: &Setup, format: LogFormat, workers: &str) -> PathBuf {
+    setup.scratch.join(format!("sealion-{}-{workers}.log", format.as_str()))
+}
+
 /// Serves the lab's files as the only site.
 pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     let Deployment { ktls, log, metrics, workers } = deployment;
@@ -99,7 +109,7 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     match log {
         None => arguments.push("off".into()),
         Some(format) => {
-            let file = setup.scratch.join(format!("sealion-{}-{workers}.log", format.as_str()));
+            let file = log_file(setup, *format, &workers);
             arguments.extend([path(&file), "--access-log-format".to_owned(), format.as_str().to_owned()]);
         }
     }

@@ -11,7 +11,7 @@ use sealion_ktls::diag::{self, By};
 use sealion_ktls::{Cipher, Version};
 
 use super::prepare::{Prepared, since_1970};
-use super::{Job, files};
+use super::{Job, files, server_setup};
 use crate::arm::{Arm, Server};
 use crate::histogram;
 use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
@@ -49,6 +49,11 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     row.body_verified = true;
     // Before the counters are read, because this changes them too.
     row.setup = setup_cost(prepared, job)?;
+    if !row.setup.is_empty() && job.arm == Arm::Kernel {
+        let Prepared { setup, plan, server_setup: known, .. } = prepared;
+        let measured = || server_setup::measure(setup, &job.cell, &plan.client_cores);
+        row.server_setup = *known.entry(job.cell.suite).or_insert_with(measured);
+    }
 
     if job.cell.scene == Scene::Idle {
         return idle(prepared, job, row);

@@ -15,6 +15,7 @@ mod plan;
 mod prepare;
 mod progress;
 mod raw;
+mod server_setup;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -25,6 +25,8 @@ pub(super) struct Prepared {
     pub(super) servers: HashMap<Arm, Server>,
     /// Results of reading the whole body: `None` if it was right, otherwise why measurements are void.
     pub(super) verified: HashMap<(Arm, u64, Suite), Option<String>>,
+    /// The time of a move by the server's own clock, for each suite that was asked about.
+    pub(super) server_setup: HashMap<Suite, Option<u64>>,
     _scratch: TempDir,
 }
 
@@ -101,7 +103,15 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     for arm in info.arms.iter().filter(|arm| !arm.absent.is_empty()) {
         eprintln!("arm {} is absent: {}", arm.name, arm.absent);
     }
-    Ok(Prepared { plan, files, setup, servers, verified: HashMap::new(), _scratch: scratch })
+    Ok(Prepared {
+        plan,
+        files,
+        setup,
+        servers,
+        verified: HashMap::new(),
+        server_setup: HashMap::new(),
+        _scratch: scratch,
+    })
 }
 
 /// The studies with their available arms; collects the reasons for absent ones.

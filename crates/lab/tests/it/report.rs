@@ -184,6 +184,15 @@ fn a_busy_client_and_an_idle_server_are_told() {
 }
 
 #[test]
+fn the_hand_over_has_a_column_for_each_call_and_the_servers_own_time() {
+    let (_, _, summary) = made_up("set-up", &[StudyName::Netdev]);
+    let head = "| where | path | TCP_ULP | TLS_TX | TLS_RX | whole move, in the server | N |";
+    assert!(summary.contains(head), "{summary}");
+    assert!(summary.contains("| here | kernel | 900 ns | 5.20 µs | 4.10 µs | 23.0 µs |"), "{summary}");
+    assert!(summary.contains("| published 2022 | NIC offload |  | 1.21 ms | 3.86 ms |  |  |"), "{summary}");
+}
+
+#[test]
 fn the_articles_gains_have_the_errors_of_both_tests_and_say_what_they_are_of() {
     let (_, _, summary) = made_up("article", &[StudyName::NginxArticle]);
     for expected in

@@ -39,5 +39,6 @@ fn the_rule_decides_for_auto_and_is_not_void_for_it() {
         assert_eq!(row.void, "", "{row:?}");
         let times = row.setup.split(';').filter_map(|time| time.parse::<f64>().ok()).filter(|&time| time > 0.0).count();
         assert_eq!(times, if row.arm == "user" { 0 } else { 3 }, "{row:?}");
+        assert_eq!(row.server_setup.is_some_and(|time| time > 0), row.arm == "kernel", "{row:?}");
     }
 }

@@ -126,6 +126,7 @@ fn row(study: StudyName, cell: &Cell, arm: &str, round: u32, index: usize, dice:
         server_memory: Some(9_000_000),
         client_cpu: (requests * 9_000.0) as u64,
         setup: if study == StudyName::Netdev && arm == "kernel" { "900;5200;4100".into() } else { String::new() },
+        server_setup: (study == StudyName::Netdev && arm == "kernel").then_some(23_000),
         tls_tx_opened: Some(4),
         body_verified: true,
         ..Row::default()
