@@ -38,7 +38,7 @@ pub(crate) struct StudiesArgs {
 enum Recorded {
     /// Some minutes natively
     Quick,
-    /// An hour and a half natively
+    /// Less than an hour natively
     Default,
     /// As published
     Full,

@@ -10,9 +10,9 @@ pub(super) fn study(scale: Scale) -> Study {
     let (suites, calls, steps, time, rounds): (&[Suite], &[Option<u64>], &[u64], f64, u32) = match scale {
         Scale::Smoke => (&ALL_SUITES[..1], &[Some(1)], &[4, 64], 0.0, 1),
         Scale::Quick => (&ALL_SUITES[..1], &[Some(1), None], &[4, 16, 64, 256], 0.5, 3),
-        Scale::Default => (&ALL_SUITES[..3], &[Some(1), Some(10), None], &[1, 4, 8, 16, 32, 64, 128, 512], 1.0, 3),
+        Scale::Default => (&ALL_SUITES[..3], &[Some(1), Some(10), None], &[1, 4, 8, 16, 32, 64, 128, 512], 1.0, 5),
         Scale::Full => {
-            (&ALL_SUITES, &[Some(1), Some(10), Some(100), None], &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 3.0, 5)
+            (&ALL_SUITES, &[Some(1), Some(10), Some(100), None], &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 3.0, 7)
         }
     };
     let mut cells = Vec::new();
