@@ -6,9 +6,10 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use crate::nonce::Explicit;
 use crate::sys::sockopt;
 use crate::sys::uapi::{HEADER_LEN, MAX_LEN, SEQUENCE_LEN};
-use crate::{AeadKey, Cipher, Version};
+use crate::{AeadKey, Cipher, Error, Operation, Version};
 
 /// Version, key, IV and sequence number of one direction, as the kernel's `struct tls12_crypto_info_*`.
 ///
@@ -45,10 +46,27 @@ impl CryptoInfo {
     /// sequence number (OpenSSL starts it at a random value), or a random value E XOR the sequence number (rustls). For
     /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
     /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
-    /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). With the feature `rustls`,
-    /// `CryptoInfo::from_rustls` sees to it.
+    /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). [`tls12_after`](Self::tls12_after) knows these
+    /// ways; with the feature `rustls`, `CryptoInfo::from_rustls` sees to it.
     pub fn tls12(key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls12, key, iv, sequence)
+    }
+
+    /// TLS 1.2 with GCM or CCM, going on after a library whose way of choosing explicit nonces is known: the nonce trap of
+    /// [`tls12`](Self::tls12) cannot be fallen into. For the sending direction; a receiver reads each nonce from its record, so that any
+    /// `used` does.
+    ///
+    /// `salt` is the first 4 bytes of the write IV, `sequence` the number of the next record under `key`.
+    ///
+    /// `None`: CHACHA20-POLY1305, which has no explicit nonce. Use [`tls12`](Self::tls12).
+    pub fn tls12_after(key: &AeadKey, salt: [u8; 4], used: Explicit, sequence: u64) -> Option<Self> {
+        if key.cipher() == Cipher::Chacha20Poly1305 {
+            return None;
+        }
+        let mut iv = [0; 12];
+        iv[..4].copy_from_slice(&salt);
+        iv[4..].copy_from_slice(&used.first_unused(sequence).to_be_bytes());
+        Some(Self::tls12(key, &iv, sequence))
     }
 
     /// The version that these keys seal or open records for.
@@ -88,8 +106,13 @@ impl CryptoInfo {
         Self { version, cipher, sequence, bytes }
     }
 
-    /// The structure for `setsockopt`, exactly as long as the kernel demands.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The structure for `setsockopt(SOL_TLS, TLS_TX)` or `TLS_RX`, exactly as long as the kernel demands: for programs that make the
+    /// call themselves, by io_uring for instance. The numbers are in [`uapi`](crate::uapi); the socket is then taken over by
+    /// [`Tx::adopt`](crate::Tx::adopt) and [`Rx::adopt`](crate::Rx::adopt).
+    ///
+    /// **Secret**: it contains the key. Do not copy it to memory that is not wiped, print it, or let it outlive the call. It must stay in
+    /// place until the call is complete. Used twice, it repeats nonces.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.cipher.layout().size()]
     }
 }
@@ -98,6 +121,18 @@ impl fmt::Debug for CryptoInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CryptoInfo({}, {}, record {})", self.version, self.cipher, self.sequence)
     }
+}
+
+/// Version and cipher of a direction's keys, asked from the kernel.
+pub(crate) fn suite_of(fd: BorrowedFd<'_>, option: i32) -> Result<(Version, Cipher), Error> {
+    let suite = sockopt::suite(fd, option).map_err(|errno| Error::from_errno(Operation::Sequence, errno))?;
+    let Some((version, cipher)) = suite else {
+        return Err(Error::misuse(Operation::Sequence, "the socket has no keys in this direction: hand over first"));
+    };
+    Version::from_uapi(version).zip(Cipher::from_uapi(cipher)).ok_or(Error::unsupported(
+        Operation::Sequence,
+        "the keys are for a version or cipher that sealion-ktls does not know",
+    ))
 }
 
 /// The live sequence number of a direction, as the kernel counts it.

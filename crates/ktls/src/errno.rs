@@ -22,8 +22,12 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
         Operation::Secrets => (Kind::Unsupported, "the kernel does not know this version or AEAD: stay in user space"),
         Operation::SetTx | Operation::SetRx => first_keys(errno),
         Operation::KeyUpdate if errno == Errno::BUSY => (Kind::Unsupported, NO_REKEY),
+        Operation::KeyUpdate if errno == Errno::OPNOTSUPP => (Kind::Unsupported, NO_REKEY_IN_CARD),
         Operation::Rekey | Operation::RekeyRx => next_keys(errno),
-        Operation::ZerocopyReadOnly | Operation::ExpectNoPad | Operation::MaxPayload => option(errno),
+        Operation::ZerocopyReadOnly | Operation::ExpectNoPad | Operation::MaxPayload | Operation::ReadOption => {
+            option(errno)
+        }
+        Operation::PacingRate => (Kind::Io, "the kernel refused the rate: go without it"),
         Operation::Send
         | Operation::SendFile
         | Operation::Flush
@@ -69,6 +73,8 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
 
 const NO_REKEY: &str =
     "this kernel cannot renew keys: finish the response, send close_notify and close before the key wears out";
+const NO_REKEY_IN_CARD: &str =
+    "a network card seals this connection and cannot renew keys: send close_notify and close before the key wears out";
 const NOT_HANDED_OVER: &str = "this socket does not use kernel TLS: pass the descriptor that was handed over";
 
 fn attaching(errno: Errno) -> (Kind, &'static str) {

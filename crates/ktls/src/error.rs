@@ -70,6 +70,10 @@ pub enum Operation {
     ExpectNoPad,
     /// `setsockopt(TLS_TX_MAX_PAYLOAD_LEN)`. Records keep their length.
     MaxPayload,
+    /// `getsockopt` of one of these options. Nothing changed.
+    ReadOption,
+    /// `SO_MAX_PACING_RATE`. The rate is as it was.
+    PacingRate,
     /// A query of the kernel's socket diagnosis, sock_diag(7).
     Diagnose,
     /// A query of the network cards' features, ethtool netlink.
@@ -115,8 +119,7 @@ impl Error {
         Self { operation, kind: Kind::Misuse, errno: None, advice }
     }
 
-    /// A feature that this crate knows the kernel to lack.
-    #[cfg(feature = "rustls")]
+    /// A feature that this crate knows the kernel, or itself, to lack.
     pub(crate) const fn unsupported(operation: Operation, advice: &'static str) -> Self {
         Self { operation, kind: Kind::Unsupported, errno: None, advice }
     }
@@ -151,6 +154,8 @@ impl fmt::Display for Operation {
             Self::ZerocopyReadOnly => "setsockopt(TLS_TX_ZEROCOPY_RO)",
             Self::ExpectNoPad => "setsockopt(TLS_RX_EXPECT_NO_PAD)",
             Self::MaxPayload => "setsockopt(TLS_TX_MAX_PAYLOAD_LEN)",
+            Self::ReadOption => "getsockopt of an option",
+            Self::PacingRate => "SO_MAX_PACING_RATE",
             Self::Diagnose => "sock_diag",
             Self::Nics => "ethtool netlink",
             Self::Sequence => "getsockopt of the sequence number",

@@ -76,7 +76,7 @@ fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
 
 /// Moves the receiving half into the kernel too: `TLS_RX`. Reads return opened records from then on.
 ///
-/// It takes `sending` as proof that the sending half is there, and shares its socket, a reference or an `Arc`: with `TLS_RX` alone a control record would leave **in plain text**.
+/// It takes `sending` as proof that the sending half is there, and shares its socket, a reference or an `Arc`: with `TLS_RX` alone a control record would leave **in plain text**. For receiving alone see [`rx_alone`].
 ///
 /// A server that receives little is better off without: a record that does not authenticate makes the kernel refuse to send
 /// too, so that no alert leaves; and before Linux 6.14 a peer's KeyUpdate ends the connection.
@@ -101,6 +101,29 @@ pub fn rx<S: AsFd + Clone>(sending: &Tx<S>, info: &CryptoInfo) -> Result<Rx<S>, 
     sockopt::set_keys(socket.as_fd(), uapi::TLS_RX, info.as_bytes())
         .map_err(|errno| Error::from_errno(Operation::SetRx, errno))?;
     Ok(Rx::from_parts(socket, RxState::new(info.version(), info.cipher())))
+}
+
+/// Moves the receiving half alone into the kernel: `TCP_ULP`, then `TLS_RX`. User space goes on sealing what it sends.
+///
+/// What is written to the socket leaves as it is, so that records sealed in user space pass. So would a control record that
+/// the kernel is asked to send: without `TLS_TX` it ignores the record type and sends the content **in plain text**. [`Rx`] has no
+/// function that sends; alerts and KeyUpdate are sealed by user space like all else. A later [`tx`] on this socket is
+/// refused.
+///
+/// # Conditions that the caller must meet
+/// The first and third of [`rx`]; `info` holds the number of the next record to come, counting all that were opened.
+///
+/// # When it fails
+/// As for [`tx`], with [`Operation::SetRx`] in the place of [`Operation::SetTx`].
+pub fn rx_alone<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Rx<S>, Refused<S>> {
+    let fd = socket.as_fd();
+    let set = attach(fd).and_then(|()| {
+        sockopt::set_keys(fd, uapi::TLS_RX, info.as_bytes()).map_err(|errno| Error::from_errno(Operation::SetRx, errno))
+    });
+    match set {
+        Ok(()) => Ok(Rx::from_parts(socket, RxState::new(info.version(), info.cipher()))),
+        Err(error) => Err(Refused { socket, error }),
+    }
 }
 
 /// Durations of the system calls of a handover.
@@ -140,7 +163,7 @@ pub(crate) fn attach(fd: BorrowedFd<'_>) -> Result<(), Error> {
     };
     let ours = refused.errno() == Some(Errno::EXIST.raw_os_error())
         && sockopt::ulp_is_tls(fd) == Ok(true)
-        && sockopt::has_keys(fd, uapi::TLS_TX) == Ok(false)
-        && sockopt::has_keys(fd, uapi::TLS_RX) == Ok(false);
+        && sockopt::suite(fd, uapi::TLS_TX) == Ok(None)
+        && sockopt::suite(fd, uapi::TLS_RX) == Ok(None);
     if ours { Ok(()) } else { Err(refused) }
 }

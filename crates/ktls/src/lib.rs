@@ -102,6 +102,11 @@ mod secrets;
 mod sys;
 mod tx;
 
+/// The numbers of `include/uapi/linux/tls.h` for programs that call `setsockopt` themselves: see [`CryptoInfo::as_bytes`].
+pub mod uapi {
+    pub use crate::sys::uapi::{SOL_TLS, TCP_ULP, TLS_RX, TLS_TX, ULP_TLS};
+}
+
 pub use cipher::{AeadKey, Cipher, Iv, Version};
 pub use crypto_info::CryptoInfo;
 pub use error::{Error, Kind, Operation};
@@ -110,9 +115,20 @@ pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, RxState, Spliced};
 pub use tx::{Tx, TxState};
 
-/// Parsers of bytes from the kernel, for fuzz targets. Not part of the interface.
+/// Parsers of bytes from the kernel for fuzz targets, and system calls for tests, which may not make their own (`unsafe`). Not part of
+/// the interface.
 #[doc(hidden)]
 pub mod fuzzing {
+    /// setsockopt(2) of any option.
+    pub fn set_option(fd: impl std::os::fd::AsFd, level: i32, option: i32, value: &[u8]) -> std::io::Result<()> {
+        Ok(crate::sys::sockopt::set(fd.as_fd(), level, option, value)?)
+    }
+
+    /// sendmsg(2) with the control message of a record type, without any of this crate's checks.
+    pub fn send_record(fd: impl std::os::fd::AsFd, record_type: u8, data: &[u8]) -> std::io::Result<usize> {
+        Ok(crate::sys::msg::send_record(fd.as_fd(), record_type, data)?)
+    }
+
     /// The record type in the control messages of a recvmsg.
     pub fn record_type_in(control: &[u8]) -> Option<u8> {
         crate::sys::msg::record_type_in(control)

@@ -14,6 +14,35 @@ pub const fn apart_from_rustls(iv: &mut [u8; 12]) {
     iv[4] ^= 0x80;
 }
 
+/// How a TLS library chose the explicit nonces of the records that it sealed under a key of TLS 1.2 with GCM or CCM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Explicit {
+    /// A number that rises by one with each record, from any start, as OpenSSL's. `next` is the one it would use next.
+    Counting {
+        /// In OpenSSL the last 8 bytes of the IV that its cipher context holds after the last record.
+        next: u64,
+    },
+    /// The sequence number itself, as in Go's crypto/tls.
+    Sequence,
+    /// `base` XOR the sequence number, as rustls'. `base` is the explicit part of the IV that the extraction returns.
+    Xor {
+        /// `iv[4..12]` of rustls' secrets, as a big-endian number.
+        base: u64,
+    },
+}
+
+impl Explicit {
+    /// The first of the nonces to go on with, for the record `sequence`: none that follows by counting was used before.
+    pub const fn first_unused(self, sequence: u64) -> u64 {
+        match self {
+            Self::Counting { next } => next,
+            Self::Sequence => sequence,
+            Self::Xor { base } => (base ^ (1 << 63)).wrapping_add(sequence),
+        }
+    }
+}
+
 /// The explicit nonce of the record `sequence` in the series of `iv`: `iv[4..]` as a big-endian number, plus `sequence`, modulo 2^64.
 ///
 /// The kernel increments in the same way (`net/tls/tls.h`, `tls_advance_record_sn`), so that user space and kernel can seal one after the other.
@@ -25,6 +54,30 @@ pub const fn explicit(iv: &[u8; 12], sequence: u64) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The three ways, each with the numbers of a handshake of 5 records.
+    #[test]
+    fn no_library_s_nonces_come_again() {
+        let start = u64::MAX - 2;
+        let (base, sequence) = (0x7FFF_FFFF_FFFF_FFFE, 5);
+        let counting: Vec<u64> = (0..5).map(|n| start.wrapping_add(n)).collect();
+        for (way, used) in [
+            (Explicit::Counting { next: start.wrapping_add(5) }, counting),
+            (Explicit::Sequence, (0..5).collect()),
+            (Explicit::Xor { base }, (0..5).map(|n| base ^ n).collect()),
+        ] {
+            let first = way.first_unused(sequence);
+            for n in (0..1000).chain([1 << 40, 1 << 62]) {
+                assert!(!used.contains(&first.wrapping_add(n)), "{way:?} {n}");
+            }
+        }
+        assert_eq!(Explicit::Counting { next: 2 }.first_unused(sequence), 2);
+        assert_eq!(Explicit::Sequence.first_unused(sequence), 5);
+        let mut iv = [7; 12];
+        iv[4..].copy_from_slice(&base.to_be_bytes());
+        apart_from_rustls(&mut iv);
+        assert_eq!(Explicit::Xor { base }.first_unused(sequence).to_be_bytes(), explicit(&iv, sequence));
+    }
 
     /// Whatever `E` is, no number of the first records on one side is among those of the other.
     #[test]

@@ -1,13 +1,16 @@
 //! The receiving half of a connection, in the kernel.
 
 use std::borrow::BorrowMut;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::SpliceFlags;
 
-use crate::crypto_info::live_sequence;
-use crate::sys::{msg, sockopt, uapi};
+use crate::crypto_info::{live_sequence, suite_of};
+use crate::handover::Refused;
+use crate::sys::msg::{self, Read};
+use crate::sys::{sockopt, uapi};
 use crate::{Cipher, CryptoInfo, Error, Kind, Operation, RecordType, Version};
 
 /// The receiving half of a connection that is in the kernel, and the only way to read from it.
@@ -96,6 +99,21 @@ impl<S, T> Rx<S, T> {
     }
 }
 
+impl<S: AsFd> Rx<S> {
+    /// Takes over a socket whose receiving half is in the kernel already, as [`Tx::adopt`](crate::Tx::adopt) does for the sending half.
+    ///
+    /// # Conditions that the caller must meet
+    /// The last read ended at the end of a control record or within application data, and close_notify was not read.
+    ///
+    /// `Misuse`: the socket has no receiving keys. `Unsupported`: of a version or cipher that this crate does not know.
+    pub fn adopt(socket: S) -> Result<Self, Refused<S>> {
+        match suite_of(socket.as_fd(), uapi::TLS_RX) {
+            Ok((version, cipher)) => Ok(Self { socket, state: RxState::new(version, cipher) }),
+            Err(error) => Err(Refused { socket, error }),
+        }
+    }
+}
+
 impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
     /// The socket beside a receiver that borrows both, so that a runtime's socket can run an operation of the receiver.
     pub fn split(&mut self) -> (&S, Rx<BorrowedFd<'_>, &mut RxState>) {
@@ -121,6 +139,25 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
     ///
     /// `Peer` is final: the same error comes again. `WouldBlock`: no whole record has come.
     pub fn recv(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
+        self.read(&mut [IoSliceMut::new(buffer)], Read::Take)
+    }
+
+    /// Reads into several buffers, filled one after the other, as if they were one; otherwise as [`recv`](Self::recv).
+    pub fn recv_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> Result<Incoming, Error> {
+        self.read(buffers, Read::Take)
+    }
+
+    /// Reads, and leaves what it read for the next read (`MSG_PEEK`); otherwise as [`recv`](Self::recv).
+    ///
+    /// `whole` is false for control records, because the kernel sets `MSG_EOR` for one peek of a record and not for another.
+    ///
+    /// It changes no state: after a KeyUpdate or close_notify that was only peeked at, reading goes on with that record. The end of
+    /// the stream and errors are remembered, as they come again anyway.
+    pub fn peek(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
+        self.read(&mut [IoSliceMut::new(buffer)], Read::Peek)
+    }
+
+    fn read(&mut self, buffers: &mut [IoSliceMut<'_>], how: Read) -> Result<Incoming, Error> {
         let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
         match state.phase {
             Phase::Open => {}
@@ -128,10 +165,10 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
             Phase::Ended { close_notify } => return Ok(Incoming::End { close_notify }),
             Phase::Broken(error) => return Err(error),
         }
-        if buffer.len() < 2 {
+        if buffers.iter().map(|buffer| buffer.len()).sum::<usize>() < 2 {
             return Err(Error::misuse(Operation::Receive, "pass a buffer of at least 2 bytes"));
         }
-        let read = match msg::recv_record(fd, buffer) {
+        let read = match msg::recv_record(fd, buffers, how) {
             Ok(read) => read,
             Err(Errno::KEYEXPIRED) => {
                 state.phase = Phase::Expired;
@@ -152,8 +189,13 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
             state.phase = Phase::Ended { close_notify: false };
             return Ok(Incoming::End { close_notify: false });
         };
-        let whole = record_type == RecordType::APPLICATION_DATA || read.end_of_record || read.len == 0;
-        state.look_at(record_type, &buffer[..read.len], whole);
+        let ended = how == Read::Take && (read.end_of_record || read.len == 0);
+        let whole = record_type == RecordType::APPLICATION_DATA || ended;
+        if how == Read::Take && record_type != RecordType::APPLICATION_DATA {
+            let mut bytes = buffers.iter().flat_map(|buffer| buffer.iter().copied()).take(read.len);
+            let start = [bytes.next(), bytes.next()];
+            state.look_at(record_type, start, read.len, whole);
+        }
         Ok(Incoming::Record { record_type, len: read.len, whole })
     }
 
@@ -227,12 +269,23 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
     /// Promises that the peer's records have no padding (`TLS_RX_EXPECT_NO_PAD`, TLS 1.3, Linux 6.0), so that the kernel opens them
     /// straight into the reader's memory. A record that has padding is opened twice, and counted in
     /// [`TlsStat::rx_no_pad_violation`](crate::stat::TlsStat::rx_no_pad_violation).
+    ///
+    /// **Only if the peer is trusted**: one that pads every record doubles the cost of opening them (`tls.rst`).
     pub fn expect_no_pad(&mut self, on: bool) -> Result<(), Error> {
         if self.version() != Version::Tls13 {
             return Err(Error::misuse(Operation::ExpectNoPad, "only TLS 1.3 records have padding"));
         }
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ExpectNoPad, errno))
+    }
+
+    /// Whether [`expect_no_pad`](Self::expect_no_pad) is on.
+    ///
+    /// `Misuse`: the keys are for TLS 1.2, for which the kernel has no answer. `Unsupported`: this kernel lacks the option.
+    pub fn expects_no_pad(&self) -> Result<bool, Error> {
+        sockopt::option(self.socket.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD)
+            .map(|value| u32::from_ne_bytes(value) != 0)
+            .map_err(|errno| Error::from_errno(Operation::ReadOption, errno))
     }
 
     /// The number of the next record under the present key, as the kernel counts it. The answer comes with the key, which is
@@ -248,20 +301,20 @@ impl RxState {
         Self { version, cipher, phase: Phase::Open, inside: false, key_update: false }
     }
 
-    /// Records what a control record means for later reads.
-    fn look_at(&mut self, record_type: RecordType, data: &[u8], whole: bool) {
+    /// Records what a control record of `len` bytes that begins with `start` means for later reads.
+    fn look_at(&mut self, record_type: RecordType, start: [Option<u8>; 2], len: usize, whole: bool) {
         // RFC 8446 §4: HandshakeType key_update(24). §6: AlertDescription close_notify(0), the second byte.
         let first_part = !self.inside;
         self.inside = !whole;
         if first_part {
             self.key_update =
-                self.version == Version::Tls13 && record_type == RecordType::HANDSHAKE && data.first() == Some(&24);
+                self.version == Version::Tls13 && record_type == RecordType::HANDSHAKE && start[0] == Some(24);
         }
         if whole && self.key_update {
             self.key_update = false;
             self.phase = Phase::Expired;
         }
-        if record_type == RecordType::ALERT && matches!(data, [_, 0]) {
+        if record_type == RecordType::ALERT && len == 2 && start[1] == Some(0) {
             self.phase = Phase::Ended { close_notify: true };
         }
     }

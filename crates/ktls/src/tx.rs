@@ -9,10 +9,11 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use rustix::pipe::SpliceFlags;
 
-use crate::crypto_info::live_sequence;
+use crate::crypto_info::{live_sequence, suite_of};
 use crate::ledger::Ledger;
+use crate::stat::TlsStat;
 use crate::sys::{msg, sockopt, uapi};
-use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordType, Version};
+use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordType, Version, handover};
 
 /// The sending half of a connection that is in the kernel, and the only way to send on it.
 ///
@@ -82,6 +83,32 @@ impl<S, T> Tx<S, T> {
     #[cfg(feature = "tokio")]
     pub(crate) const fn socket_mut(&mut self) -> &mut S {
         &mut self.socket
+    }
+}
+
+impl<S: AsFd> Tx<S> {
+    /// Takes over a socket whose sending half is in the kernel already: another process handed the descriptor over, or another program's
+    /// `setsockopt` (by io_uring, say) installed the keys of [`CryptoInfo::as_bytes`].
+    ///
+    /// Version, cipher and sequence number are asked from the kernel.
+    ///
+    /// # Conditions that the caller must meet
+    /// No record is open, TCP has all that was sent before, and close_notify was not sent: the kernel tells none of this. What it
+    /// holds back at this moment is missing from [`unsent`](Self::unsent), and is lost if the socket is closed early.
+    ///
+    /// `Misuse`: the socket has no sending keys. `Unsupported`: of a version or cipher that this crate does not know.
+    pub fn adopt(socket: S) -> Result<Self, handover::Refused<S>> {
+        let state = || {
+            let fd = socket.as_fd();
+            let (version, cipher) = suite_of(fd, uapi::TLS_TX)?;
+            let sequence = live_sequence(fd, uapi::TLS_TX, cipher)
+                .map_err(|errno| Error::from_errno(Operation::Sequence, errno))?;
+            Ok(TxState::new(version, cipher, Ledger::begin(fd, version, cipher, sequence)?))
+        };
+        match state() {
+            Ok(state) => Ok(Self { socket, state }),
+            Err(error) => Err(handover::Refused { socket, error }),
+        }
     }
 }
 
@@ -224,7 +251,7 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         state.check_next(key_update, next)?;
         if state.phase != Phase::Rekeying {
             state.ready(Operation::KeyUpdate)?;
-            can_rekey(fd, state.cipher)?;
+            ask_for_rekey(fd, state.cipher)?;
             state.record(fd, Operation::KeyUpdate, RecordType::HANDSHAKE, key_update)?;
             state.phase = Phase::Rekeying;
         }
@@ -234,6 +261,19 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         state.ledger.rekey(last, next.sequence());
         state.phase = Phase::Open;
         Ok(())
+    }
+
+    /// Whether the key of this very socket can be renewed. Asks without sending anything.
+    ///
+    /// It installs the present key at its present sequence number once more, which changes nothing where it succeeds. A kernel that
+    /// renews keys in software still refuses to renew those that a network card has taken.
+    ///
+    /// `Unsupported` ([`Operation::KeyUpdate`]): this kernel cannot, or a network card seals this connection.
+    pub fn can_rekey(&self) -> Result<(), Error> {
+        if self.version() != Version::Tls13 {
+            return Err(Error::misuse(Operation::KeyUpdate, "TLS 1.2 has no KeyUpdate"));
+        }
+        install_again(self.socket.as_fd(), self.cipher())
     }
 
     /// The number of the next record under the present key, as the kernel counts it.
@@ -252,16 +292,45 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         Ok(self.cipher().record_limit().saturating_sub(self.sequence()?))
     }
 
-    /// Limits the plaintext of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19), 64 to [`MAX_PLAINTEXT`] bytes: for a peer that asked by
-    /// record_size_limit (RFC 8449), or so that the first bytes of a response need not wait for 16 KiB.
+    /// Limits the content of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19) to `limit` bytes, 64 to [`MAX_PLAINTEXT`], with TLS 1.3
+    /// from 63 on, so that the first bytes of a response need not wait for 16 KiB. For a peer's extension see
+    /// [`record_size_limit`](Self::record_size_limit).
     ///
     /// `Misuse` with `EBUSY`: a record is open. `Unsupported`: this kernel lacks it.
     pub fn max_payload(&mut self, limit: u16) -> Result<(), Error> {
-        if !(64..=MAX_PLAINTEXT).contains(&usize::from(limit)) {
-            return Err(Error::misuse(Operation::MaxPayload, "the limit is 64 to 16384 bytes"));
+        let least = RECORD_SIZE_LIMIT_MIN - self.content_type_bytes();
+        if !(least..=MAX_PLAINTEXT as u16).contains(&limit) {
+            let advice = match self.version() {
+                Version::Tls12 => "the limit is 64 to 16384 bytes",
+                Version::Tls13 => "the limit is 63 to 16384 bytes",
+            };
+            return Err(Error::misuse(Operation::MaxPayload, advice));
         }
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_MAX_PAYLOAD_LEN, &limit.to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::MaxPayload, errno))
+    }
+
+    /// Keeps to the peer's extension record_size_limit, as it came (RFC 8449 §4): in TLS 1.3 it counts the byte of the content type
+    /// too, so that one byte less of content fits. A limit above the protocol's own is the protocol's own.
+    ///
+    /// `Misuse` without an errno: below 64, for which the RFC demands the alert illegal_parameter. Other errors as for
+    /// [`max_payload`](Self::max_payload).
+    pub fn record_size_limit(&mut self, limit: u16) -> Result<(), Error> {
+        if limit < RECORD_SIZE_LIMIT_MIN {
+            let advice = "a record_size_limit below 64 is forbidden: send the alert illegal_parameter and close";
+            return Err(Error::misuse(Operation::MaxPayload, advice));
+        }
+        self.max_payload((limit - self.content_type_bytes()).min(MAX_PLAINTEXT as u16))
+    }
+
+    /// The limit that [`max_payload`](Self::max_payload) or [`record_size_limit`](Self::record_size_limit) set, in bytes of content;
+    /// [`MAX_PLAINTEXT`] without one.
+    ///
+    /// `Unsupported`: this kernel lacks the option.
+    pub fn max_payload_now(&self) -> Result<u16, Error> {
+        sockopt::option(self.socket.as_fd(), uapi::TLS_TX_MAX_PAYLOAD_LEN)
+            .map(u16::from_ne_bytes)
+            .map_err(|errno| Error::from_errno(Operation::ReadOption, errno))
     }
 
     /// Lets a network card that seals read the pages of a file themselves, not a copy (`TLS_TX_ZEROCOPY_RO`, Linux 5.19).
@@ -271,6 +340,15 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     pub fn zerocopy_read_only(&mut self, on: bool) -> Result<(), Error> {
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ZerocopyReadOnly, errno))
+    }
+
+    /// Whether [`zerocopy_read_only`](Self::zerocopy_read_only) is on. It has effect only where a network card seals.
+    ///
+    /// `Unsupported`: this kernel lacks the option.
+    pub fn is_zerocopy_read_only(&self) -> Result<bool, Error> {
+        sockopt::option(self.socket.as_fd(), uapi::TLS_TX_ZEROCOPY_RO)
+            .map(|value| u32::from_ne_bytes(value) != 0)
+            .map_err(|errno| Error::from_errno(Operation::ReadOption, errno))
     }
 
     /// Bytes that the kernel has accepted and TCP does not have yet.
@@ -290,6 +368,11 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         // so that a push in between shows as less unsent, which is true by then.
         let sequence = self.sequence()?;
         self.state.borrow().ledger.unsent(self.socket.as_fd(), sequence)
+    }
+
+    /// Bytes of a TLS 1.3 record's plaintext that are not content: its type (RFC 8446 §5.2).
+    fn content_type_bytes(&self) -> u16 {
+        u16::from(self.version() == Version::Tls13)
     }
 
     /// The socket and the state, where this operation may send.
@@ -375,11 +458,36 @@ impl TxState {
     }
 }
 
-/// Asks the kernel whether it renews keys, by offering a structure that is never valid (version 0).
+/// The least record_size_limit (RFC 8449 §4).
+const RECORD_SIZE_LIMIT_MIN: u16 = 64;
+
+/// Asks whether this socket's key can be renewed, at the least cost to the kernel's statistics.
 ///
-/// A kernel that can looks at the version and says EINVAL; one that cannot does not look, and says EBUSY. Nothing changes but the
-/// kernel's count of failed rekeys, so a yes is remembered: it is a property of the kernel, not of the socket.
-fn can_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
+/// The kernel counts rekeys since it can do them, so that the counter's presence is its yes. That holds for every socket, unless a network
+/// card has sealed in this network namespace: then the socket is asked itself. Where the counters cannot be read, the kernel is asked
+/// with a structure that is never valid.
+fn ask_for_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
+    match TlsStat::read() {
+        Ok(stat) if stat.tx_device().is_some_and(|sockets| sockets > 0) => install_again(fd, cipher),
+        Ok(stat) if stat.tx_rekey_ok().is_some() => Ok(()),
+        _ => offer_nonsense(fd, cipher),
+    }
+}
+
+/// Installs the key that is there, at the sequence number that is reached. The kernel begins with what it would have gone on with; a card
+/// that has the key is not asked to take another (net/tls/tls_main.c, do_tls_setsockopt_conf: EOPNOTSUPP for TLS_HW).
+fn install_again(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
+    let failed = |errno| Error::from_errno(Operation::KeyUpdate, errno);
+    let size = cipher.layout().size();
+    let live = sockopt::keys(fd, uapi::TLS_TX, size).map_err(failed)?;
+    sockopt::set_keys(fd, uapi::TLS_TX, &live[..size]).map_err(failed)
+}
+
+/// Offers a structure that is never valid (version 0).
+///
+/// A kernel that renews keys looks at the version and says EINVAL; one that does not does not look, and says EBUSY. Nothing changes but the
+/// kernel's count of failed rekeys, so a yes is remembered.
+fn offer_nonsense(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     static YES: AtomicBool = AtomicBool::new(false);
     if YES.load(Ordering::Relaxed) {
         return Ok(());

@@ -61,7 +61,15 @@ pub(crate) struct Received {
     pub(crate) control_truncated: bool,
 }
 
-/// Receives data of one record type, and that type.
+/// Whether a read takes the data away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    Take,
+    /// MSG_PEEK: the next read gives the same data again.
+    Peek,
+}
+
+/// Receives data of one record type into the slices, one after the other, and that type.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|
@@ -71,19 +79,23 @@ pub(crate) struct Received {
 /// | EKEYEXPIRED | KeyUpdate was read, and the next key is missing | installs it |
 /// | EIO | a control record without room for its type: never, there is room | |
 /// | ECONNRESET, ETIMEDOUT | connection over | drops it |
-pub(crate) fn recv_record(fd: BorrowedFd<'_>, into: &mut [u8]) -> Result<Received, Errno> {
+pub(crate) fn recv_record(fd: BorrowedFd<'_>, into: &mut [IoSliceMut<'_>], read: Read) -> Result<Received, Errno> {
     let mut control = Control { bytes: [0; 64] };
-    let mut slice = IoSliceMut::new(into);
+    let flags = match read {
+        Read::Take => 0,
+        Read::Peek => libc::MSG_PEEK,
+    };
     // SAFETY: all-zero bytes are a valid `msghdr`: null pointers and zero lengths.
     let mut msg: libc::msghdr = unsafe { mem::zeroed() };
-    msg.msg_iov = (&raw mut slice).cast();
-    msg.msg_iovlen = 1;
+    msg.msg_iov = into.as_mut_ptr().cast();
+    msg.msg_iovlen = into.len() as _;
     msg.msg_control = (&raw mut control).cast();
     msg.msg_controllen = mem::size_of::<Control>() as _;
     let len = retry(|| {
-        // SAFETY: `msg` points to `slice` (an `IoSliceMut` has the layout of `iovec`, by its documentation), whose bytes are
-        // unshared, and to `control`, both alive across the call; the kernel writes within their lengths and keeps no pointer.
-        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, 0) }
+        // SAFETY: `msg` points to `into` (an `IoSliceMut` has the layout of `iovec`, by its documentation), a live slice of
+        // `msg_iovlen` elements whose bytes are unshared, and to `control`, alive across the call; the kernel writes within their
+        // lengths and keeps no pointer.
+        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, flags) }
     })?;
     let filled = (msg.msg_controllen as usize).min(mem::size_of::<Control>());
     // SAFETY: every byte of `control` was initialised above, and any value is valid for a byte.

@@ -51,15 +51,34 @@ pub(crate) fn set_option(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> Resul
     set(fd, uapi::SOL_TLS, option, value)
 }
 
-/// Version and cipher of a direction, without its key.
+/// The numbers of version and cipher of a direction, without its key; `None` if the layer is attached and this direction has no keys.
 ///
-/// EBUSY: the layer is attached and this direction has no keys.
-pub(crate) fn has_keys(fd: BorrowedFd<'_>, option: i32) -> Result<bool, Errno> {
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | ENOPROTOOPT, EOPNOTSUPP | not a kernel-TLS socket | treats as misuse |
+pub(crate) fn suite(fd: BorrowedFd<'_>, option: i32) -> Result<Option<(u16, u16)>, Errno> {
     let mut header = [0; uapi::HEADER_LEN];
     match get(fd, uapi::SOL_TLS, option, &mut header) {
-        Ok(_) => Ok(true),
-        Err(Errno::BUSY) => Ok(false),
+        Ok(_) => {
+            let [v0, v1, c0, c1] = header;
+            Ok(Some((u16::from_ne_bytes([v0, v1]), u16::from_ne_bytes([c0, c1]))))
+        }
+        Err(Errno::BUSY) => Ok(None),
         Err(errno) => Err(errno),
+    }
+}
+
+/// Reads one of the other options of `SOL_TLS`, a number of `N` bytes.
+///
+/// | errno | meaning | caller |
+/// |---|---|---|
+/// | ENOPROTOOPT | this kernel lacks the option, or the layer is not attached | goes without |
+/// | EINVAL | version or direction | treats as misuse |
+pub(crate) fn option<const N: usize>(fd: BorrowedFd<'_>, option: i32) -> Result<[u8; N], Errno> {
+    let mut value = [0; N];
+    match get(fd, uapi::SOL_TLS, option, &mut value)? {
+        len if len == N => Ok(value),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -154,7 +173,8 @@ pub(crate) fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(queued.try_into().unwrap_or(0))
 }
 
-fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
+/// Sets any option.
+pub(crate) fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
     let len = value.len() as libc::socklen_t;
     retry(|| {
         // SAFETY: the kernel reads `len` bytes from `value`, a live slice of that length, and keeps no pointer to it.

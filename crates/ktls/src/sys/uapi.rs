@@ -4,17 +4,17 @@
 //! interface of the kernel and the same on every architecture.
 
 /// The level of the TLS options, `SOL_TLS` of `include/linux/socket.h`.
-pub(crate) const SOL_TLS: i32 = 282;
+pub const SOL_TLS: i32 = 282;
 /// The option that attaches a protocol layer, `TCP_ULP` of `include/uapi/linux/tcp.h`.
-pub(crate) const TCP_ULP: i32 = 31;
+pub const TCP_ULP: i32 = 31;
 /// Value and answer of `TCP_ULP` for TLS.
-pub(crate) const ULP_TLS: &[u8] = b"tls";
+pub const ULP_TLS: &[u8] = b"tls";
 
 /// Option: keys and sequence of the sending half.
-pub(crate) const TLS_TX: i32 = 1;
+pub const TLS_TX: i32 = 1;
 
 /// Option: keys and sequence of the receiving half.
-pub(crate) const TLS_RX: i32 = 2;
+pub const TLS_RX: i32 = 2;
 
 /// Option: the pages of a file are not copied for a network card's cipher. u32, 0 or 1.
 pub(crate) const TLS_TX_ZEROCOPY_RO: i32 = 3;

@@ -3,9 +3,14 @@
 use std::io::Read;
 
 use rustix::io::Errno;
-use sealion_ktls::{Cipher, Incoming, Kind, MAX_PLAINTEXT, More, Operation, RecordType, Version, handover, probe};
+use sealion_ktls::fuzzing::set_option;
+use sealion_ktls::nonce::Explicit;
+use sealion_ktls::{
+    Cipher, CryptoInfo, Incoming, Kind, MAX_PLAINTEXT, More, Operation, RecordType, Rx, Tx, Version, handover, probe,
+    uapi,
+};
 
-use crate::support::{self, Sending, file_of, info, kernel_at_least, pair, pattern, suites, write_plain};
+use crate::support::{self, Receiving, Sending, file_of, info, kernel_at_least, pair, pattern, suites, write_plain};
 
 fn all() -> impl Iterator<Item = (Version, Cipher)> {
     Version::ALL.into_iter().flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
@@ -119,21 +124,27 @@ fn sequence_numbers_do_not_wrap() {
 fn records_keep_to_the_payload_limit() {
     for (version, cipher) in suites() {
         let mut c = Sending::new(version, cipher, 0);
-        for wrong in [0, 63, MAX_PLAINTEXT as u16 + 1] {
+        let least = if version == Version::Tls13 { 63 } else { 64 };
+        for wrong in [0, least - 1, MAX_PLAINTEXT as u16 + 1] {
             let error = c.tx.max_payload(wrong).expect_err("out of range");
             assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
         }
+        assert_eq!(c.tx.record_size_limit(63).map_err(|e| (e.kind(), e.errno())), Err((Kind::Misuse, None)));
         c.tx.send(b"open", More::Yes).expect("send");
         let open = c.tx.max_payload(100).expect_err("a record is open, or no such option");
         c.tx.flush().expect("flush");
         assert_eq!(c.far.record().data, b"open");
         if !kernel_at_least(6, 19) {
             assert_eq!((open.kind(), open.errno()), (Kind::Unsupported, Some(Errno::NOPROTOOPT.raw_os_error())));
+            let unread = c.tx.max_payload_now().expect_err("no such option");
+            assert_eq!((unread.operation(), unread.kind()), (Operation::ReadOption, Kind::Unsupported));
             continue;
         }
         assert_eq!((open.kind(), open.errno()), (Kind::Misuse, Some(Errno::BUSY.raw_os_error())));
-        for limit in [64, 1000] {
+        assert_eq!(c.tx.max_payload_now(), Ok(MAX_PLAINTEXT as u16));
+        for limit in [least, 64, 1000] {
             c.tx.max_payload(limit).expect("max_payload");
+            assert_eq!(c.tx.max_payload_now(), Ok(limit));
             let data = pattern(2500);
             c.tx.send(&data, More::No).expect("send");
             let (got, sizes) = c.far.data(2500);
@@ -141,6 +152,125 @@ fn records_keep_to_the_payload_limit() {
             assert!(sizes.iter().all(|&n| n <= usize::from(limit)), "{version} {cipher} {sizes:?}");
             assert_eq!(c.unsent(), 0);
         }
+        // RFC 8449 counts the content type of TLS 1.3. Limits above the protocol's own are the protocol's own.
+        let type_byte = u16::from(version == Version::Tls13);
+        for (limit, content) in [(64, 64 - type_byte), (500, 500 - type_byte), (u16::MAX, MAX_PLAINTEXT as u16)] {
+            c.tx.record_size_limit(limit).expect("record_size_limit");
+            assert_eq!(c.tx.max_payload_now(), Ok(content), "{version} {limit}");
+        }
+    }
+}
+
+/// The bounds of this crate are the kernel's: one byte less is EINVAL.
+#[test]
+fn payload_limits_have_the_kernels_bounds() {
+    if !kernel_at_least(6, 19) {
+        return;
+    }
+    for (version, least) in [(Version::Tls12, 64), (Version::Tls13, 63)] {
+        let c = Sending::new(version, Cipher::Aes128Gcm, 0);
+        for (value, expected) in
+            [(least - 1, Err(Errno::INVAL)), (least, Ok(())), (16384, Ok(())), (16385, Err(Errno::INVAL))]
+        {
+            let set = set_option(&c.near, uapi::SOL_TLS, 5, &u16::to_ne_bytes(value));
+            assert_eq!(
+                set.map_err(|error| error.raw_os_error()),
+                expected.map_err(|errno| Some(errno.raw_os_error())),
+                "{version} {value}"
+            );
+        }
+    }
+}
+
+/// MSG_EOR is what the absence of MSG_MORE is already, and 6.1 refuses it: so it is not offered.
+#[test]
+fn end_of_record_is_the_absence_of_more() {
+    let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
+    c.tx.send(b"open ", More::Yes).expect("send");
+    let sent = rustix::net::send(&c.near, b"ended", rustix::net::SendFlags::EOR);
+    if kernel_at_least(6, 5) {
+        assert_eq!(sent, Ok(5));
+        assert_eq!(c.far.record().data, b"open ended");
+    } else {
+        assert_eq!(sent, Err(Errno::OPNOTSUPP));
+        c.tx.flush().expect("flush");
+        assert_eq!(c.far.record().data, b"open ");
+    }
+}
+
+/// What was set is read; what the kernel has no answer for is refused.
+#[test]
+fn options_are_read_back() {
+    for (version, cipher) in suites() {
+        let Receiving { mut tx, mut rx, .. } = Receiving::new(version, cipher, 0);
+        for on in [true, false] {
+            tx.zerocopy_read_only(on).expect("set");
+            assert_eq!(tx.is_zerocopy_read_only(), Ok(on), "{version} {cipher}");
+        }
+        if version == Version::Tls12 {
+            let error = rx.expects_no_pad().expect_err("TLS 1.3 only");
+            let expected = (Operation::ReadOption, Kind::Misuse, Some(Errno::INVAL.raw_os_error()));
+            assert_eq!((error.operation(), error.kind(), error.errno()), expected);
+            continue;
+        }
+        for on in [true, false] {
+            rx.expect_no_pad(on).expect("set");
+            assert_eq!(rx.expects_no_pad(), Ok(on), "{cipher}");
+        }
+    }
+}
+
+/// Each way of choosing nonces goes on with the one after its last, on the wire.
+#[test]
+fn explicit_nonces_go_on() {
+    for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
+        for used in [Explicit::Counting { next: u64::MAX }, Explicit::Sequence, Explicit::Xor { base: 77 }] {
+            let (near, far) = pair();
+            let salt = *support::IV.first_chunk().expect("12 bytes");
+            let keys = CryptoInfo::tls12_after(&support::key(cipher, 1), salt, used, 3).expect("GCM");
+            let mut tx = handover::tx(&near, &keys).expect("TLS_TX");
+            let mut far = support::Opener::new(far, Version::Tls12, cipher, 1, 3);
+            for n in 0..3 {
+                tx.send(b"x", More::No).expect("send");
+                let expected = used.first_unused(3).wrapping_add(n);
+                assert_eq!(far.record().explicit, Some(expected), "{cipher} {used:?}");
+            }
+        }
+    }
+    let chacha = support::key(Cipher::Chacha20Poly1305, 1);
+    assert!(CryptoInfo::tls12_after(&chacha, [0; 4], Explicit::Sequence, 0).is_none());
+}
+
+/// A program's own `setsockopt` with the numbers and bytes of this crate, then adoption of both halves.
+#[test]
+fn halves_that_others_handed_over_are_adopted() {
+    for (version, cipher) in suites() {
+        let (near, far) = pair();
+        let unready = Tx::adopt(&near).expect_err("no TLS layer");
+        assert_eq!((unready.error.operation(), unready.error.kind()), (Operation::Sequence, Kind::Misuse));
+        set_option(&near, 6, uapi::TCP_ULP, uapi::ULP_TLS).expect("TCP_ULP");
+        assert_eq!(Tx::adopt(&near).map(drop).map_err(|refused| refused.error.kind()), Err(Kind::Misuse), "no keys");
+        set_option(&near, uapi::SOL_TLS, uapi::TLS_TX, info(version, cipher, 1, 7).as_bytes()).expect("TLS_TX");
+        set_option(&near, uapi::SOL_TLS, uapi::TLS_RX, info(version, cipher, 2, 9).as_bytes()).expect("TLS_RX");
+        // The descriptor goes to another owner, as over a Unix socket.
+        let adopted = near.try_clone().expect("a second descriptor");
+        let (mut tx, mut rx) = (Tx::adopt(&adopted).expect("adopted"), Rx::adopt(&adopted).expect("adopted"));
+        assert_eq!((tx.version(), tx.cipher(), tx.sequence()), (version, cipher, Ok(7)));
+        assert_eq!((rx.version(), rx.cipher(), rx.sequence()), (version, cipher, Ok(9)));
+        let mut far_out = support::Sealer::new(far.try_clone().expect("a second descriptor"), version, cipher, 2, 9);
+        let mut far = support::Opener::new(far, version, cipher, 1, 7);
+        tx.send(b"ping", More::No).expect("send");
+        assert_eq!(far.record().data, b"ping");
+        assert_eq!(tx.unsent(), Ok(0), "counted from the adoption");
+        far_out.send(RecordType::APPLICATION_DATA, b"pong");
+        let mut buffer = [0; 16];
+        let pong = Incoming::Record { record_type: RecordType::APPLICATION_DATA, len: 4, whole: true };
+        assert_eq!(rx.recv(&mut buffer), Ok(pong));
+        // Once more, in the middle of the connection.
+        let mut tx = Tx::adopt(&adopted).expect("adopted again");
+        assert_eq!(tx.sequence(), Ok(8));
+        tx.close_notify().expect("close_notify");
+        assert_eq!(far.record().record_type, RecordType::ALERT);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the kernel opens, sealed in user space by a peer that controls every byte: over every version and cipher.
 
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
 use std::net::Shutdown;
 
 use rustix::io::Errno;
@@ -68,6 +68,87 @@ fn data_flows_over_record_boundaries() {
             }
         }
         assert!(got == data, "{version} {cipher}: {}", got.len());
+    }
+}
+
+/// Several buffers are filled in their order; what a control record means is seen over their boundary.
+#[test]
+fn several_buffers_are_filled_as_one() {
+    for (version, cipher) in suites() {
+        let mut c = Receiving::new(version, cipher, 0);
+        c.far.send(DATA, b"hello world");
+        let (mut first, mut second) = ([0; 5], [0; 20]);
+        let mut read = |c: &mut Receiving| {
+            let incoming =
+                c.rx.recv_vectored(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)]).expect("recv");
+            (incoming, [&first[..], &second].concat())
+        };
+        let (incoming, bytes) = read(&mut c);
+        assert_eq!(incoming, Incoming::Record { record_type: DATA, len: 11, whole: true }, "{version} {cipher}");
+        assert_eq!(&bytes[..11], b"hello world");
+        c.far.send(ALERT, &[1, 0]);
+        let (mut level, mut description) = ([0; 1], [0; 1]);
+        let incoming = c.rx.recv_vectored(&mut [IoSliceMut::new(&mut level), IoSliceMut::new(&mut description)]);
+        assert_eq!(incoming, Ok(Incoming::Record { record_type: ALERT, len: 2, whole: true }));
+        assert_eq!(c.rx.recv(&mut [0; 2]), Ok(Incoming::End { close_notify: true }), "{version} {cipher}");
+        assert_eq!(c.rx.recv_vectored(&mut []), Ok(Incoming::End { close_notify: true }));
+    }
+}
+
+/// MSG_PEEK gives the type too, and the next read the same record; a KeyUpdate that was only seen stops nothing.
+#[test]
+fn a_peek_takes_nothing() {
+    for (version, cipher) in suites() {
+        let mut c = Receiving::new(version, cipher, 0);
+        let mut buffer = [0; 64];
+        for (record_type, data) in [(DATA, &b"data"[..]), (ALERT, &[1, 90]), (HANDSHAKE, &KEY_UPDATE), (ALERT, &[1, 0])]
+        {
+            if data == KEY_UPDATE && version == Version::Tls12 {
+                continue;
+            }
+            c.far.send(record_type, data);
+            for _ in 0..2 {
+                let seen = c.rx.peek(&mut buffer);
+                assert_eq!(
+                    seen,
+                    Ok(Incoming::Record { record_type, len: data.len(), whole: record_type == DATA }),
+                    "{version} {cipher}"
+                );
+                assert_eq!(&buffer[..data.len()], data);
+            }
+            assert_eq!(c.recv(64), (record_type, data.to_vec(), true));
+            if data == KEY_UPDATE {
+                assert_eq!(c.rx.peek(&mut buffer), Ok(Incoming::KeyExpired));
+                c.rx.false_alarm().expect("the peer goes on under its key");
+            }
+        }
+        assert_eq!(c.rx.peek(&mut buffer), Ok(Incoming::End { close_notify: true }));
+    }
+}
+
+/// User space seals, the kernel opens. A control record that the kernel is asked for leaves in plain text: no function of `Rx` asks.
+#[test]
+fn receiving_alone_leaves_sending_to_user_space() {
+    for (version, cipher) in suites() {
+        let (near, far) = pair();
+        let mut rx = handover::rx_alone(&near, &info(version, cipher, 2, 0)).expect("TLS_RX");
+        let mut theirs = Sealer::new(far.try_clone().expect("a second descriptor"), version, cipher, 2, 0);
+        theirs.send(DATA, b"opened by the kernel");
+        let mut buffer = [0; 64];
+        let incoming = rx.recv(&mut buffer);
+        assert_eq!(incoming, Ok(Incoming::Record { record_type: DATA, len: 20, whole: true }), "{version} {cipher}");
+        let mut ours = Sealer::new(near.try_clone().expect("a second descriptor"), version, cipher, 1, 0);
+        let close_notify = ours.seal(ALERT, &[1, 0], 0);
+        (&near).write_all(&close_notify).expect("sealed bytes pass");
+        let mut far = support::Opener::new(far, version, cipher, 1, 0);
+        let record = far.record();
+        assert_eq!((record.record_type, record.data.as_slice()), (ALERT, &[1, 0][..]));
+        assert_eq!(sealion_ktls::fuzzing::send_record(&near, ALERT.0, b"secret").expect("sent"), 6);
+        let mut plain = [0; 6];
+        far.stream.read_exact(&mut plain).expect("read");
+        assert_eq!(&plain, b"secret", "the kernel seals nothing without TLS_TX");
+        let refused = handover::tx(&near, &info(version, cipher, 1, 0)).expect_err("keys are there");
+        assert_eq!(refused.error.kind(), Kind::Misuse);
     }
 }
 

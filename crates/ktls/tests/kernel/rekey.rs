@@ -43,6 +43,45 @@ fn key_update_goes_under_the_old_key() {
     }
 }
 
+/// Asking does not count as a failed rekey: an operator would look for a cause.
+#[test]
+fn asking_for_rekey_leaves_no_trace() {
+    for cipher in tls13() {
+        let mut c = Sending::new(Version::Tls13, cipher, 0);
+        let before = TlsStat::read().expect("tls_stat");
+        let renewed = c.tx.rekey(&KEY_UPDATE, &info(Version::Tls13, cipher, 2, 0));
+        assert_eq!(renewed.is_ok(), kernel_at_least(6, 14), "{renewed:?}");
+        let after = TlsStat::read().expect("tls_stat");
+        let expected: &[_] = if renewed.is_ok() { &[("TlsTxRekeyOk", 1)] } else { &[] };
+        assert_eq!(after.delta(&before), expected);
+    }
+}
+
+/// The socket's own answer: the present key is installed once more, with a record open and between records, and nothing changes.
+#[test]
+fn a_socket_is_asked_itself() {
+    for cipher in tls13() {
+        let mut c = Sending::new(Version::Tls13, cipher, 5);
+        let expected = match kernel_at_least(6, 14) {
+            true => Ok(()),
+            false => Err((Kind::Unsupported, Some(Errno::BUSY.raw_os_error()))),
+        };
+        let mut ask =
+            |c: &Sending| assert_eq!(c.tx.can_rekey().map_err(|e| (e.kind(), e.errno())), expected, "{cipher}");
+        ask(&c);
+        c.tx.send(b"one ", More::Yes).expect("send");
+        ask(&c);
+        c.tx.send(b"record", More::No).expect("send");
+        ask(&c);
+        c.tx.send(b"another", More::No).expect("send");
+        assert_eq!(c.far.record().data, b"one record");
+        assert_eq!(c.far.record().data, b"another");
+        assert_eq!((c.tx.sequence(), c.unsent()), (Ok(7), 0));
+    }
+    let old = Sending::new(Version::Tls12, Cipher::Aes128Gcm, 0);
+    assert_eq!(old.tx.can_rekey().map_err(|e| e.kind()), Err(Kind::Misuse));
+}
+
 /// A full socket takes neither KeyUpdate nor key; the repetition sends one KeyUpdate.
 #[test]
 fn full_socket_delays_the_whole_rekey() {
