@@ -3,9 +3,8 @@
 
 use std::os::fd::AsFd;
 
-use rustix::io::Errno;
-
 use crate::sys::sockopt;
+use crate::{Error, Operation};
 
 /// Bounds the rate at which TCP sends on this socket, in bytes a second (`SO_MAX_PACING_RATE`, socket(7)).
 ///
@@ -13,17 +12,21 @@ use crate::sys::sockopt;
 /// Headers of segments count too.
 ///
 /// # Errors
-/// EBADF, ENOTSOCK: not a socket. A local socket takes the option and ignores it.
-pub fn set_max_rate(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
-    sockopt::set_max_pacing_rate(socket.as_fd(), bytes_per_second)
+/// [`Kind::Misuse`](crate::Kind::Misuse): not a socket. A local socket takes the option and ignores it.
+pub fn set_max_rate(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Error> {
+    sockopt::set_max_pacing_rate(socket.as_fd(), bytes_per_second).map_err(failed)
 }
 
 /// The bound, in bytes a second; `u64::MAX` if there is none.
 ///
 /// # Errors
 /// As [`set_max_rate`].
-pub fn max_rate(socket: impl AsFd) -> Result<u64, Errno> {
-    sockopt::max_pacing_rate(socket.as_fd())
+pub fn max_rate(socket: impl AsFd) -> Result<u64, Error> {
+    sockopt::max_pacing_rate(socket.as_fd()).map_err(failed)
+}
+
+fn failed(errno: rustix::io::Errno) -> Error {
+    Error::from_errno(Operation::PacingRate, errno)
 }
 
 #[cfg(test)]
@@ -31,6 +34,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::Kind;
 
     #[test]
     fn a_rate_is_kept_by_the_socket() {
@@ -41,6 +45,7 @@ mod tests {
             set_max_rate(&socket, rate).unwrap();
             assert_eq!(max_rate(&socket), Ok(rate));
         }
-        assert_eq!(set_max_rate(std::fs::File::open("/dev/null").unwrap(), 4096), Err(Errno::NOTSOCK));
+        let refused = set_max_rate(std::fs::File::open("/dev/null").unwrap(), 4096).unwrap_err();
+        assert_eq!((refused.kind(), refused.errno()), (Kind::Misuse, Some(rustix::io::Errno::NOTSOCK.raw_os_error())));
     }
 }
