@@ -85,6 +85,8 @@ pub mod nonce;
 pub mod pacing;
 pub mod probe;
 pub mod stat;
+#[cfg(feature = "stream")]
+pub mod stream;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
@@ -127,6 +129,12 @@ pub mod fuzzing {
     /// sendmsg(2) with the control message of a record type, without any of this crate's checks.
     pub fn send_record(fd: impl std::os::fd::AsFd, record_type: u8, data: &[u8]) -> std::io::Result<usize> {
         Ok(crate::sys::msg::send_record(fd.as_fd(), record_type, data)?)
+    }
+
+    /// Lets a stream believe that it sealed so many records under its present key.
+    #[cfg(feature = "stream")]
+    pub fn wear(stream: &mut crate::stream::KtlsStream, records: u64) {
+        stream.wear(records);
     }
 
     /// The record type in the control messages of a recvmsg.

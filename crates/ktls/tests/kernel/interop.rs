@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_lc_rs::hkdf;
 use rustls::{ClientConfig, ClientConnection, ConnectionCommon, KeyLog, ServerConfig, ServerConnection, SideData};
@@ -272,6 +273,51 @@ fn s_client_updates_keys() {
         client.prints("renewed");
         client.types("both\n");
         assert_eq!(server.recv(), data("both\n"), "{cipher}");
+    }
+}
+
+/// A `KtlsStream` follows `k`, and answers `K`; before 6.14 the update ends the connection.
+#[test]
+fn s_client_updates_keys_of_a_stream() {
+    use sealion_ktls::stream::KtlsStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
+        let tls = Tls::new(version, cipher);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
+        let address = listener.local_addr().expect("address").to_string();
+        let mut client = Tool::start(false, &["s_client", "-connect", &address]);
+        let (socket, _) = listener.accept().expect("accept");
+        socket.set_nonblocking(true).expect("non-blocking");
+        runtime.block_on(async {
+            let socket = tokio::net::TcpStream::from_std(socket).expect("a runtime's socket");
+            let mut server = KtlsStream::accept(socket, Arc::clone(&tls.server)).await.expect("accept");
+            let mut line = [0; 6];
+            for key in ["k\n", "K\n", "K\n"] {
+                client.types("hello\n");
+                server.read_exact(&mut line).await.expect("read");
+                assert_eq!(&line, b"hello\n");
+                server.write_all(b"welcome\n").await.expect("written");
+                client.prints("welcome");
+                let before = TlsStat::read().expect("counters");
+                client.types(key);
+                if !kernel_at_least(6, 14) {
+                    let ended = server.read(&mut line).await.expect_err("before Linux 6.14");
+                    assert_eq!(ended.kind(), std::io::ErrorKind::Unsupported, "{ended}");
+                    return;
+                }
+                // s_client takes a line for a command only if it comes alone.
+                while rose(&before, "TlsRxRekeyOk") == 0 {
+                    let idle = tokio::time::timeout(Duration::from_millis(10), server.read(&mut line)).await;
+                    assert!(idle.is_err(), "only a key update came: {idle:?}");
+                }
+            }
+            client.types("bye..\n");
+            server.read_exact(&mut line).await.expect("read");
+            assert_eq!(&line, b"bye..\n");
+            server.write_all(b"renewed\n").await.expect("written");
+            client.prints("renewed");
+        });
     }
 }
 

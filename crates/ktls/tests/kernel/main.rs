@@ -15,4 +15,11 @@ mod receive;
 mod rekey;
 mod rustls;
 mod send;
+#[path = "../stream/mod.rs"]
+mod stream;
 mod tokio;
+
+/// The path of streams: guests promise kernel TLS.
+fn path() -> sealion_ktls::stream::SealedBy {
+    sealion_ktls::stream::SealedBy::Kernel
+}

@@ -66,8 +66,7 @@ fn a_socket_is_asked_itself() {
             true => Ok(()),
             false => Err((Kind::Unsupported, Some(Errno::BUSY.raw_os_error()))),
         };
-        let mut ask =
-            |c: &Sending| assert_eq!(c.tx.can_rekey().map_err(|e| (e.kind(), e.errno())), expected, "{cipher}");
+        let ask = |c: &Sending| assert_eq!(c.tx.can_rekey().map_err(|e| (e.kind(), e.errno())), expected, "{cipher}");
         ask(&c);
         c.tx.send(b"one ", More::Yes).expect("send");
         ask(&c);

@@ -1,0 +1,348 @@
+//! The path in the kernel: what comes besides application data, and what goes out besides it.
+
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ::tokio::io::{Interest, ReadBuf};
+use ::tokio::net::TcpStream;
+use ::tokio::time::{Sleep, sleep};
+
+use super::broken;
+use super::keys::Keys;
+use crate::{CryptoInfo, Error, Incoming, MAX_PLAINTEXT, More, RecordType, Rx, RxState, Tx, TxState, Version};
+
+/// Both halves of a connection in the kernel, without the socket.
+pub(super) struct Kernel {
+    tx: TxState,
+    rx: RxState,
+    keys: Box<dyn Keys>,
+    /// Application data that came before the handover, or did not fit the reader's buffer; read up to `early_at`.
+    early: Vec<u8>,
+    early_at: usize,
+    /// The beginning of a handshake message.
+    message: Vec<u8>,
+    /// A KeyUpdate was read, and whether it wants an answer.
+    updated: Option<bool>,
+    /// The next sending key, once derived.
+    next: Option<CryptoInfo>,
+    /// A KeyUpdate is to be sent.
+    owed: bool,
+    /// The kernel or the protocol renews no key.
+    keeps_key: bool,
+    /// Records sealed under the present key, at most.
+    sealed: u64,
+    /// Records that brought no data, since the last that did.
+    fruitless: u32,
+    /// The pause before TCP is asked again, and the length of the next.
+    pause: Option<Pin<Box<Sleep>>>,
+    next_pause: Duration,
+}
+
+/// Records without data in a row before the connection is given up, as in rustls.
+const FRUITLESS: u32 = 32;
+/// Longest handshake message.
+const MESSAGE: usize = 1 << 16;
+const HELLO_REQUEST: u8 = 0;
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+/// KeyUpdate that asks for none in return (RFC 8446 §4.6.3).
+const UPDATE: [u8; 5] = [KEY_UPDATE, 0, 0, 1, 0];
+const UNEXPECTED_MESSAGE: u8 = 10;
+const DECODE_ERROR: u8 = 50;
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("tx", &self.tx).field("rx", &self.rx).finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// `early`: application data that came before the handover. `sequence`: records sealed before it.
+    pub(super) fn new(
+        tx: TxState,
+        rx: RxState,
+        version: Version,
+        keys: Box<dyn Keys>,
+        early: Vec<u8>,
+        sequence: u64,
+    ) -> Self {
+        Self {
+            tx,
+            rx,
+            keys,
+            early,
+            early_at: 0,
+            message: Vec::new(),
+            updated: None,
+            next: None,
+            owed: false,
+            keeps_key: version == Version::Tls12,
+            sealed: sequence,
+            fruitless: 0,
+            pause: None,
+            next_pause: FIRST_PAUSE,
+        }
+    }
+
+    pub(super) fn wear(&mut self, records: u64) {
+        self.sealed = records;
+    }
+
+    pub(super) fn poll_read(
+        &mut self,
+        socket: &TcpStream,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            if self.take_early(into) {
+                return Poll::Ready(Ok(()));
+            }
+            // An answer that the socket has no room for goes before the next data.
+            if self.owed {
+                self.try_renew(socket)?;
+            }
+            // The kernel is asked for 2 bytes at least, so that an alert fits.
+            let mut pair = [0; 2];
+            let direct = into.remaining() >= pair.len();
+            let buffer = if direct { into.initialize_unfilled() } else { &mut pair };
+            let mut rx = Rx::from_parts(socket.as_fd(), &mut self.rx);
+            let incoming = match socket.try_io(Interest::READABLE, || rx.recv(buffer).map_err(io::Error::from)) {
+                Ok(incoming) => incoming,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(socket.poll_read_ready(cx))?;
+                    continue;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            match incoming {
+                Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } if len > 0 => {
+                    self.fruitless = 0;
+                    if direct {
+                        into.advance(len);
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.early.extend_from_slice(&pair[..len]);
+                }
+                Incoming::Record { record_type: RecordType::APPLICATION_DATA, .. } => self.bring_nothing(socket)?,
+                Incoming::Record { record_type: RecordType::HANDSHAKE, len, whole } => {
+                    self.message.extend_from_slice(&buffer[..len]);
+                    if whole {
+                        self.bring_nothing(socket)?;
+                    }
+                    self.handshake(socket)?;
+                }
+                // close_notify: the end comes with the next read.
+                Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } if buffer[1] == 0 => {}
+                Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } => {
+                    let what = format!("the peer ended the connection by alert {}", buffer[1]);
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)));
+                }
+                Incoming::Record { .. } => {
+                    return Poll::Ready(Err(self.refuse(socket, UNEXPECTED_MESSAGE, "a record of another type")));
+                }
+                Incoming::KeyExpired => self.follow(socket)?,
+                Incoming::End { close_notify: true } => return Poll::Ready(Ok(())),
+                Incoming::End { close_notify: false } => {
+                    let what = "the peer ended the connection without close_notify: data may be missing";
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll_write(
+        &mut self,
+        socket: &TcpStream,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_key(socket, cx))?;
+        let sent = ready!(self.poll_send(socket, cx, |tx| tx.send_vectored(data, More::No)))?;
+        self.sealed += sent.div_ceil(MAX_PLAINTEXT) as u64;
+        Poll::Ready(Ok(sent))
+    }
+
+    pub(super) fn poll_send_file(
+        &mut self,
+        socket: &TcpStream,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        count: usize,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_key(socket, cx))?;
+        let sent = ready!(self.poll_send(socket, cx, |tx| tx.send_file(file, &mut { offset }, count)))?;
+        // Kernels before 6.5 end a record with each 16 pages, which lie anyhow: no record but the last has less than a page.
+        self.sealed += (sent / 4096 + 1) as u64;
+        Poll::Ready(Ok(sent))
+    }
+
+    /// Seals the record that a file's end may have left open.
+    pub(super) fn poll_flush(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_send(socket, cx, |tx| tx.flush())
+    }
+
+    /// Sends KeyUpdate and installs the next key.
+    pub(super) fn poll_renew(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.owed = true;
+        while !self.try_renew(socket)? {
+            ready!(socket.poll_write_ready(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends close_notify, and waits until TCP has every byte.
+    pub(super) fn poll_close(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(socket, cx, |tx| tx.close_notify()))?;
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            if Tx::from_parts(socket.as_fd(), &mut self.tx).unsent()? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            self.pause = Some(Box::pin(sleep(self.next_pause)));
+            self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn poll_send<T>(
+        &mut self,
+        socket: &TcpStream,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&mut Tx<BorrowedFd<'_>, &mut TxState>) -> Result<T, Error>,
+    ) -> Poll<io::Result<T>> {
+        let mut tx = Tx::from_parts(socket.as_fd(), &mut self.tx);
+        loop {
+            match socket.try_io(Interest::WRITABLE, || operation(&mut tx).map_err(io::Error::from)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(socket.poll_write_ready(cx))?,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Sends the KeyUpdate that is owed, or due; refuses to use a key for longer than it lasts.
+    fn poll_key(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let limit = Tx::from_parts(socket.as_fd(), &mut self.tx).cipher().record_limit();
+        if self.sealed < limit / 2 && !self.owed {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.keeps_key {
+            match ready!(self.poll_renew(socket, cx)) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => self.keeps_key = true,
+                result => return Poll::Ready(result),
+            }
+        }
+        // A call seals no more than 2^31 bytes.
+        if self.sealed >= limit - (1 << 20) {
+            let what = "the key is worn out and cannot be renewed: close the connection and open another";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, what)));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Renews the sending key. False: the socket is full, and the KeyUpdate still owed.
+    ///
+    /// `Unsupported`: it cannot be renewed, and the present one holds.
+    fn try_renew(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        if self.next.is_none() {
+            self.next = Some(self.keys.next_tx().inspect_err(|_| self.owed = false)?);
+        }
+        let Some(next) = &self.next else { return Ok(true) };
+        let mut tx = Tx::from_parts(socket.as_fd(), &mut self.tx);
+        match socket.try_io(Interest::WRITABLE, || tx.rekey(&UPDATE, next).map_err(io::Error::from)) {
+            Ok(()) => {
+                (self.next, self.owed, self.sealed) = (None, false, 0);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => {
+                self.owed = false;
+                Err(error)
+            }
+        }
+    }
+
+    /// Continues after a record that looked like KeyUpdate to the kernel.
+    fn follow(&mut self, socket: &TcpStream) -> io::Result<()> {
+        let mut rx = Rx::from_parts(socket.as_fd(), &mut self.rx);
+        match self.updated.take() {
+            Some(answer) => {
+                rx.rekey(&self.keys.next_rx()?)?;
+                self.owed |= answer;
+            }
+            None => rx.false_alarm()?,
+        }
+        Ok(())
+    }
+
+    /// Takes the handshake messages that are whole.
+    fn handshake(&mut self, socket: &TcpStream) -> io::Result<()> {
+        while let Some((header, rest)) = self.message.split_first_chunk::<4>() {
+            let [kind, len @ ..] = *header;
+            let len = u32::from_be_bytes([0, len[0], len[1], len[2]]) as usize;
+            if len > MESSAGE {
+                return Err(self.refuse(socket, DECODE_ERROR, "a handshake message of more than 64 KiB"));
+            }
+            let Some(content) = rest.get(..len) else { break };
+            match (kind, content) {
+                (HELLO_REQUEST, []) if self.keeps_key => {}
+                (NEW_SESSION_TICKET, content) => {
+                    let taken = self.keys.ticket(content);
+                    if let Err(error) = taken {
+                        self.refuse(socket, UNEXPECTED_MESSAGE, "");
+                        return Err(broken(error));
+                    }
+                }
+                // The last of its record (RFC 8446 §5.1): what followed would be under the next key.
+                (KEY_UPDATE, [wish @ (0 | 1)]) if rest.len() == 1 => self.updated = Some(*wish == 1),
+                _ => return Err(self.refuse(socket, UNEXPECTED_MESSAGE, "a handshake message after the handshake")),
+            }
+            self.message.drain(..4 + len);
+        }
+        Ok(())
+    }
+
+    /// Counts a record that brought no data; too many in a row only cost time.
+    fn bring_nothing(&mut self, socket: &TcpStream) -> io::Result<()> {
+        self.fruitless += 1;
+        if self.fruitless > FRUITLESS {
+            return Err(self.refuse(socket, UNEXPECTED_MESSAGE, "too many records without data"));
+        }
+        Ok(())
+    }
+
+    /// Sends a fatal alert, if the socket takes it.
+    fn refuse(&mut self, socket: &TcpStream, alert: u8, what: &str) -> io::Error {
+        let mut tx = Tx::from_parts(socket.as_fd(), &mut self.tx);
+        let _ = tx.send_record(RecordType::ALERT, &[2, alert]);
+        io::Error::new(io::ErrorKind::InvalidData, format!("the peer broke TLS: {what}"))
+    }
+
+    fn take_early(&mut self, into: &mut ReadBuf<'_>) -> bool {
+        let rest = &self.early[self.early_at..];
+        if rest.is_empty() {
+            return false;
+        }
+        let len = rest.len().min(into.remaining());
+        into.put_slice(&rest[..len]);
+        self.early_at += len;
+        if self.early_at == self.early.len() {
+            (self.early, self.early_at) = (Vec::new(), 0);
+        }
+        true
+    }
+}

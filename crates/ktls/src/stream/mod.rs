@@ -1,0 +1,269 @@
+//! A TLS connection whose records the kernel seals and opens, as a stream of tokio. Feature `stream`.
+//!
+//! [`KtlsStream::accept`] and [`KtlsStream::connect`] shake hands with rustls and hand both halves over. A connection of rustls that has
+//! shaken hands elsewhere, by tokio-rustls for instance, goes on as a [`KtlsStream`] by [`KtlsStream::from_rustls`].
+//!
+//! ```no_run
+//! # async fn example(listener: tokio::net::TcpListener, mut config: rustls::ServerConfig, file: std::fs::File) -> std::io::Result<()> {
+//! use sealion_ktls::stream::KtlsStream;
+//! use tokio::io::AsyncReadExt;
+//!
+//! config.enable_secret_extraction = true;
+//! let (socket, _) = listener.accept().await?;
+//! let mut stream = KtlsStream::accept(socket, std::sync::Arc::new(config)).await?;
+//! let mut request = [0; 1024];
+//! let _len = stream.read(&mut request).await?;
+//! let len = file.metadata()?.len();
+//! stream.send_file(&file, 0..len).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod handshake;
+mod kernel;
+mod keys;
+mod record_reader;
+mod user;
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::net::TcpStream;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, CommonState, ServerConfig};
+
+pub use keys::SecretLog;
+pub use record_reader::RecordReader;
+
+/// A TLS connection, of a server or a client, over a TCP socket of tokio's.
+///
+/// Where the kernel knows every cipher suite that is configured, it seals and opens the records ([`SealedBy::Kernel`]): reading and writing
+/// cost one system call each and no buffer, and [`send_file`](Self::send_file) is `sendfile(2)`. Elsewhere rustls does both in user space,
+/// and the program is none the wiser ([`SealedBy::UserSpace`]).
+///
+/// - Key updates: the peer's are followed and answered, our own key is renewed before it wears out, and by [`renew_key`](Self::renew_key).
+///   The kernel needs to be Linux 6.14 or newer; on older ones a peer's KeyUpdate ends the connection with
+///   [`io::ErrorKind::Unsupported`], and so does the end of the key's life, 388 GB with AES-GCM.
+/// - Session tickets go to the client's configuration, so that its next connection resumes.
+/// - The end: reading returns 0 bytes after close_notify, and [`io::ErrorKind::UnexpectedEof`] without it. `shutdown` sends close_notify,
+///   waits until TCP has every byte, and shuts the socket down for writing. It waits as long as the peer takes nothing: put a timeout
+///   around it. Dropping the stream instead cuts the connection.
+#[derive(Debug)]
+pub struct KtlsStream {
+    socket: TcpStream,
+    layer: Layer,
+    negotiated: Negotiated,
+}
+
+#[derive(Debug)]
+enum Layer {
+    Kernel(Box<kernel::Kernel>),
+    User(Box<user::User>),
+}
+
+/// The place where the records of a [`KtlsStream`] are sealed and opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealedBy {
+    /// The kernel, or a network card on its behalf.
+    Kernel,
+    /// rustls.
+    UserSpace,
+}
+
+/// What the handshake agreed on, kept because rustls' connection does not survive the handover.
+#[derive(Debug, Default)]
+struct Negotiated {
+    alpn: Option<Vec<u8>>,
+    certificates: Option<Vec<CertificateDer<'static>>>,
+}
+
+impl Negotiated {
+    fn of(connection: &CommonState) -> Self {
+        Self {
+            alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
+            certificates: connection
+                .peer_certificates()
+                .map(|chain| chain.iter().map(|certificate| certificate.clone().into_owned()).collect()),
+        }
+    }
+}
+
+impl KtlsStream {
+    /// Shakes hands as a server.
+    ///
+    /// The first call probes the kernel, which takes milliseconds: [`probe`](crate::probe::probe).
+    ///
+    /// [`io::ErrorKind::InvalidInput`]: `config` has `enable_secret_extraction` unset, or a `max_early_data_size`.
+    pub async fn accept(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Self> {
+        handshake::accept(socket, config).await
+    }
+
+    /// Shakes hands as a client with the server `name`; otherwise as [`accept`](Self::accept).
+    pub async fn connect(socket: TcpStream, config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Self> {
+        handshake::connect(socket, config, name).await
+    }
+
+    /// Goes on with a connection of rustls that has shaken hands over `socket`, by its buffered interface or by tokio-rustls. What it has
+    /// buffered in either direction is not lost.
+    ///
+    /// rustls keeps the traffic secrets to itself. `secrets` is the key log of its configuration, which got them; without it, or if a key
+    /// was updated before, later key updates are [`io::ErrorKind::Unsupported`]. Session tickets that arrive later are dropped.
+    ///
+    /// [`io::ErrorKind::InvalidInput`]: the handshake is not over. Where the kernel seals, the configuration needs
+    /// `enable_secret_extraction`.
+    pub async fn from_rustls(
+        socket: RecordReader,
+        connection: impl Into<rustls::Connection>,
+        secrets: Option<&SecretLog>,
+    ) -> io::Result<Self> {
+        handshake::go_on(socket, connection.into(), secrets).await
+    }
+
+    /// The place where records are sealed and opened.
+    pub fn path(&self) -> SealedBy {
+        match self.layer {
+            Layer::Kernel(_) => SealedBy::Kernel,
+            Layer::User(_) => SealedBy::UserSpace,
+        }
+    }
+
+    /// The protocol agreed on by ALPN.
+    pub fn alpn_protocol(&self) -> Option<&[u8]> {
+        self.negotiated.alpn.as_deref()
+    }
+
+    /// The peer's certificates, its own first; for a server only where it asked for one.
+    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.negotiated.certificates.as_deref()
+    }
+
+    /// The socket, for its addresses and options. Bytes that are read from it or written to it directly break the connection.
+    pub const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Sends these bytes of `file`, from the page cache by `sendfile(2)` where the kernel seals.
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`]: the file ended before. What it had was sent; drop the stream without `shutdown`, so that the peer can
+    /// tell. A slow disk blocks the thread. If the future is dropped, how much was sent is unknown.
+    pub async fn send_file(&mut self, file: &File, range: Range<u64>) -> io::Result<()> {
+        let mut offset = range.start;
+        let mut buffer = Vec::new();
+        while offset < range.end {
+            let left = range.end - offset;
+            let sent = match &mut self.layer {
+                Layer::Kernel(kernel) => {
+                    let count = usize::try_from(left).unwrap_or(usize::MAX);
+                    let socket = &self.socket;
+                    poll_fn(|cx| kernel.poll_send_file(socket, cx, file, offset, count)).await?
+                }
+                Layer::User(_) => {
+                    buffer.resize(usize::try_from(left).unwrap_or(usize::MAX).min(1 << 16), 0);
+                    let len = file.read_at(&mut buffer, offset)?;
+                    self.write_all(&buffer[..len]).await?;
+                    len
+                }
+            };
+            if sent == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ended before its promised length"));
+            }
+            offset += sent as u64;
+        }
+        poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
+    }
+
+    /// Renews the sending key (TLS 1.3, RFC 8446 §4.6.3). The stream does so by itself in time.
+    ///
+    /// [`io::ErrorKind::Unsupported`]: the kernel cannot, or the traffic secrets are unknown. Nothing was sent, and the connection goes on.
+    pub async fn renew_key(&mut self) -> io::Result<()> {
+        match &mut self.layer {
+            Layer::Kernel(kernel) => {
+                let socket = &self.socket;
+                poll_fn(|cx| kernel.poll_renew(socket, cx)).await
+            }
+            Layer::User(user) => {
+                user.renew_key()?;
+                poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
+            }
+        }
+    }
+
+    pub(crate) fn wear(&mut self, records: u64) {
+        if let Layer::Kernel(kernel) = &mut self.layer {
+            kernel.wear(records);
+        }
+    }
+
+    async fn write_all(&mut self, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            let written = poll_fn(|cx| Pin::new(&mut *self).poll_write(cx, data)).await?;
+            data = &data[written..];
+        }
+        Ok(())
+    }
+}
+
+impl AsyncRead for KtlsStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        match &mut stream.layer {
+            Layer::Kernel(kernel) => kernel.poll_read(&stream.socket, cx, into),
+            Layer::User(user) => user.poll_read(&stream.socket, cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for KtlsStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(data)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
+        match &mut stream.layer {
+            Layer::Kernel(kernel) => kernel.poll_write(&stream.socket, cx, data),
+            Layer::User(user) => user.poll_write(&stream.socket, cx, data),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        match &mut stream.layer {
+            // What it sealed the kernel pushes by itself.
+            Layer::Kernel(kernel) => kernel.poll_flush(&stream.socket, cx),
+            Layer::User(user) => user.poll_flush(&stream.socket, cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        let said = match &mut stream.layer {
+            Layer::Kernel(kernel) => kernel.poll_close(&stream.socket, cx),
+            Layer::User(user) => user.poll_close(&stream.socket, cx),
+        };
+        match said {
+            Poll::Ready(Ok(())) => Pin::new(&mut stream.socket).poll_shutdown(cx),
+            waiting_or_failed => waiting_or_failed,
+        }
+    }
+}
+
+/// An error of rustls, as tokio-rustls shows it.
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

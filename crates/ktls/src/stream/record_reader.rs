@@ -1,0 +1,108 @@
+//! Reading that never crosses the end of a record.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::net::TcpStream;
+
+/// A socket of which each read ends at the end of a record at the latest, for TLS libraries that read as much as they get.
+///
+/// The kernel opens records from the next byte in the socket on, so nothing behind the last record that user space has opened may have been
+/// read. Give this to tokio-rustls in the place of the [`TcpStream`], and back to
+/// [`KtlsStream::from_rustls`](super::KtlsStream::from_rustls).
+#[derive(Debug)]
+pub struct RecordReader {
+    socket: TcpStream,
+    header: [u8; HEADER],
+    /// Bytes of the header that were read.
+    read: usize,
+    /// Bytes of the record's body that were not read yet.
+    left: usize,
+}
+
+/// Type, version and length, RFC 8446 §5.1.
+const HEADER: usize = 5;
+
+impl RecordReader {
+    /// Nothing may have been read from `socket` but whole records.
+    pub const fn new(socket: TcpStream) -> Self {
+        Self { socket, header: [0; HEADER], read: 0, left: 0 }
+    }
+
+    /// The socket.
+    pub const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// The socket, `Err` if a part of a record was read: then the rest of it is missing there.
+    pub fn into_socket(self) -> Result<TcpStream, Self> {
+        if self.at_boundary() { Ok(self.socket) } else { Err(self) }
+    }
+
+    /// Whether what was read are whole records.
+    pub const fn at_boundary(&self) -> bool {
+        self.read == 0
+    }
+
+    /// Most bytes that the next read may take.
+    fn room(&self) -> usize {
+        if self.read < HEADER { HEADER - self.read } else { self.left }
+    }
+
+    /// Accounts for bytes that were read, no more than `room`.
+    fn advance(&mut self, bytes: &[u8]) {
+        if self.read < HEADER {
+            self.header[self.read..][..bytes.len()].copy_from_slice(bytes);
+            self.read += bytes.len();
+            if self.read == HEADER {
+                self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+            }
+        } else {
+            self.left -= bytes.len();
+        }
+        if self.read == HEADER && self.left == 0 {
+            self.read = 0;
+        }
+    }
+}
+
+impl AsyncRead for RecordReader {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let reader = self.get_mut();
+        let room = reader.room().min(into.remaining());
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut reader.socket).poll_read(cx, &mut part))?;
+        let len = part.filled().len();
+        reader.advance(part.filled());
+        into.advance(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for RecordReader {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
