@@ -7,7 +7,7 @@ use crate::request::{Conditions, Singleton};
 /// The validators of a representation (RFC 9110 §8.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators {
-    /// A strong entity tag: it changes whenever the file does.
+    /// A strong entity tag changes whenever the file does; a weak one may not.
     pub etag: EntityTag,
     /// Last-Modified, not later than Date (RFC 9110 §8.8.2.1). `None`: out of range for an HTTP-date.
     pub modified: Option<WholeSeconds>,

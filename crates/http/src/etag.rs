@@ -2,9 +2,13 @@
 
 use crate::request::FieldLines;
 
-/// A strong entity tag made by this server: sixteen hexadecimal digits in quotes.
+/// An entity tag made by this server: sixteen hexadecimal digits in quotes, behind `W/` if it is weak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct EntityTag([u8; 18]);
+pub struct EntityTag {
+    /// The field value of the weak tag; that of the strong one is its end.
+    value: [u8; 20],
+    weak: bool,
+}
 
 /// The comparison functions of RFC 9110 §8.8.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,30 +20,46 @@ pub enum Comparison {
 }
 
 impl EntityTag {
-    /// The tag whose digits are `fingerprint` in hexadecimal.
+    /// The strong tag whose digits are `fingerprint` in hexadecimal.
     pub fn from_fingerprint(fingerprint: [u8; 8]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut quoted = [b'"'; 18];
+        let mut value = [b'"'; 20];
+        value[..2].copy_from_slice(b"W/");
         for (index, byte) in fingerprint.into_iter().enumerate() {
-            quoted[1 + 2 * index] = DIGITS[usize::from(byte >> 4)];
-            quoted[2 + 2 * index] = DIGITS[usize::from(byte & 15)];
+            value[3 + 2 * index] = DIGITS[usize::from(byte >> 4)];
+            value[4 + 2 * index] = DIGITS[usize::from(byte & 15)];
         }
-        EntityTag(quoted)
+        EntityTag { value, weak: false }
     }
 
-    /// The field value, quotes included.
+    /// The weak tag with the same digits: for a representation that may change without a change of the tag (RFC 9110 §8.8.1).
+    #[must_use]
+    pub fn weakened(self) -> Self {
+        EntityTag { weak: true, ..self }
+    }
+
+    /// Whether it is weak.
+    pub fn is_weak(&self) -> bool {
+        self.weak
+    }
+
+    /// The field value: quotes, and `W/` before a weak tag.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        if self.weak { &self.value } else { self.quoted() }
     }
 
     /// The opaque part: the digits without quotes.
     pub fn opaque(&self) -> &[u8] {
-        &self.0[1..17]
+        &self.value[3..19]
     }
 
-    /// Whether `value` is exactly this entity tag. A weak tag never matches.
+    /// Whether `value` is exactly this entity tag. A weak tag never matches, on either side.
     pub fn equals_strongly(&self, value: &[u8]) -> bool {
-        value == self.0
+        !self.weak && value == self.quoted()
+    }
+
+    fn quoted(&self) -> &[u8] {
+        &self.value[2..]
     }
 
     /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
@@ -58,7 +78,7 @@ struct Member<'a> {
 
 impl Member<'_> {
     fn matches(&self, ours: &EntityTag, comparison: Comparison) -> bool {
-        (comparison == Comparison::Weak || !self.weak) && ours.equals_strongly(self.quoted)
+        (comparison == Comparison::Weak || !self.weak && !ours.weak) && ours.quoted() == self.quoted
     }
 }
 
@@ -140,5 +160,19 @@ mod tests {
         }
         assert!(ours.is_in(&lines(&["\"x\"", OURS]), Comparison::Strong), "lines are one list");
         assert!(!ours.is_in(&lines(&[]), Comparison::Weak));
+    }
+
+    #[test]
+    fn a_weak_tag_of_ours_matches_weakly_only() {
+        let ours = EntityTag::from_fingerprint([0, 0, 0, 0, 0, 0, 0, 0xff]).weakened();
+        let weak = format!("W/{OURS}");
+        assert_eq!(ours.as_bytes(), weak.as_bytes());
+        assert_eq!(ours.opaque(), b"00000000000000ff");
+        for line in [OURS, &weak] {
+            assert!(ours.is_in(&lines(&[line]), Comparison::Weak), "{line}");
+            assert!(!ours.is_in(&lines(&[line]), Comparison::Strong), "{line}");
+            assert!(!ours.equals_strongly(line.as_bytes()), "{line}");
+        }
+        assert!(ours.is_in(&lines(&["*"]), Comparison::Strong));
     }
 }

@@ -122,6 +122,12 @@ impl<'a> SitePath<'a> {
         SitePath { path: Cow::Owned(coding.sibling_of(&self.path)), names_directory: false }
     }
 
+    /// The path of the file with this name and the extension `extension`: `/about` and `/about/` become `/about.html`.
+    pub fn with_extension(&self, extension: &str) -> SitePath<'static> {
+        let path = Cow::Owned([&*self.path, b".", extension.as_bytes()].concat());
+        SitePath { path, names_directory: false }
+    }
+
     /// The path with its leading slash and, if it names a directory, its trailing slash.
     pub fn full(&self) -> Vec<u8> {
         let mut full = Vec::with_capacity(self.path.len() + 2);
@@ -138,12 +144,19 @@ impl<'a> SitePath<'a> {
     /// It is re-encoded from the checked segments. It begins with exactly one slash, so it cannot name another host, even if the
     /// client sent `//host` or `/\host`.
     pub fn with_slash(&self, query: Option<&str>) -> String {
+        self.reference(if self.path.is_empty() { "" } else { "/" }, query)
+    }
+
+    /// This path without a trailing slash, as [`Self::with_slash`].
+    pub fn without_slash(&self, query: Option<&str>) -> String {
+        self.reference("", query)
+    }
+
+    fn reference(&self, end: &str, query: Option<&str>) -> String {
         let mut location = String::with_capacity(self.path.len() + 2);
         location.push('/');
-        if !self.path.is_empty() {
-            location.extend(percent_encode(&self.path, OUTSIDE_PCHAR));
-            location.push('/');
-        }
+        location.extend(percent_encode(&self.path, OUTSIDE_PCHAR));
+        location.push_str(end);
         if let Some(query) = query {
             location.push('?');
             location.push_str(query);
@@ -270,6 +283,8 @@ mod tests {
             assert_eq!(site_path.names_directory(), directory, "{raw}");
             assert_eq!(site_path.with_slash(None), location, "{raw}");
             assert_eq!(site_path.with_slash(Some("q=/?\\")), format!("{location}?q=/?\\"), "{raw}");
+            let without = if location == "/" { "/" } else { location.trim_end_matches('/') };
+            assert_eq!(site_path.without_slash(None), without, "{raw}");
         }
     }
 

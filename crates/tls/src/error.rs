@@ -164,7 +164,9 @@ impl HandshakeError {
 }
 
 fn looks_like_http(bytes: &[u8]) -> bool {
-    [&b"GET /"[..], b"HEAD ", b"POST ", b"OPTIO", b"PUT /"].iter().any(|m| bytes.starts_with(m))
+    const METHODS: [&[u8]; 9] =
+        [b"GET ", b"HEAD ", b"POST ", b"OPTIO", b"PUT ", b"DELET", b"PATCH", b"PRI *", b"CONNE"];
+    METHODS.iter().any(|m| bytes.starts_with(m))
 }
 
 impl std::fmt::Display for HandshakeError {

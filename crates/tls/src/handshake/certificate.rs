@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{SignatureAlgorithm, SignatureScheme};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
 /// A certificate chain and the private key that belongs to it. Cheap to clone.
 #[derive(Clone)]
@@ -144,14 +144,20 @@ impl Certificate {
     ///
     /// # Errors
     /// As [`Self::from_pem_files`].
-    pub fn from_pem(cert: &Path, chain: &[u8], key: &Path, private_key: &[u8]) -> Result<Self, ConfigError> {
+    pub fn from_pem(cert: &Path, chain: &[u8], key: &Path, private_key_text: &[u8]) -> Result<Self, ConfigError> {
         let chain = certificates(cert, chain)?;
-        let private_key =
-            PrivateKeyDer::from_pem_slice(private_key).map_err(|e| unreadable(key, "private key", pem_error(e)))?;
-        let facts = CertificateFacts::of(&chain[0]).map_err(|why| unreadable(cert, "certificate", why))?;
+        let private_key = PrivateKeyDer::from_pem_slice(private_key_text).map_err(|e| {
+            let why = if is_encrypted(private_key_text) { encrypted(key) } else { pem_error(e) };
+            unreadable(key, "private key", why)
+        })?;
+        let facts = check_version(&chain[0])
+            .and_then(|()| CertificateFacts::of(&chain[0]))
+            .map_err(|why| unreadable(cert, "certificate", why))?;
         check_order(cert, &chain)?;
         let certified = CertifiedKey::from_der(chain, private_key, &default_provider()).map_err(|e| match e {
             rustls::Error::InconsistentKeys(_) => ConfigError::Mismatch { cert: cert.to_owned(), key: key.to_owned() },
+            rustls::Error::InvalidCertificate(error) => unreadable(cert, "certificate", error.to_string()),
+            _ if is_encrypted(private_key_text) => unreadable(key, "private key", encrypted(key)),
             other => ConfigError::Unusable { key: key.to_owned(), why: other.to_string() },
         })?;
         Ok(Self { certified: Arc::new(certified), facts: Arc::new(facts) })
@@ -257,6 +263,18 @@ pub(crate) fn unreadable(path: &Path, wanted: &'static str, why: String) -> Conf
     ConfigError::Unreadable { path: path.to_owned(), wanted, why }
 }
 
+/// Clients refuse certificates before version 3, which have no alternative names (RFC 5280 §4.1.2.1).
+fn check_version(der: &[u8]) -> Result<(), String> {
+    let (_, parsed) = X509Certificate::from_der(der).map_err(|e| format!("not a certificate ({e})"))?;
+    if parsed.version() == X509Version::V3 {
+        return Ok(());
+    }
+    let version = parsed.version().0 + 1;
+    Err(format!(
+        "it is an X.509 certificate of version {version}, which names no host: get one of version 3 (`openssl req -x509 -addext subjectAltName=DNS:example.org …`)"
+    ))
+}
+
 fn check_order(cert: &Path, chain: &[CertificateDer<'_>]) -> Result<(), ConfigError> {
     let parsed = chain.iter().map(|der| X509Certificate::from_der(der).map(|(_, parsed)| parsed));
     let parsed: Vec<_> = parsed
@@ -289,6 +307,19 @@ fn general_name(name: &GeneralName<'_>) -> Option<String> {
 
 fn system_time(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.max(0).unsigned_abs())
+}
+
+/// Whether the PEM text of a key is encrypted: as PKCS #8, or in the older form of OpenSSL.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let contains = |words: &[u8]| pem.windows(words.len()).any(|window| window == words);
+    contains(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || contains(b"Proc-Type: 4,ENCRYPTED")
+}
+
+fn encrypted(key: &Path) -> String {
+    let key = key.display();
+    format!(
+        "the key is encrypted, and a server cannot ask for its password: decrypt it with `openssl pkey -in {key} -out decrypted.pem`, and protect that file by its permissions"
+    )
 }
 
 fn pem_error(error: rustls::pki_types::pem::Error) -> String {

@@ -165,7 +165,10 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
                 let own_alert = alert_of(&error);
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
                 queue_alert(&mut connection, &mut flight);
-                if flight.has_sent_nothing() {
+                if matches!(error, HandshakeError::PlainHttp) {
+                    // A client without TLS shows an alert as noise.
+                    flight.outgoing = refuse_plain_http(&flight.incoming);
+                } else if flight.has_sent_nothing() {
                     flight.queue(own_alert);
                 }
                 flight.end(io, &config.limits).await;
@@ -211,6 +214,17 @@ pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Fin
         held: flight.outgoing,
         info,
     })
+}
+
+/// The response to a request in plain HTTP, in words for the person who forgot the `s` of `https://`.
+fn refuse_plain_http(request: &[u8]) -> Vec<u8> {
+    const TEXT: &str = "This port speaks HTTPS: write https:// instead of http:// in the address.\n";
+    let content = if request.starts_with(b"HEAD ") { "" } else { TEXT };
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{content}",
+        TEXT.len()
+    )
+    .into_bytes()
 }
 
 /// Whether rustls has decided to resume no session.

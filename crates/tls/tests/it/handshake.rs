@@ -155,9 +155,14 @@ fn handshake_with(bytes: &[u8], fin: bool) -> (HandshakeError, Vec<u8>) {
 
 #[test]
 fn plain_http_is_recognised() {
-    for request in ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HEAD /x HTTP/1.0\r\n\r\n"] {
-        let (error, _) = handshake_with(request.as_bytes(), false);
+    for request in
+        ["GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET http://a/ HTTP/1.1\r\n\r\n", "HEAD /x HTTP/1.0\r\n\r\n"]
+    {
+        let (error, answer) = handshake_with(request.as_bytes(), false);
         assert!(matches!(error, HandshakeError::PlainHttp), "{error:?}");
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+        assert_eq!(answer.contains("write https://"), request.starts_with("GET"), "{answer}");
         assert!(error.to_string().contains("https://"), "{error}");
     }
 }
@@ -424,6 +429,38 @@ fn unusable_files_are_named() {
         assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
         assert!(error.to_string().contains(file), "{error}");
     }
+}
+
+#[test]
+fn an_encrypted_key_is_named_with_the_remedy() {
+    let path = PKI.directory().join("encrypted.pem");
+    for pem in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGjMF8GCSqGSIb3DQEFDTBS\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
+    ] {
+        std::fs::write(&path, pem).unwrap();
+        let error = sealion_tls::Certificate::from_pem_files(&PKI.certificate_file(), &path).unwrap_err().to_string();
+        assert!(error.contains("the key is encrypted") && error.contains("openssl pkey -in"), "{error}");
+    }
+}
+
+#[test]
+fn a_certificate_of_version_1_is_named_with_its_own_file() {
+    let directory = sealion_testkit::pki::Pki::ecdsa();
+    let path = |name: &str| directory.directory().join(name).to_str().unwrap().to_owned();
+    let openssl = |arguments: &[&str]| {
+        let output = std::process::Command::new("openssl").args(arguments).output().expect("openssl is needed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let (key, request, old) = (path("key.pem"), path("request.pem"), path("old.pem"));
+    openssl(&["req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-keyout", &key, "-out", &request]);
+    // Version 1 is what OpenSSL before 3.2 makes of a request without extensions.
+    openssl(&["x509", "-req", "-in", &request, "-signkey", &key, "-out", &old]);
+    let Err(error) = sealion_tls::Certificate::from_pem_files(old.as_ref(), key.as_ref()) else {
+        return; // A newer OpenSSL made version 3.
+    };
+    let error = error.to_string();
+    assert!(error.starts_with(&old) && error.contains("of version 1"), "{error}");
 }
 
 #[test]
