@@ -57,7 +57,7 @@ impl Prepared {
         let kernel = probed_kernel(config.server.ktls)?;
         let costs = config.server.costs(&mut problems);
         let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;
-        let access_log = config.access_log.build(&problems);
+        let access_log = config.access_log.build(config.site.len() > 1, &problems);
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;

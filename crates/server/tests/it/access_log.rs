@@ -403,3 +403,62 @@ fn a_site_can_stay_out_of_the_log() {
     let lines = access_lines(&server, 2);
     assert!(lines.iter().all(|line| line.get("target") == "/f?other.example"), "{lines:#?}");
 }
+
+#[test]
+fn the_server_rotates_its_file_and_loses_no_line() {
+    const LINES: usize = 300;
+    let site = Site::new();
+    site.add("f", "content");
+    let table = "[access_log]\nto = 'access.log'\nflush_after = '0s'\nrotate = { size = '4KiB', keep = 1000 }\n";
+    let mut server = site.config("").table(table).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for n in 0..LINES {
+        http::get(&mut client, &format!("/f?{n}.")).expect("an answer");
+    }
+    server.signal(Signal::TERM);
+    client.read_to_end().expect("the server closes").assert_orderly();
+    drop(client);
+    assert!(server.wait().success());
+    let (mut text, mut plain, mut packed) = (String::new(), 0, 0);
+    for file in std::fs::read_dir(site.outside()).expect("it is there").map(|file| file.expect("an entry").path()) {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        if name.starts_with("access.log-") && name.ends_with(".gz") {
+            packed += 1;
+            std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&*bytes), &mut text).expect("gzip");
+        } else if name.starts_with("access.log") && !name.ends_with(".new") {
+            plain += 1;
+            assert!(bytes.len() <= 4096, "{name}: {}", bytes.len());
+            text.push_str(std::str::from_utf8(&bytes).expect("text"));
+        }
+    }
+    // The process may end before the last file is compressed, or between that and its removal: then it is there twice.
+    for n in 0..LINES {
+        assert!(text.contains(&format!("/f?{n}.\"")), "{n}");
+    }
+    assert!(packed > 3 && plain >= 2, "{packed} {plain}");
+}
+
+#[test]
+fn with_several_sites_a_line_names_its_own() {
+    let site = Site::new();
+    site.add("f", "content");
+    let keys = "names = ['localhost']\ndefault = true\n";
+    let config = site.config(keys).site("root", &[&site.pki], "names = ['other.example']\n");
+    let server = config.serve_from_user_space();
+    http::get(&mut site.connect(&server), "/f").expect("an answer");
+    let line = access_line(&server, 1);
+    assert_eq!((line.get("site"), line.get("host")), ("localhost", "localhost"), "{}", line.text);
+}
+
+#[test]
+fn a_rotation_that_cannot_be_is_refused() {
+    for (table, words) in [
+        ("to = 'stdout'\nrotate = { size = '1MB' }", "applies to files only"),
+        ("to = 'a.log'\nrotate = {}", "says not when"),
+        ("to = 'a.log'\nrotate = { size = '1MB', keep = 0 }", "from 1 to 10000"),
+    ] {
+        let text = Site::new().config("").table(&format!("[access_log]\n{table}\n")).problems();
+        assert!(text.contains("access_log.rotate") && text.contains(words), "{text}");
+    }
+}

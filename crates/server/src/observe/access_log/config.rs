@@ -14,6 +14,7 @@ use super::AccessLogPlan;
 use super::destination::Destination;
 use super::field::Field;
 use super::layout::{Format, Layout};
+use super::rotation::{RotateConfig, Rotation};
 use crate::values::{Problems, Time, overridable};
 
 /// A line for each response.
@@ -55,6 +56,10 @@ pub(crate) struct AccessLogConfig {
           env = "SEALION_ACCESS_LOG_SAMPLE", default_value_t = Self::default().sample)]
     #[schemars(with = "String")]
     pub sample: Sample,
+
+    /// Rotation of the file by the server itself.
+    #[arg(skip)]
+    pub rotate: Option<RotateConfig>,
 }
 
 impl Default for AccessLogConfig {
@@ -66,6 +71,7 @@ impl Default for AccessLogConfig {
             // People who watch the log notice no delay.
             flush_after: Time(Duration::from_millis(250)),
             sample: Sample(NonZeroU32::MIN),
+            rotate: None,
         }
     }
 }
@@ -76,6 +82,7 @@ overridable!(AccessLogConfig {
     fields = "access_log_fields",
     flush_after = "access_log_flush_after",
     sample = "access_log_sample",
+    rotate,
 });
 
 /// One response in so many, written `1/N`.
@@ -116,6 +123,18 @@ impl<'de> Deserialize<'de> for Sample {
 
 impl AccessLogConfig {
     pub(crate) fn check(&self, problems: &mut Problems) {
+        if let Some(rotate) = &self.rotate {
+            let what = match &self.to {
+                Destination::File(_) if rotate.size.is_none() && rotate.age.is_none() => {
+                    "says not when: write for instance size = \"100MB\", age = \"24h\" or both"
+                }
+                Destination::File(_) => "",
+                _ => "applies to files only: name a file in `to`, or remove it",
+            };
+            if !what.is_empty() {
+                problems.add(&(0..0), "access_log.rotate", what);
+            }
+        }
         if self.format == Format::Combined && !self.fields.is_empty() {
             problems.add(
                 &(0..0),
@@ -125,20 +144,21 @@ impl AccessLogConfig {
         }
     }
 
-    /// The plan, with the path of a file resolved.
-    pub(crate) fn build(&self, problems: &Problems) -> AccessLogPlan {
+    /// The plan, with the path of a file resolved. `several_sites`: lines name theirs, unless the fields are chosen.
+    pub(crate) fn build(&self, several_sites: bool, problems: &Problems) -> AccessLogPlan {
         AccessLogPlan {
             destination: match &self.to {
                 Destination::File(path) => Destination::File(problems.resolve(path)),
                 other => other.clone(),
             },
-            layout: Layout::new(self.format, &self.fields),
+            layout: Layout::new(self.format, &self.fields, several_sites),
             // A person who watches a terminal sees each line when it comes.
             flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
                 true => Duration::ZERO,
                 false => self.flush_after.0,
             },
             one_in: self.sample.0,
+            rotation: self.rotate.as_ref().map(Rotation::from),
         }
     }
 }
@@ -153,7 +173,7 @@ mod tests {
         let config: AccessLogConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("/etc/sealion/f"), text);
         config.check(&mut problems);
-        (config.build(&problems).destination, problems.to_string())
+        (config.build(false, &problems).destination, problems.to_string())
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
+use super::rotation::Rotation;
 use super::sink::{Datagrams, Sink, Stream};
 
 /// The destination of the access log.
@@ -87,12 +88,12 @@ impl<'de> Deserialize<'de> for Destination {
 }
 
 impl Destination {
-    /// Opens it; `None` for `off`.
-    pub(super) fn open(&self) -> io::Result<Option<Sink>> {
+    /// Opens it; `None` for `off`. `rotation`: of a file.
+    pub(super) fn open(&self, rotation: Option<Rotation>) -> io::Result<Option<Sink>> {
         Ok(Some(match self {
             Self::Off => return Ok(None),
             Self::Stdout => Sink::Stream(Stream::stdout()?),
-            Self::File(path) => Sink::Stream(Stream::file(path)?),
+            Self::File(path) => Sink::Stream(Stream::file(path, rotation)?),
             Self::Syslog(Syslog::Unix(path)) => Sink::Datagrams(Datagrams::unix(path)),
             Self::Syslog(Syslog::Udp(address)) => Sink::Datagrams(Datagrams::udp(address)),
             Self::Journald => Sink::Datagrams(Datagrams::unix(Path::new(JOURNAL_SOCKET))),

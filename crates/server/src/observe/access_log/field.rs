@@ -141,8 +141,11 @@ pub(super) enum Shown {
 
 impl Field {
     /// The fields of a line unless others are chosen.
-    pub(super) fn usual() -> Vec<Field> {
-        Field::ALL.iter().copied().filter(|field| field.shown() != Shown::IfChosen).collect()
+    pub(super) fn usual(several_sites: bool) -> Vec<Field> {
+        let is_usual = |field: &Field| {
+            field.shown() != Shown::IfChosen || several_sites && matches!(field, Field::Site | Field::Host)
+        };
+        Field::ALL.iter().copied().filter(is_usual).collect()
     }
 }
 

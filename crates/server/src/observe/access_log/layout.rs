@@ -71,10 +71,10 @@ enum Envelope {
 const PRIORITY: u8 = 23 * 8 + 6;
 
 impl Layout {
-    /// Without `fields`, the usual ones are used. The fields of `combined` are fixed.
-    pub(crate) fn new(format: Format, fields: &[Field]) -> Self {
+    /// Without `fields`, the usual ones are used, those for several sites if there are. The fields of `combined` are fixed.
+    pub(crate) fn new(format: Format, fields: &[Field], several_sites: bool) -> Self {
         let chosen = !fields.is_empty();
-        let fields = if chosen { fields.to_vec() } else { Field::usual() };
+        let fields = if chosen { fields.to_vec() } else { Field::usual(several_sites) };
         let fields = fields.into_iter().map(|field| Named::new(field, format)).collect();
         Self { format, fields, chosen, envelope: Envelope::Line }
     }

@@ -16,6 +16,7 @@ mod entry;
 mod escape;
 mod field;
 mod layout;
+mod rotation;
 mod sink;
 mod stamp;
 mod value;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use thread_local::ThreadLocal;
 
 use batch::Batch;
+use rotation::Rotation;
 use stamp::Clock;
 
 pub(crate) use config::AccessLogConfig;
@@ -56,6 +58,7 @@ pub(crate) struct AccessLogPlan {
     pub flush_after: Duration,
     /// One in so many responses has a line, but all errors have.
     pub one_in: NonZeroU32,
+    rotation: Option<Rotation>,
 }
 
 /// The sending end, for workers.
@@ -105,7 +108,7 @@ impl AccessLog {
     /// later.
     pub(crate) fn open(plan: &AccessLogPlan) -> io::Result<(Self, Writer)> {
         let state = Arc::<State>::default();
-        let Some(sink) = plan.destination.open()? else {
+        let Some(sink) = plan.destination.open(plan.rotation)? else {
             return Ok((Self { lines: None, state: Arc::clone(&state) }, Writer::of_nothing(state)));
         };
         let lines = Arc::new(Lines {
@@ -211,7 +214,7 @@ mod tests {
     fn lines_beyond_the_bound_are_refused() {
         let agent = ["User-Agent: ", &"a".repeat(30_000), "\r\n"].concat();
         let lines = Lines {
-            layout: Layout::new(layout::Format::Combined, &[]),
+            layout: Layout::new(layout::Format::Combined, &[], false),
             one_in: NonZeroU32::MIN,
             at_once: false,
             workers: ThreadLocal::new(),

@@ -6,12 +6,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::retry_on_intr;
 
 use super::batch::Batch;
+use super::rotation::Rotation;
 
 /// An opened destination of lines.
 pub(super) enum Sink {
@@ -34,8 +36,8 @@ impl Sink {
     /// Opens a file by its name again; other destinations stay.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         match self {
-            Sink::Stream(Stream { path: Some(path), .. }) => {
-                *self = Sink::Stream(Stream::file(&path.clone())?);
+            Sink::Stream(Stream { path: Some(path), rotation, .. }) => {
+                *self = Sink::Stream(Stream::file(&path.clone(), *rotation)?);
                 Ok(())
             }
             _ => Ok(()),
@@ -51,26 +53,51 @@ pub(super) struct Stream {
     is_shared: bool,
     /// The last byte of the file does not end a line, so that the next line needs a line feed before it.
     torn: bool,
+    /// `None`: other programs rotate the file.
+    rotation: Option<Rotation>,
+    /// Bytes of the file, if it is rotated.
+    len: u64,
+    /// When the file was begun.
+    begun: SystemTime,
 }
 
 impl Stream {
     pub(super) fn stdout() -> io::Result<Self> {
         let out = File::from(rustix::io::dup(rustix::stdio::stdout())?);
         let is_shared = !out.metadata()?.is_file();
-        Ok(Self { out, path: None, is_shared, torn: false })
+        Ok(Self { out, path: None, is_shared, torn: false, rotation: None, len: 0, begun: SystemTime::now() })
     }
 
-    pub(super) fn file(path: &Path) -> io::Result<Self> {
+    pub(super) fn file(path: &Path, rotation: Option<Rotation>) -> io::Result<Self> {
         // A FIFO that no process reads: open(2) fails with ENXIO. Without O_NONBLOCK it would wait for a reader.
         let mut options = OpenOptions::new();
         let out = options.create(true).append(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
         fcntl_setfl(&out, OFlags::APPEND)?;
-        let is_file = out.metadata()?.is_file();
+        let metadata = out.metadata()?;
+        let is_file = metadata.is_file();
         let torn = is_file && ends_inside_a_line(path);
-        Ok(Self { out, path: Some(path.to_owned()), is_shared: !is_file, torn })
+        // Not every file system knows when a file was made.
+        let begun = metadata.created().unwrap_or_else(|_| SystemTime::now());
+        let rotation = rotation.filter(|_| is_file);
+        Ok(Self { out, path: Some(path.to_owned()), is_shared: !is_file, torn, rotation, len: metadata.len(), begun })
+    }
+
+    /// Rotates the file if that is due. If it cannot be, the lines go on into it, and the next ones try again.
+    fn rotate(&mut self, rotation: Rotation, more: u64) -> io::Result<()> {
+        let now = SystemTime::now();
+        if let Some(path) = self.path.clone().filter(|_| rotation.is_due(self.len, more, self.begun, now)) {
+            rotation.rotate(&path, &self.out, now)?;
+            *self = Stream { begun: now, ..Stream::file(&path, Some(rotation))? };
+        }
+        Ok(())
     }
 
     fn write(&mut self, lines: &Batch) -> Lost {
+        if let Some(rotation) = self.rotation
+            && let Err(error) = self.rotate(rotation, lines.bytes().len() as u64)
+        {
+            tracing::warn!("the access log cannot be rotated: {error}");
+        }
         if self.torn {
             match self.write_all(b"\n") {
                 (_, None) => self.torn = false,
@@ -84,6 +111,7 @@ impl Stream {
         if let Some(last) = lines.bytes()[..written].last() {
             self.torn = *last != b'\n';
         }
+        self.len += written as u64;
         Some((lines.len() - lines.lines_within(written), error?))
     }
 
@@ -252,17 +280,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         std::fs::write(&path, "whole\nhal").unwrap();
-        let mut stream = Stream::file(&path).unwrap();
+        let mut stream = Stream::file(&path, None).unwrap();
         assert!(stream.write(&lines(&["a", "b"])).is_none());
         assert!(stream.write(&lines(&["c"])).is_none());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nhal\na\nb\nc\n");
-        assert!(Stream::file(&path).unwrap().write(&lines(&["d"])).is_none());
+        assert!(Stream::file(&path, None).unwrap().write(&lines(&["d"])).is_none());
         assert!(std::fs::read_to_string(&path).unwrap().ends_with("c\nd\n"));
     }
 
     #[test]
     fn a_full_disk_takes_nothing_and_says_so() {
-        let mut stream = Stream::file(Path::new("/dev/full")).unwrap();
+        let mut stream = Stream::file(Path::new("/dev/full"), None).unwrap();
         let (lost, error) = stream.write(&lines(&["a", "b"])).expect("nothing is taken");
         assert_eq!((lost, error.kind()), (2, io::ErrorKind::StorageFull));
         assert!(!stream.torn, "nothing was begun");
