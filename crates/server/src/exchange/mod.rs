@@ -18,12 +18,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, FieldSection, Method, Request, Status, Target};
+use sealion_http::{Coding, FieldSection, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
 use crate::observe::access_log::{Entry, Requested, UpstreamTrace};
-use crate::observe::metrics::{self, Sent, WorkerMetrics};
+use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Site};
@@ -200,12 +200,8 @@ impl<'a> Exchange<'a> {
         self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
     }
 
-    /// Counts the request's path, and logs the error behind the response.
+    /// Logs the error behind the response.
     pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &Response) {
-        if let (Some(worker), Target::Path { path, .. }) = (self.worker_metrics, request.target) {
-            let sent = if request.method == Method::Head { 0 } else { response.body.len().unwrap_or(0) };
-            worker.asked_for(path, sent);
-        }
         if let Some(cause) = &response.cause {
             let target = request.raw_target.escape_default();
             tracing::warn!("{}: {target}: answered {}: {cause}", peer.address, response.status);
@@ -240,7 +236,12 @@ impl<'a> Exchange<'a> {
         let took = ended - started;
         if let Some(worker) = self.worker_metrics {
             let Outcome { reason, wire, set_up, .. } = *outcome;
-            worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up });
+            let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
+            worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up, site: number });
+            if let Some((Request { target: Target::Path { path, .. }, .. }, _)) = request {
+                let site = self.site.filter(|_| self.generation.sites.are_several()).map_or("", |site| &site.name);
+                worker.asked_for(site, path, outcome.body);
+            }
         }
         let silent = request.is_some() && self.site.is_some_and(|site| !site.access_log);
         if self.shared.access_log.is_on() && !silent {

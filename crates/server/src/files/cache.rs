@@ -575,7 +575,7 @@ impl Cache {
     fn remember(&mut self, original: &Arc<SiteFile>, coding: Coding, made: &Made, limits: &CacheLimits) {
         let Some((name, mut entry)) = self.entries.pop_entry(&self.key[..]) else { return };
         self.discount(&name, &entry.opened);
-        if entry.opened.file.etag == original.etag
+        if entry.opened.file.state() == original.state()
             && let Some(variants) = &mut entry.opened.variants
         {
             variants.remember(coding, made);

@@ -16,10 +16,12 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::time::{ClockId, clock_gettime};
+use schemars::JsonSchema;
 use sealion_http::content_type::ContentType;
 use sealion_http::date::HttpTime;
 use sealion_http::etag::EntityTag;
 use sealion_http::{Coding, Status};
+use serde::{Deserialize, Serialize};
 
 use crate::files::media_types::MediaTypes;
 
@@ -34,6 +36,18 @@ pub(crate) struct Root {
     checked_ms: AtomicU64,
     /// Content types that the operator set by extension.
     media_types: Option<Arc<MediaTypes>>,
+    tags: EntityTags,
+}
+
+/// Metadata that entity tags of files are made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EntityTags {
+    /// Size and modification time. Equal on all replicas that keep the times of files.
+    #[default]
+    Modified,
+    /// Device, inode, size, modification and change time. Changes with every replacement, even one of equal size and time.
+    Inode,
 }
 
 /// The object that a path names.
@@ -53,11 +67,8 @@ pub(crate) struct SiteFile {
     pub len: u64,
     /// Last modification, to the second. `None`: before 1970 or after 9999, where no HTTP-date exists.
     pub modified: Option<HttpTime>,
-    /// A hash of device, inode, size, modification and change time, to the nanosecond.
-    ///
-    /// A file replaced by one of equal size and modification time therefore gets a new tag. So does a file rewritten in place,
-    /// unless it is rewritten twice within the time stamp granularity of the file system (a timer tick before Linux 6.13). The
-    /// same content on another machine has a different tag.
+    /// The entity tag, made as the site says ([`EntityTags`]). It is weak while the time in it is within the current tick of the file
+    /// system's clock (a timer tick before Linux 6.13), because the file could change again without a change of the time.
     pub etag: EntityTag,
     /// The type by file name extension; for a precompressed file, the type of the original.
     pub content_type: ContentType,
@@ -120,6 +131,7 @@ impl Root {
             opened: Instant::now(),
             checked_ms: AtomicU64::new(0),
             media_types: None,
+            tags: EntityTags::default(),
         })
     }
 
@@ -134,6 +146,11 @@ impl Root {
         removed.close().map_err(fail)?;
         // Nobody can make this path: a file has no entries.
         Ok(Root { path: "/dev/null/no-root".into(), ..root })
+    }
+
+    /// Sets the metadata that entity tags are made of.
+    pub(crate) fn with_entity_tags(self, tags: EntityTags) -> Self {
+        Root { tags, ..self }
     }
 
     /// Sets the operator's content types.
@@ -208,7 +225,7 @@ impl Root {
         Ok(Found::File(Arc::new(SiteFile {
             len: metadata.len(),
             modified: metadata.modified().ok().and_then(HttpTime::new),
-            etag: state.entity_tag(),
+            etag: state.entity_tag(self.tags, read_at),
             content_type: self.content_type(name),
             coding: None,
             is_sibling: false,
@@ -282,10 +299,17 @@ impl SiteFile {
     /// Whether every later change will show in the change time. Within a clock tick it may not: content read between two changes
     /// could carry the time stamps of the second.
     pub(crate) fn is_settled(&self) -> bool {
-        let [seconds, nanoseconds] = self.state.changed();
-        // Some file systems keep whole seconds.
-        let latest = if nanoseconds == 0 { [seconds + 1, 0] } else { [seconds, nanoseconds] };
-        latest < self.read_at
+        is_past(self.state.changed(), self.read_at)
+    }
+
+    /// Makes it the precompressed sibling of `original` in `coding`. Its tag differs from that of an original with equal size and time.
+    pub(crate) fn become_sibling(&mut self, original: &SiteFile, coding: Coding) {
+        let tag = hashed_tag(&[self.etag.opaque(), coding.token().as_bytes()].concat());
+        self.etag = if self.etag.is_weak() { tag.weakened() } else { tag };
+        self.content_type = original.content_type.clone();
+        self.coding = Some(coding);
+        self.is_sibling = true;
+        self.varies = true;
     }
 
     /// Whether the bytes still match the validators. Bytes in memory always do.
@@ -354,7 +378,7 @@ impl SiteFile {
             content: Content::File(Arc::new(file)),
             len: state.len(),
             modified: None,
-            etag: state.entity_tag(),
+            etag: state.entity_tag(EntityTags::default(), file_system_time()),
             content_type: ContentType::of_name(b""),
             coding: None,
             is_sibling: false,
@@ -453,7 +477,7 @@ impl std::error::Error for RootError {
 }
 
 /// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State([u64; 7]);
 
 impl State {
@@ -477,9 +501,21 @@ impl State {
         [self.0[5], self.0[6]]
     }
 
-    /// Hashed, so that inode numbers are not disclosed.
-    fn entity_tag(&self) -> EntityTag {
-        hashed_tag(self.0.map(u64::to_le_bytes).as_flattened())
+    fn modified(&self) -> [u64; 2] {
+        [self.0[3], self.0[4]]
+    }
+
+    /// Hashed, so that inode numbers are not disclosed. `now`: the file system's clock before the bytes are read.
+    fn entity_tag(&self, tags: EntityTags, now: [u64; 2]) -> EntityTag {
+        let [seconds, _] = self.modified();
+        // Nix, OSTree and reproducible archives set one date for all files: 0 or 1. It says nothing of the content.
+        let (members, time) = match tags {
+            EntityTags::Modified if seconds > 1 => (&self.0[2..5], self.modified()),
+            EntityTags::Modified | EntityTags::Inode => (&self.0[..], self.changed()),
+        };
+        let bytes: Vec<u8> = members.iter().flat_map(|member| member.to_le_bytes()).collect();
+        let tag = hashed_tag(&bytes);
+        if is_past(time, now) { tag } else { tag.weakened() }
     }
 
     /// Whether it was modified before `original`.
@@ -489,6 +525,17 @@ impl State {
         let [(ours, ours_ns), (its, its_ns)] = [self, original].map(|state| (state.0[3] as i64, state.0[4]));
         ours < its || ours == its && ours_ns != 0 && ours_ns < its_ns
     }
+}
+
+/// Whether every later change will have a later time stamp. Both in seconds and nanoseconds.
+fn is_past([seconds, nanoseconds]: [u64; 2], now: [u64; 2]) -> bool {
+    // Before 1970.
+    if seconds as i64 <= 0 {
+        return true;
+    }
+    // Some file systems keep whole seconds.
+    let latest = if nanoseconds == 0 { [seconds + 1, 0] } else { [seconds, nanoseconds] };
+    latest < now
 }
 
 /// The clock of file system time stamps, in seconds and nanoseconds. It advances in ticks.

@@ -36,6 +36,14 @@ impl Site {
         fs::write(self.path(name), content).unwrap();
     }
 
+    /// A file of three bytes from 1994, opened anew each time.
+    fn file_written(&self, name: &str) -> Arc<SiteFile> {
+        self.write(name, "abc");
+        let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        File::options().write(true).open(self.path(name)).unwrap().set_modified(modified).unwrap();
+        self.file(&format!("/{name}"))
+    }
+
     fn resolve(&self, path: &str) -> Result<Found, Unresolved> {
         self.files.find_for_tests(path, &FieldLines::default(), Instant::now())
     }
@@ -139,7 +147,7 @@ fn entity_tag_changes_with_the_file() {
     write("b", "two", second);
     fs::rename(site.path("b"), site.path("a")).unwrap();
     let replaced = site.file("/a");
-    assert_ne!(replaced.etag, first.etag, "replaced, of the same size and date");
+    assert_eq!(replaced.etag, first.etag, "size and date are those of the one before, as on a replica");
     assert_eq!((content(&first).as_str(), content(&replaced).as_str()), ("one", "two"), "the old one stays open");
 
     write("a", "three", second);
@@ -154,11 +162,15 @@ fn entity_tag_changes_with_the_file() {
 
 #[test]
 fn entity_tag_depends_on_every_part_of_the_state() {
-    let tag = State([1; 7]).entity_tag();
-    for changed in 0..7 {
-        let mut state = [1; 7];
-        state[changed] = 2;
-        assert_ne!(State(state).entity_tag(), tag, "{changed}");
+    let now = [10, 0];
+    for (tags, members) in [(EntityTags::Inode, 0..7), (EntityTags::Modified, 2..5)] {
+        let tag = State([3; 7]).entity_tag(tags, now);
+        for changed in 0..7 {
+            let mut state = [3; 7];
+            state[changed] = 4;
+            assert_eq!(State(state).entity_tag(tags, now) != tag, members.contains(&changed), "{tags:?} {changed}");
+        }
+        assert!(!tag.is_weak());
     }
     let site = Site::new();
     site.write("a", "abc");
@@ -167,6 +179,60 @@ fn entity_tag_depends_on_every_part_of_the_state() {
     let State([dev, ino, len, mtime, mtime_nsec, ..]) = State::of(&metadata);
     assert_eq!((dev, ino, len), (metadata.dev(), metadata.ino(), 3));
     assert_eq!((mtime, mtime_nsec), (seconds.as_secs(), seconds.subsec_nanos().into()));
+}
+
+#[test]
+fn an_entity_tag_is_weak_while_the_file_may_change_without_a_change_of_time() {
+    let modified = |time: [u64; 2], now| State([9, 9, 9, time[0], time[1], 8, 8]).entity_tag(EntityTags::Modified, now);
+    for (time, now, weak) in [
+        ([100, 5], [100, 6], false),
+        ([100, 5], [100, 5], true),
+        ([100, 6], [100, 5], true),
+        // Whole seconds.
+        ([100, 0], [100, 999], true),
+        ([100, 0], [101, 0], true),
+        ([100, 0], [101, 1], false),
+        ([-5_i64 as u64, 0], [100, 0], false),
+    ] {
+        let tag = modified(time, now);
+        assert_eq!(tag.is_weak(), weak, "{time:?} at {now:?}");
+        assert_eq!(tag.opaque(), modified(time, [1 << 40, 0]).opaque(), "only the weakness changes with time");
+    }
+}
+
+#[test]
+fn a_date_that_all_files_share_makes_no_entity_tag() {
+    for date in [0, 1] {
+        let of_inode = |inode| State([9, inode, 9, date, 0, 8, 8]).entity_tag(EntityTags::Modified, [100, 0]);
+        assert_ne!(of_inode(1), of_inode(2), "{date}");
+    }
+}
+
+#[test]
+fn replicas_share_entity_tags_and_a_change_of_permissions_keeps_them() {
+    let (one, other) = (Site::new(), Site::new());
+    let second = UNIX_EPOCH + Duration::new(784_111_777, 5);
+    for site in [&one, &other] {
+        site.write("a", "one");
+        File::options().write(true).open(site.path("a")).unwrap().set_modified(second).unwrap();
+    }
+    let tag = one.file("/a").etag;
+    assert_eq!(other.file("/a").etag, tag);
+    fs::set_permissions(one.path("a"), std::os::unix::fs::PermissionsExt::from_mode(0o644 & !0o022)).unwrap();
+    assert_eq!(one.file("/a").etag, tag);
+}
+
+#[test]
+fn a_sibling_of_equal_size_and_time_has_a_tag_of_its_own() {
+    let site = Site::new();
+    let original = site.file_written("a.txt");
+    let mut tags = vec![original.etag];
+    for coding in Coding::ALL {
+        let mut sibling = site.file_written("a.txt");
+        Arc::get_mut(&mut sibling).unwrap().become_sibling(&original, coding);
+        assert!(!tags.contains(&sibling.etag) && !sibling.etag.is_weak(), "{coding:?}");
+        tags.push(sibling.etag);
+    }
 }
 
 #[test]

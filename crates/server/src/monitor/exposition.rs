@@ -9,7 +9,7 @@ use super::page::Page;
 use crate::exchange::Shared;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, WorkerMetrics,
+    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, SiteNumber, WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -190,6 +190,21 @@ impl Scrape<'_> {
         page.counter("sealion_sent_bytes_total", "Bytes of responses passed to the kernel so far, by path.");
         for path in [SealedBy::User, SealedBy::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
+        }
+        page.counter("sealion_site_responses_total", "Responses by site and class of status.");
+        let sites = SiteNumber::all();
+        for (site, name) in &sites {
+            for (place, class) in ["2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+                let count = self.count(|w| &w.sites.of(*site).responses[place]);
+                page.sample(&[("site", name), ("class", class)], count);
+            }
+        }
+        page.counter(
+            "sealion_site_response_bytes_total",
+            "Bytes of responses, heads and bodies, as far as they were sent, by site.",
+        );
+        for (site, name) in &sites {
+            page.sample(&[("site", name)], self.count(|w| &w.sites.of(*site).bytes));
         }
         page.histogram(
             "sealion_http_request_duration_seconds",

@@ -1,7 +1,7 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► network ─► preflight ─► method ─► redirect ─► password ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//! limits ─► network ─► preflight ─► redirect ─► method ─► password ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
 //!                                                                                                                        │
 //!                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
@@ -24,6 +24,7 @@ use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 use tokio::task::spawn_blocking;
 
 use super::basic_auth::{BasicAuth, Decision, Verdict};
+use super::clean_urls::TrailingSlash;
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
@@ -133,7 +134,7 @@ impl<'a> Answering<'a> {
     fn answer_from_cache(&self) -> Option<Response> {
         let features = &self.site.features;
         let path = self.path().ok()?;
-        let name_decides = path.names_directory() && features.depend_on_names();
+        let name_decides = path.names_directory() && (features.depend_on_names() || self.removes_slash_of(&path));
         if features.need_steps_before_files() || name_decides || self.refuse_or_redirect(&path).is_some() {
             return None;
         }
@@ -236,14 +237,17 @@ impl<'a> Answering<'a> {
         if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
             return Some(response);
         }
-        match self.request.method {
-            Method::Get | Method::Head => {}
-            // What a server makes of a method is its own affair; TRACE would show it fields that are made here.
-            method if method.as_str() != "TRACE" && self.is_forwarded(path) => {}
-            Method::Other(_) => return Some(Response::plain(Status::METHOD_NOT_ALLOWED)),
-            Method::Unknown(_) => return Some(Response::plain(Status::NOT_IMPLEMENTED)),
-        }
-        features.redirects.as_ref()?.answer(path, self.query(), self.request.authority)
+        let redirects = features.redirects.as_ref();
+        let refusal = match self.request.method {
+            Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.request.authority),
+            // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
+            method if method.as_str() != "TRACE" && self.is_forwarded(path) => None,
+            Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
+            Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
+        };
+        let redirect =
+            redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.request.authority));
+        redirect.or_else(|| refusal.map(Response::plain))
     }
 
     fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
@@ -394,33 +398,37 @@ impl<'a> Answering<'a> {
         asked: &SitePath<'_>,
         user: &mut Option<Box<str>>,
     ) -> Answer {
-        let (file, index) = match found {
-            Ok(Found::File(file)) => (file, files.index()),
-            Ok(Found::Directory) => {
-                let shown = if asked.names_directory() { path } else { asked };
-                let mut response = Response::plain(Status::MOVED_PERMANENTLY);
-                response.fields.location = Some(shown.with_slash(self.query()));
-                return response.into();
-            }
-            Err(missing) => match Box::pin(self.find_other_index(files, beneath, missing)).await {
-                Ok(found) => found,
+        let (file, addition) = match found {
+            Ok(Found::File(file)) => (file, path.names_directory().then(|| Addition::Index(files.index()))),
+            Ok(Found::Directory) => match Box::pin(self.find_for_directory(files, beneath)).await {
+                Some((file, addition)) => (file, Some(addition)),
+                None => {
+                    let shown = if asked.names_directory() { path } else { asked };
+                    return moved(shown.with_slash(self.query())).into();
+                }
+            },
+            Err(missing) => match Box::pin(self.find_other_name(files, beneath, missing)).await {
+                Ok((file, addition)) => (file, Some(addition)),
                 Err(missing) => return Box::pin(self.without_file(missing, files, path, beneath, asked, user)).await,
             },
         };
+        if asked.names_directory() && self.removes_slash_of(asked) {
+            return moved(asked.without_slash(self.query())).into();
+        }
         let mut name = None;
-        if path.names_directory() && self.site.features.depend_on_names() {
-            let of_index = path.child(index);
-            let refusal = self.guard(&of_index, user).await;
-            name = Some(of_index.as_bytes().to_vec());
+        if let Some(addition) = addition.filter(|_| self.site.features.depend_on_names()) {
+            let own = addition.to(path);
+            let refusal = self.guard(&own, user).await;
+            name = Some(own.as_bytes().to_vec());
             if let Some(refusal) = refusal {
                 return Answer { response: refusal, name };
             }
         }
-        let file = match (self.site.may_withhold(&file), path.names_directory()) {
+        let file = match (self.site.may_withhold(&file), addition) {
             (false, _) => Ok(file),
-            (true, false) => Box::pin(self.sibling_or_original(file, files, beneath, path)).await,
-            (true, true) => {
-                let (beneath, path) = (beneath.child(index), path.child(index));
+            (true, None) => Box::pin(self.sibling_or_original(file, files, beneath, path)).await,
+            (true, Some(addition)) => {
+                let (beneath, path) = (addition.to(beneath), addition.to(path));
                 Box::pin(self.sibling_or_original(file, files, &beneath, &path)).await
             }
         };
@@ -446,6 +454,9 @@ impl<'a> Answering<'a> {
                 && let Some(response) = self.list(listing, files, beneath, asked).await
             {
                 return response.into();
+            }
+            if asked.names_directory() && self.find_with_extension(files, beneath).await.is_some() {
+                return moved(asked.without_slash(self.query())).into();
             }
         }
         let response = Response::plain(missing.status).because(missing.cause);
@@ -513,22 +524,90 @@ impl<'a> Answering<'a> {
         files.find(path, &self.request.conditions.accept_encoding)
     }
 
-    /// Finds another index where the first is `missing`. Returns its name too.
-    async fn find_other_index(
-        &self,
-        files: &Files,
+    /// Whether the trailing slash of a directory's URL is removed: not that of the root.
+    fn removes_slash_of(&self, path: &SitePath<'_>) -> bool {
+        self.site.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
+    }
+
+    /// Finds what is sent for a directory requested without a trailing slash. `None`: a redirect adds the slash.
+    async fn find_for_directory<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &SitePath<'_>,
+    ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
+        if let Some(found) = self.find_with_extension(files, path).await {
+            return Some(found);
+        }
+        if self.site.features.trailing_slash == TrailingSlash::Add {
+            return None;
+        }
+        let more = self.site.features.more_indexes.iter().map(String::as_str);
+        for index in std::iter::once(files.index()).chain(more) {
+            if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
+                return Some((file, Addition::Index(index)));
+            }
+        }
+        None
+    }
+
+    /// Finds the file under another name where none has the requested one: another index than the first, or one with an extension.
+    async fn find_other_name<'f>(
+        &'f self,
+        files: &'f Files,
         path: &SitePath<'_>,
         missing: Unresolved,
-    ) -> Result<(Arc<SiteFile>, &'a str), Unresolved> {
-        if missing.status == Status::NOT_FOUND && path.names_directory() {
-            for index in &self.site.features.more_indexes {
-                if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
-                    return Ok((file, index));
-                }
+    ) -> Result<(Arc<SiteFile>, Addition<'f>), Unresolved> {
+        if missing.status != Status::NOT_FOUND {
+            return Err(missing);
+        }
+        if !path.names_directory() {
+            return self.find_with_extension(files, path).await.ok_or(missing);
+        }
+        for index in &self.site.features.more_indexes {
+            if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
+                return Ok((file, Addition::Index(index)));
             }
         }
         Err(missing)
     }
+
+    /// Finds the file that has the requested name and an extension.
+    async fn find_with_extension<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &SitePath<'_>,
+    ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
+        for extension in self.site.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
+            if let Ok(Found::File(file)) = self.find(files, &path.with_extension(extension)).await {
+                return Some((file, Addition::Extension(extension)));
+            }
+        }
+        None
+    }
+}
+
+/// The part of a file's name that the requested path lacks.
+#[derive(Debug, Clone, Copy)]
+enum Addition<'a> {
+    Index(&'a str),
+    Extension(&'a str),
+}
+
+impl Addition<'_> {
+    /// The path of the file, from the path requested.
+    fn to(self, path: &SitePath<'_>) -> SitePath<'static> {
+        match self {
+            Addition::Index(name) => path.child(name),
+            Addition::Extension(extension) => path.with_extension(extension),
+        }
+    }
+}
+
+/// The redirect to the same resource with or without a trailing slash.
+fn moved(location: String) -> Response {
+    let mut response = Response::plain(Status::MOVED_PERMANENTLY);
+    response.fields.location = Some(location);
+    response
 }
 
 impl Site {

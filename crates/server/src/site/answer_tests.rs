@@ -41,6 +41,7 @@ impl Place {
                 access_log: true,
                 listen: None,
                 name: "test".into(),
+                number: crate::observe::metrics::SiteNumber::NONE,
                 files,
                 options: FileOptions { max_ranges: 16, show_dotfiles: false },
                 limits: None,

@@ -40,7 +40,7 @@ pub(crate) struct BasicAuthConfig {
     pub regex: Option<At<String>>,
     /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
-    /// File of users and password hashes (bcrypt or argon2id), one per line, as written by `htpasswd -B -c FILE USER`. Read at
+    /// File of users and password hashes (bcrypt or argon2id), one per line, as `sealion passwd` and `htpasswd -B` write them. Read at
     /// start and on reload.
     pub users: At<PathBuf>,
 }

@@ -3,6 +3,7 @@
 use super::SiteConfig;
 use super::access::Access;
 use super::basic_auth::BasicAuth;
+use super::clean_urls::{self, TrailingSlash};
 use super::cors::Cors;
 use super::headers::{Headers, HeadersConfig};
 use super::listing::Listing;
@@ -34,6 +35,9 @@ pub(crate) struct Features {
     pub proxies: Option<Proxies>,
     /// Index file names after the first.
     pub more_indexes: Vec<String>,
+    /// File name extensions that URLs may omit.
+    pub extensions: Vec<String>,
+    pub trailing_slash: TrailingSlash,
     /// Directory listings.
     pub listing: Option<Listing>,
     /// The page for paths without a file.
@@ -83,6 +87,8 @@ impl SiteConfig {
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
             proxies: Proxies::build(&self.proxy, upstreams, "site.proxy", problems),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
+            extensions: clean_urls::extensions(&self.extensions, problems),
+            trailing_slash: self.trailing_slash,
             listing: self.listing.build("site.listing", problems),
             fallback: fallback.and_then(|page| Page::build(page, root, "site.fallback", problems)),
             error_pages: ErrorPages::build(&self.error_pages, root, "site.error_pages", problems),
@@ -111,6 +117,9 @@ impl Features {
             mounts,
             proxies,
             more_indexes: _,
+            extensions: _,
+            // Asked for directories alone.
+            trailing_slash: _,
             listing: _,
             fallback: _,
             error_pages: _,

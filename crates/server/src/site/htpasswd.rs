@@ -35,7 +35,7 @@ impl Htpasswd {
     /// A message with file and remedy.
     pub(super) fn text(path: &Path) -> Result<String, String> {
         std::fs::read_to_string(path)
-            .map_err(|e| format!("cannot read {}: {e}: create it with `htpasswd -B -c FILE USER`", path.display()))
+            .map_err(|e| format!("cannot read {}: {e}: create it with `sealion passwd USER > FILE`", path.display()))
     }
 
     /// Parses the text of the file at `path`.
@@ -61,7 +61,7 @@ impl Htpasswd {
             }
         }
         if users.is_empty() {
-            return Err((1, "contains no user: add one with `htpasswd -B FILE USER`".to_owned()));
+            return Err((1, "contains no user: add one with `sealion passwd USER >> FILE`".to_owned()));
         }
         let mut of_each_cost: Vec<Hash> = Vec::new();
         for hash in users.values() {

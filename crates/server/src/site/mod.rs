@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod basic_auth;
+mod clean_urls;
 mod cors;
 mod fallback;
 mod features;
@@ -38,8 +39,9 @@ use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::{CompressConfig, Encoding};
 use crate::files::media_types::MediaTypes;
-use crate::files::resolve::Root;
+use crate::files::resolve::{EntityTags, Root};
 use crate::limits::{SiteLimits, SiteLimitsConfig};
+use crate::observe::metrics::SiteNumber;
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems};
 
@@ -47,17 +49,18 @@ pub(crate) use answer::{Client, answer, answer_from_cache, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
+pub(crate) use redirect::RedirectConfig;
+pub(crate) use rewrite::RewriteConfig;
 
 use access::AccessConfig;
 use basic_auth::BasicAuthConfig;
+use clean_urls::TrailingSlash;
 use cors::CorsConfig;
 use features::Features;
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use listing::ListingConfig;
 use mounts::MountConfig;
-use redirect::RedirectConfig;
-use rewrite::RewriteConfig;
 use security_headers::SecurityHeaders;
 
 /// A site: a directory served under one or more host names.
@@ -91,6 +94,15 @@ pub(crate) struct SiteConfig {
     pub client_auth: Option<ClientAuthConfig>,
     /// Index files of a directory; the first that exists is sent.
     pub index: Vec<At<String>>,
+    /// File name extensions that URLs may omit: with `["html"]`, `/about` is answered with `about.html`, and `/about/` redirects to
+    /// `/about`. Such a file goes before a directory of the same name.
+    pub extensions: Vec<At<String>>,
+    /// Whether URLs of directories end in a slash: with `add`, `/about` redirects to `/about/`; with `remove`, `/about/` redirects to
+    /// `/about`, which gets the index of the directory. A listing always has the slash.
+    pub trailing_slash: TrailingSlash,
+    /// How entity tags of files are made: `modified`, from size and modification time, which replicas share if they keep the times of
+    /// files; or `inode`, from these, device, inode and change time, for files that are replaced without a change of time and size.
+    pub etag: EntityTags,
     /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
     pub show_dotfiles: bool,
     /// Further directories, each served beneath a path of its own.
@@ -142,6 +154,9 @@ impl Default for SiteConfig {
             acme: false,
             client_auth: None,
             index: vec!["index.html".to_owned().into()],
+            extensions: Vec::new(),
+            trailing_slash: TrailingSlash::default(),
+            etag: EntityTags::default(),
             show_dotfiles: false,
             mounts: Vec::new(),
             media_types: BTreeMap::new(),
@@ -168,6 +183,8 @@ impl Default for SiteConfig {
 pub(crate) struct Site {
     /// The first name, or `default`; for logs and metrics.
     pub name: String,
+    /// Its counters.
+    pub number: SiteNumber,
     /// Names of the listeners that it answers on. `None`: all.
     pub listen: Option<Box<[Box<str>]>>,
     /// Whether responses are written to the access log.
@@ -261,7 +278,8 @@ impl SiteConfig {
         let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), "site", problems)
             .map(|encoding| Arc::new(Coder::new(&encoding)));
         let files = |root: Root| {
-            Files::new(root.with_media_types(media_types.clone()), index.clone(), cache).with_codings(coder.clone())
+            let root = root.with_media_types(media_types.clone()).with_entity_tags(self.etag);
+            Files::new(root, index.clone(), cache).with_codings(coder.clone())
         };
         let features = self.features(&root, files, upstreams, plain, problems);
         let client_auth = match &self.client_auth {
@@ -271,6 +289,7 @@ impl SiteConfig {
         Some(Site {
             client_auth,
             name: self.label(),
+            number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             access_log: self.access_log,
             files: files(root),

@@ -21,6 +21,11 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
+    /// Whether there is more than one.
+    pub(crate) fn are_several(&self) -> bool {
+        self.sites.len() > 1
+    }
+
     /// Builds the table from sites and their configurations.
     pub(crate) fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
         let mut all = Sites {

@@ -22,7 +22,8 @@ pub(crate) struct RedirectConfig {
     pub regex: Option<At<String>>,
     /// Target: a path, or `https://…`. For a regex, `$1` or `${name}` insert the text of a group.
     pub to: At<String>,
-    /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET). Default: 308.
+    /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET). Default: 308. Requests with other methods
+    /// than GET and HEAD are redirected by 307 and 308, which keep the method.
     pub status: Option<At<u16>>,
 }
 
@@ -60,6 +61,17 @@ impl Redirects {
             }
         }
         (!all.0.is_empty()).then_some(all)
+    }
+
+    /// The redirect for a request with another method than GET and HEAD: one whose status keeps the method.
+    pub(crate) fn answer_any_method(
+        &self,
+        path: &SitePath<'_>,
+        query: Option<&str>,
+        origin: Option<&str>,
+    ) -> Option<Response> {
+        let keeps_method = |status| matches!(status, Status::TEMPORARY_REDIRECT | Status::PERMANENT_REDIRECT);
+        self.answer(path, query, origin).filter(|response| keeps_method(response.status))
     }
 
     /// The redirect for a request, if a rule matches. `origin`: the authority of the request.

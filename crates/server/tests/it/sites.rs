@@ -376,3 +376,68 @@ fn a_listener_without_tls_shows_the_way() {
     let (head, body) = ask("/", &["--head", "-H", "Host: example.org"]);
     assert!(head.starts_with("HTTP/1.1 308 ") && body.is_empty(), "{head}");
 }
+
+#[test]
+fn redirects_that_keep_the_method_answer_every_method() {
+    let served = Configured::serve(
+        Site::new(),
+        "redirects = [{ path = '/kept', to = '/new' }, { path = '/also', to = '/new', status = 307 }, \
+         { path = '/got', to = '/new', status = 301 }]\n",
+    );
+    for (path, options, status) in [
+        ("/kept", &["-X", "POST", "-d", "content"][..], 308),
+        ("/kept", &["-X", "DELETE"], 308),
+        ("/kept", &["-X", "BREW"], 308),
+        ("/kept", &[], 308),
+        ("/also", &["-X", "PUT", "-d", "content"], 307),
+        ("/got", &["-X", "POST", "-d", "content"], 405),
+        ("/got", &["-X", "BREW"], 501),
+        ("/got", &[], 301),
+        ("/none", &["-X", "POST", "-d", "content"], 405),
+    ] {
+        let answer = served.get(path, options);
+        assert_eq!(answer.status, status, "{path} {options:?}");
+        assert_eq!(answer.field("location"), (status < 400).then_some("/new"), "{path} {options:?}");
+    }
+}
+
+#[test]
+fn urls_may_omit_extensions_and_slashes() {
+    const NAMES: [&str; 7] =
+        ["index.html", "about.html", "both.html", "both/page.html", "docs/index.html", "empty/file.txt", "denied.html"];
+    let options = "access = [{ path = '/denied.html', deny = ['127.0.0.0/8'] }]\nlisting = { enabled = true }\n";
+    for (slash, rows) in [
+        ("add", &[("/docs/", 200, "docs/index.html"), ("/docs?a=b", 301, "/docs/?a=b"), ("/both/", 200, "")][..]),
+        ("remove", &[("/docs", 200, "docs/index.html"), ("/docs/?a=b", 301, "/docs?a=b"), ("/both/", 200, "")]),
+    ] {
+        let keys = format!("extensions = ['html']\ntrailing_slash = '{slash}'\n{options}");
+        let site = Site::new();
+        NAMES.iter().for_each(|name| drop(site.add(name, name)));
+        let served = Configured::serve(site, &keys);
+        let always: &[(&str, u16, &str)] = &[
+            ("/", 200, "index.html"),
+            ("/about", 200, "about.html"),
+            ("/about.html", 200, "about.html"),
+            ("/about/?q", 301, "/about?q"),
+            ("/both", 200, "both.html"),
+            ("/both/page", 200, "both/page.html"),
+            ("/empty", 301, "/empty/"),
+            ("/empty/", 200, ""),
+            ("/denied", 403, ""),
+            ("/none", 404, ""),
+            ("/none/", 404, ""),
+        ];
+        for (path, status, expected) in always.iter().chain(rows) {
+            // A second time from the cache.
+            for _ in 0..2 {
+                let answer = served.get(path, &[]);
+                assert_eq!(answer.status, *status, "{slash} {path}");
+                match status {
+                    200 if !expected.is_empty() => assert_eq!(body(&answer), *expected, "{slash} {path}"),
+                    301 => assert_eq!(answer.field("location"), Some(*expected), "{slash} {path}"),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

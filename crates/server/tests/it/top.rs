@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use sealion_testkit::http;
 
 use crate::support::watch::Watched;
-use crate::support::{PROGRAM, Site};
+use crate::support::{PROGRAM, Site, wait_until};
 
 fn top(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
@@ -38,6 +38,38 @@ fn once_prints_what_the_server_does() {
         text.lines().filter(|line| line.contains(" /")).map(|line| line.split_whitespace().collect()).collect();
     let requests = |path: &str| paths.iter().find(|row| row.last() == Some(&path)).map(|row| row[1]);
     assert_eq!((requests("/often"), requests("/seldom")), (Some("20"), Some("1")), "{text}");
+}
+
+#[test]
+fn what_was_sent_is_counted_by_site() {
+    const LONG: u64 = 64 << 20;
+    let site = Site::new();
+    site.add("f", "content");
+    site.add_large("long", LONG);
+    let other = site.outside().join("other");
+    std::fs::create_dir(&other).expect("a directory");
+    std::fs::write(other.join("f"), "of the other").expect("a file");
+    let keys = "names = ['localhost']\ndefault = true\n";
+    let config = site.config(keys).site(&other, &[&site.pki], "names = ['other.example']\n");
+    let watched = Watched::of(config.table("[metrics]\nlisten = '127.0.0.1:0'").serve_from_user_space());
+    let mut client = site.connect(&watched.server);
+    http::get(&mut client, "/f").expect("an answer");
+    client.send(b"GET /f HTTP/1.1\r\nHost: other.example\r\n\r\n").expect("it is sent");
+    assert_eq!(http::read_response(&mut client, "GET").expect("an answer").body, b"of the other");
+    let mut cut = site.connect(&watched.server);
+    cut.send(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is sent");
+    drop(cut);
+    wait_until("the response is cut", || watched.scrape().sum("sealion_site_responses_total") >= 3.0);
+    let scrape = watched.scrape();
+    let sent = scrape.get("sealion_site_response_bytes_total{site=\"localhost\"}");
+    assert!(sent > 7.0 && sent < LONG as f64, "{sent}");
+    assert_eq!(scrape.get("sealion_site_responses_total{site=\"localhost\",class=\"2xx\"}"), 2.0);
+    assert_eq!(scrape.get("sealion_site_responses_total{site=\"other.example\",class=\"2xx\"}"), 1.0);
+    let output = top(&["--once", "--url", &format!("http://{}", watched.address)]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for path in ["localhost/f", "localhost/long", "other.example/f"] {
+        assert!(text.lines().any(|line| line.split_whitespace().last() == Some(path)), "{path}: {text}");
+    }
 }
 
 #[test]

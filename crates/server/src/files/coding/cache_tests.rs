@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::date::HttpTime;
@@ -47,11 +48,13 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// Puts a file in place that was modified `age` seconds ago. Waits until the clock tick is over, so that it may be cached.
+    /// Puts a file in place that was modified `age` seconds ago, and a nanosecond later than the one before. Waits until the clock tick is over, so that it may be cached.
     fn put(&self, name: &str, content: impl AsRef<[u8]>, age: u64) {
         let new = self.directory.path().join(".new");
         fs::write(&new, content).unwrap();
-        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 - age);
+        static PUT: AtomicU32 = AtomicU32::new(0);
+        let nanoseconds = PUT.fetch_add(1, Ordering::Relaxed);
+        let modified = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000 - age, nanoseconds);
         fs::File::options().write(true).open(&new).unwrap().set_modified(modified).unwrap();
         fs::rename(new, self.path(name)).unwrap();
         let root = Root::open(self.directory.path()).unwrap();
@@ -252,7 +255,7 @@ fn no_fields_mix_two_variants() {
         let mut parts = 0;
         for round in 0..1500 {
             if round == 700 {
-                // The dates stay the same, to make it harder.
+                // The dates stay the same to the second, to make it harder.
                 place.put_with("a.css", &text(2, 301), precompressed);
             }
             let accept = accepts[random(accepts.len())];

@@ -1,6 +1,6 @@
 //! Files compressed on request, shared by all workers and bounded in bytes.
 //!
-//! Entries are keyed by entity tag: a changed file is a new entry, and the old one is evicted in time. Concurrent requests share
+//! Entries are keyed by the state of the file, not by its entity tag, which two files may share: a changed file is a new entry, and the old one is evicted in time. Concurrent requests share
 //! one compression; waiting costs no thread. Few compressions run at a time, so that workers keep their processors. A request that finds
 //! all of them busy gets the original at once; its file is compressed behind, for the next one.
 //!
@@ -14,12 +14,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 use sealion_http::Coding;
 use sealion_http::content_type::ContentType;
-use sealion_http::etag::EntityTag;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use super::encoder::{Effort, encode};
-use crate::files::resolve::SiteFile;
+use crate::files::resolve::{SiteFile, State};
 
 /// The state of the compressed variant of a file.
 #[derive(Debug, Clone)]
@@ -59,7 +58,7 @@ struct Slots {
 }
 
 /// The content type is part of the key, because a file can have several names with different extensions.
-type Key = (EntityTag, ContentType, Coding);
+type Key = (State, ContentType, Coding);
 
 #[derive(Debug)]
 struct Slot {
@@ -200,7 +199,7 @@ impl Slots {
 }
 
 fn key(original: &SiteFile, coding: Coding) -> Key {
-    (original.etag, original.content_type.clone(), coding)
+    (*original.state(), original.content_type.clone(), coding)
 }
 
 fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
@@ -273,6 +272,24 @@ mod tests {
             assert!(Arc::ptr_eq(&here(store.get(&original, Coding::Brotli).unwrap()), &files[0]));
             assert!(store.get(&original, Coding::Gzip).is_none());
         }
+    }
+
+    #[test]
+    fn files_that_share_an_entity_tag_do_not_share_a_result() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let store = Arc::new(Store::new(1 << 20));
+        let mut tags = Vec::new();
+        for (name, letter) in [("a.txt", "a"), ("b.txt", "b")] {
+            fs::write(directory.path().join(name), letter.repeat(1000)).unwrap();
+            let written = fs::File::options().write(true).open(directory.path().join(name)).unwrap();
+            written.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777)).unwrap();
+            let original = file(&root, name, u64::MAX);
+            tags.push(original.etag);
+            let made = here(runtime().block_on(store.make(&original, Coding::Gzip)).unwrap());
+            assert_eq!(decode(Coding::Gzip, &made.read(0..made.len)), letter.repeat(1000).as_bytes(), "{name}");
+        }
+        assert_eq!(tags[0], tags[1]);
     }
 
     /// A compression started by one worker's runtime is awaited by others.

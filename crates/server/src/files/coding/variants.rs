@@ -122,10 +122,7 @@ impl Coder {
             }
             Ok(Found::File(mut file)) => {
                 let sibling = Arc::get_mut(&mut file).expect("the file was just opened and is not shared");
-                sibling.content_type = original.content_type.clone();
-                sibling.coding = Some(coding);
-                sibling.is_sibling = true;
-                sibling.varies = true;
+                sibling.become_sibling(original, coding);
                 Ok(Sibling { state: Some(*file.state()), file: Some(file) })
             }
             Ok(Found::Directory) => Ok(unfit),

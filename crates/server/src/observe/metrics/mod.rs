@@ -9,6 +9,7 @@
 mod config;
 mod counter;
 mod process;
+mod sites;
 mod top_paths;
 mod worker;
 
@@ -19,6 +20,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) use config::MetricsConfig;
 pub(crate) use counter::{BUCKETS, Counter, Histogram, bound, quantile};
+pub(crate) use sites::SiteNumber;
 pub(crate) use top_paths::{TopPath, TopPaths};
 pub(crate) use worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, Sent, WorkerMetrics};
 

@@ -23,13 +23,13 @@ pub(crate) struct TopPaths {
 /// A path and its requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopPath {
-    /// The path, without query.
+    /// The path without query, behind the name of its site if there are several.
     pub path: String,
     /// Upper bound of its requests; `requests - error` is the lower bound.
     pub requests: u64,
     /// Requests that may have been for other paths.
     pub error: u64,
-    /// Bytes of bodies since the path was last added to the list.
+    /// Bytes of bodies that were sent since the path was last added to the list.
     pub bytes: u64,
     /// The hash of the path.
     #[serde(skip)]
@@ -37,16 +37,16 @@ pub(crate) struct TopPath {
 }
 
 impl TopPaths {
-    /// Counts a request for `path` whose body has `bytes`.
-    pub(crate) fn note(&mut self, path: &str, bytes: u64) {
-        let hash = hash(path.as_bytes());
+    /// Counts a request for `path` of which `bytes` of the body were sent. `site`: empty if there is only one.
+    pub(crate) fn note(&mut self, site: &str, path: &str, bytes: u64) {
+        let hash = hash(site.as_bytes()).rotate_left(1) ^ hash(path.as_bytes());
         if let Some(&place) = self.places.get(&hash) {
             let known = &mut self.paths[place];
             known.requests += 1;
             known.bytes += bytes;
             return;
         }
-        let mut new = TopPath { path: shortened(path).to_owned(), requests: 1, error: 0, bytes, hash };
+        let mut new = TopPath { path: [site, shortened(path)].concat(), requests: 1, error: 0, bytes, hash };
         if self.paths.len() < PATHS {
             self.places.insert(hash, self.paths.len());
             self.paths.push(new);
@@ -128,9 +128,9 @@ mod tests {
     fn frequent_paths_are_kept_whatever_else_is_asked_for() {
         let mut paths = TopPaths::default();
         for n in 0..100_000 {
-            paths.note(&format!("/rare/{n}"), 1);
+            paths.note("", &format!("/rare/{n}"), 1);
             if n % 10 == 0 {
-                paths.note("/hot", 3);
+                paths.note("", "/hot", 3);
             }
         }
         assert_eq!((paths.paths.len(), paths.places.len()), (PATHS, PATHS));
@@ -140,15 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn one_path_of_two_sites_is_two() {
+        let mut paths = TopPaths::default();
+        for (site, bytes) in [("a.example", 1), ("b.example", 2), ("a.example", 4)] {
+            paths.note(site, "/x", bytes);
+        }
+        let merged = TopPaths::merge([&paths]);
+        let told: Vec<_> = merged.iter().map(|path| (path.path.as_str(), path.requests, path.bytes)).collect();
+        assert_eq!(told, [("a.example/x", 2, 5), ("b.example/x", 1, 2)]);
+    }
+
+    #[test]
     fn few_paths_are_counted_exactly_and_workers_added_up() {
         let (mut one, mut two) = (TopPaths::default(), TopPaths::default());
         let long = "/".repeat(5000);
-        one.note("/a", 5);
-        one.note("/b", 7);
-        one.note("/b", 7);
-        two.note("/a", 1);
-        two.note("/a", 1);
-        two.note(&long, 1);
+        one.note("", "/a", 5);
+        one.note("", "/b", 7);
+        one.note("", "/b", 7);
+        two.note("", "/a", 1);
+        two.note("", "/a", 1);
+        two.note("", &long, 1);
         let merged = TopPaths::merge([&one, &two]);
         let told: Vec<_> = merged.iter().map(|path| (path.path.as_str(), path.requests, path.bytes)).collect();
         assert_eq!(told, [("/a", 3, 7), ("/b", 2, 14), (&long[..LONGEST], 1, 1)]);

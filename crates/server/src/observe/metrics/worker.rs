@@ -7,6 +7,7 @@ use std::time::Duration;
 use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, Progress, Version};
 
 use super::counter::{Counter, Histogram, Level};
+use super::sites::SiteNumber;
 use super::top_paths::TopPaths;
 use crate::path::policy::PathReason;
 use crate::values::labels;
@@ -65,6 +66,42 @@ pub(crate) struct WorkerMetrics {
     /// Bytes of files in the cache, likewise.
     pub cache_bytes: AtomicU64,
     pub top: Mutex<TopPaths>,
+    /// By [`super::SiteNumber`].
+    pub sites: PerSite,
+}
+
+/// Counters of each site.
+#[derive(Debug)]
+pub(crate) struct PerSite(Box<[SiteCounters]>);
+
+/// The counters of a site.
+#[derive(Debug, Default)]
+pub(crate) struct SiteCounters {
+    /// Responses by the first digit of their status, from 2.
+    pub responses: [Counter; 4],
+    /// Bytes of heads and bodies that were sent.
+    pub bytes: Counter,
+}
+
+impl Default for PerSite {
+    fn default() -> Self {
+        PerSite((0..SiteNumber::COUNT).map(|_| SiteCounters::default()).collect())
+    }
+}
+
+impl PerSite {
+    #[inline]
+    pub(crate) fn of(&self, site: SiteNumber) -> &SiteCounters {
+        &self.0[site.index()]
+    }
+}
+
+impl SiteCounters {
+    #[inline]
+    fn sent(&self, status: u16, bytes: u64) {
+        self.responses[usize::from(status / 100).clamp(2, 5) - 2].add(1);
+        self.bytes.add(bytes);
+    }
 }
 
 /// A counter for each status.
@@ -112,6 +149,8 @@ pub(crate) struct Sent {
     pub took: Duration,
     /// Time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
+    /// The site that answered.
+    pub site: SiteNumber,
 }
 
 impl WorkerMetrics {
@@ -122,16 +161,17 @@ impl WorkerMetrics {
         self.response_bytes[why].add(sent.bytes);
         self.statuses.of(sent.status).add(1);
         self.request_time.observe(sent.took);
+        self.sites.of(sent.site).sent(sent.status, sent.bytes);
         if let Some(took) = sent.set_up {
             self.set_up_time.observe(took);
         }
     }
 
-    /// Counts a request for a path, unless a scrape holds the list: a worker does not wait.
+    /// Counts a request for a path of a site, unless a scrape holds the list: a worker does not wait.
     #[inline]
-    pub(crate) fn asked_for(&self, path: &str, bytes: u64) {
+    pub(crate) fn asked_for(&self, site: &str, path: &str, bytes: u64) {
         if let Ok(mut top) = self.top.try_lock() {
-            top.note(path, bytes);
+            top.note(site, path, bytes);
         }
     }
 
