@@ -18,6 +18,10 @@ use crate::site::{Client, Site, answer, answer_from_cache};
 ///
 /// Returns the message.
 pub fn configuration(text: &str) -> Option<String> {
+    if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("include")) {
+        // It names files of this machine.
+        return None;
+    }
     let (config, _) = match Config::parse(Path::new("fuzz.toml"), text) {
         Ok(parsed) => parsed,
         Err(problems) => {
@@ -31,6 +35,10 @@ pub fn configuration(text: &str) -> Option<String> {
         let _ = std::time::Instant::now() + timeout.duration();
     }
     let printed = toml::to_string(&config).expect("a configuration can be printed");
+    if printed.contains("${") {
+        // Read again, it would be a variable.
+        return None;
+    }
     let Ok((again, _)) = Config::parse(Path::new("again.toml"), &printed) else {
         panic!("a printed configuration is refused: {printed}")
     };

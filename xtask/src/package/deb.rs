@@ -26,6 +26,7 @@ pub(super) fn build(programs: &Programs, out: &Path) -> Result<Vec<PathBuf>> {
         tree.copy(&source(from), to, 0o644)?;
     }
     documents(&tree, "sealion")?;
+    guide(&tree)?;
     tree.write("DEBIAN/conffiles", CONFIGURATION_FILES.map(|file| format!("/{file}\n")).concat(), 0o644)?;
     for script in ["postinst", "prerm", "postrm"] {
         tree.copy(&source(&format!("debian/{script}")), &format!("DEBIAN/{script}"), 0o755)?;
@@ -78,6 +79,20 @@ fn pages(tree: &Tree<'_>, program: &Path, scratch: &Path) -> Result<()> {
         let name = page.file_name().unwrap_or_default().to_string_lossy();
         let section = page.extension().unwrap_or_default().to_string_lossy();
         tree.compress(&page, &format!("usr/share/man/man{section}/{name}.gz"))?;
+    }
+    Ok(())
+}
+
+/// The pages of docs/, and the examples.
+fn guide(tree: &Tree<'_>) -> Result<()> {
+    for (from, to) in [("docs", ""), ("docs/install", "install/"), ("examples/config", "examples/config/")] {
+        for page in std::fs::read_dir(workspace::root().join(from))? {
+            let page = page?.path();
+            if page.is_file() {
+                let name = page.file_name().unwrap_or_default().to_string_lossy();
+                tree.copy(&page, &format!("usr/share/doc/sealion/{to}{name}"), 0o644)?;
+            }
+        }
     }
     Ok(())
 }

@@ -116,6 +116,23 @@ impl Certificates {
     }
 }
 
+/// The error, with a remedy where this process may not read the file.
+fn with_remedy(error: ConfigError) -> String {
+    match &error {
+        ConfigError::Unreadable { path, .. }
+            if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) =>
+        {
+            let id = nix::unistd::geteuid();
+            let user = nix::unistd::User::from_uid(id).ok().flatten().map_or_else(|| id.to_string(), |user| user.name);
+            let path = path.display();
+            format!(
+                "{error}: the server runs as {user}, which may not read it: let it (`setfacl -m u:{user}:r {path}`, and x on the directories above), or start as root and set privileges.user"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Client authentication of a site.
 pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) -> Option<ClientAuth> {
     match ClientAuth::from_pem_file(&problems.resolve(&config.roots), config.mode.into()) {
@@ -248,6 +265,7 @@ impl Building {
                 Ok(loaded) => pairs.push((files, loaded)),
                 Err(error) => {
                     let of_key = matches!(&error, ConfigError::Unreadable { path, .. } if *path == files.key && files.key != files.cert);
+                    let error = with_remedy(error);
                     match of_key {
                         true => problems.add(&pair.key.span, "site.certificates.key", error),
                         false => problems.add(&pair.cert.span, "site.certificates.cert", error),

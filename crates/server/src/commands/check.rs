@@ -6,15 +6,29 @@ use sealion_ktls::probe;
 
 use crate::certificates::TlsProcess;
 use crate::commands::print;
-use crate::config::ServeArgs;
+use crate::config::{Config, ServeArgs};
 use crate::path::offer::KernelOffer;
 use crate::process::build;
+use crate::values::Given;
 
-/// Checks the configuration, and prints the sites and certificates that `serve` would use.
+/// Arguments of `sealion check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    serve: ServeArgs,
+
+    /// Make the exit code 1 if there are warnings, such as an expired certificate
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Checks the configuration, and prints the listeners, sites and certificates that `serve` would use.
 ///
 /// # Errors
 /// A line per error.
-pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
+pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
+    let CheckArgs { serve, strict } = args;
+    let args = ServeArgs { given, ..serve };
     let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let kernel = KernelOffer::new(probe::probe());
     kernel.check(config.server.ktls)?;
@@ -24,6 +38,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new()?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
+    print(&listeners(&config))?;
     for site in &config.site {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
         let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();
@@ -34,8 +49,40 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, String> {
         let until = humantime::format_rfc3339_seconds(certificate.facts.not_after);
         print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
     }
-    for note in &generation.certificates.notes {
-        print(&format!("warning: {note}\n"))?;
+    let mut warnings = generation.certificates.notes.clone();
+    let (development, note) = &generation.certificates.default;
+    if !note.is_empty() && args.config.is_some() {
+        warnings.push(format!(
+            "no site has a certificate: {}, for localhost only, would be used: add `certificates` or `acme = true` to the sites",
+            development.display()
+        ));
     }
-    print("the configuration is valid\n").map(|()| ExitCode::SUCCESS)
+    for warning in &warnings {
+        print(&format!("warning: {warning}\n"))?;
+    }
+    let strictly = strict && !warnings.is_empty();
+    let verdict = if strictly { "not OK" } else { "OK" };
+    print(&match warnings.len() {
+        0 => "OK\n".to_owned(),
+        1 => format!("{verdict}, 1 warning\n"),
+        more => format!("{verdict}, {more} warnings\n"),
+    })?;
+    Ok(if strictly { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A line for each listener.
+fn listeners(config: &Config) -> String {
+    let https = crate::listen::https_port(&config.listen);
+    let mut lines = String::new();
+    for listen in &config.listen {
+        let name = &listen.address.name;
+        lines += &match *listen.tls {
+            true => format!("HTTPS on {name}\n"),
+            false => format!("HTTP on {name}, redirecting to HTTPS on port {}\n", listen.https_port.unwrap_or(https)),
+        };
+    }
+    if let Some(address) = config.metrics.listen {
+        lines += &format!("metrics on {address}\n");
+    }
+    if lines.is_empty() { "HTTPS on localhost:8443\n".to_owned() } else { lines }
 }

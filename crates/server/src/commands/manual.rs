@@ -14,8 +14,104 @@ use crate::config::reference::{self, Table};
 pub(super) fn write_pages(command: clap::Command, directory: &Path) -> Result<(), String> {
     let written = fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(command, directory))
+        .and_then(|()| SECTIONS.iter().try_for_each(|(page, sections)| append(&directory.join(page), sections)))
         .and_then(|()| fs::write(directory.join("sealion.toml.5"), configuration_page(&reference::tables())));
     written.map_err(|e| format!("cannot write manual pages to {}: {e}", directory.display()))
+}
+
+/// Sections that the command line does not have, by page: a heading, then paragraphs; a paragraph in a pair of texts is a term with its
+/// explanation.
+const SECTIONS: [(&str, &[(&str, &[(&str, &str)])]); 3] = [
+    ("sealion.1", &[EXIT_STATUS, FILES]),
+    (
+        "sealion-serve.1",
+        &[
+            (
+                "EXAMPLES",
+                &[
+                    (
+                        "sealion serve -l ~/public",
+                        "Serves a directory at https://localhost:8443, with listings and a development certificate.",
+                    ),
+                    ("sealion serve big.iso", "Serves one file."),
+                    ("sealion serve --config /etc/sealion/sealion.toml", "Serves the sites of a configuration file."),
+                ],
+            ),
+            EXIT_STATUS,
+            (
+                "ENVIRONMENT",
+                &[
+                    (
+                        "SEALION_CONFIG, SEALION_LISTEN, …",
+                        "Each option that shows [env: NAME] takes its value from this variable if it is not given.",
+                    ),
+                    (
+                        "XDG_DATA_HOME, HOME",
+                        "The development certificate is kept in sealion/ below the first, or in .local/share/sealion/ below the second.",
+                    ),
+                    ("NOTIFY_SOCKET, LISTEN_FDS", "Set by systemd: notifications, and sockets to listen on."),
+                ],
+            ),
+            (
+                "SIGNALS",
+                &[
+                    ("SIGHUP", "Reload the configuration and the certificates; sealion reload also tells the outcome."),
+                    ("SIGUSR1", "Open the log files again."),
+                    ("SIGUSR2", "Start the program again and hand over to it; sealion upgrade also tells the outcome."),
+                    ("SIGTERM, SIGINT", "Finish the responses under way and end; a second one ends at once."),
+                ],
+            ),
+            FILES,
+        ],
+    ),
+    (
+        "sealion-check.1",
+        &[
+            (
+                "EXAMPLES",
+                &[(
+                    "sealion check --strict --config /etc/sealion/sealion.toml",
+                    "Fails for warnings too, such as an expired certificate.",
+                )],
+            ),
+            EXIT_STATUS,
+        ],
+    ),
+];
+
+const EXIT_STATUS: (&str, &[(&str, &str)]) = (
+    "EXIT STATUS",
+    &[
+        ("0", "Success."),
+        ("1", "An error, with a line on standard error for each problem."),
+        ("2", "Wrong usage; for sealion reload and sealion upgrade: no server took the order."),
+        ("3", "sealion import-nginx: some directives have no counterpart."),
+    ],
+);
+
+const FILES: (&str, &[(&str, &str)]) = (
+    "FILES",
+    &[
+        ("/etc/sealion/sealion.toml", "Configuration of the service: sealion.toml(5)."),
+        ("/var/lib/sealion", "Calibration, ACME accounts and certificates of the service."),
+        ("/var/log/sealion", "Logs of the service, if they go to files."),
+    ],
+);
+
+/// Appends sections to a page.
+fn append(page: &Path, sections: &[(&str, &[(&str, &str)])]) -> std::io::Result<()> {
+    let mut roff = Roff::new();
+    for (heading, entries) in sections {
+        roff.control("SH", [*heading]);
+        for (term, text) in *entries {
+            roff.control("TP", []);
+            roff.text([bold(*term)]);
+            roff.text([roman(*text)]);
+        }
+    }
+    let mut text = fs::read_to_string(page)?;
+    text.push_str(&roff.to_roff());
+    fs::write(page, text)
 }
 
 /// The completions of a shell.
@@ -70,6 +166,16 @@ fn configuration_page(tables: &[Table]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_commands_end_in_examples_status_and_signals() {
+        let directory = tempfile::tempdir().unwrap();
+        write_pages(crate::commands::command(), directory.path()).unwrap();
+        let page = fs::read_to_string(directory.path().join("sealion-serve.1")).unwrap();
+        for words in [".SH EXAMPLES", ".SH \"EXIT STATUS\"", ".SH ENVIRONMENT", ".SH SIGNALS", ".SH FILES", "SIGUSR2"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+    }
 
     #[test]
     fn the_page_has_every_key() {

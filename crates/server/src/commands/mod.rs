@@ -8,6 +8,8 @@ mod health_check;
 mod http_client;
 mod import_nginx;
 mod manual;
+mod order;
+mod passwd;
 mod ticket_key;
 mod top;
 
@@ -19,7 +21,7 @@ use std::sync::LazyLock;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{ProxyArgs, ServeArgs, reference};
-use crate::process;
+use crate::process::{self, control::Order};
 use crate::values::{Given, features};
 
 /// Marks debug builds, whose times mean nothing.
@@ -50,7 +52,11 @@ enum Command {
     /// Forward requests to servers over HTTPS; takes the arguments of `serve`
     Proxy(Box<ProxyArgs>),
     /// Check a configuration without starting a server; takes the arguments of `serve`
-    Check(Box<ServeArgs>),
+    Check(Box<check::CheckArgs>),
+    /// Make the running server read its configuration and certificates again; exit code 0 only if they are in use
+    Reload(order::OrderArgs),
+    /// Replace the running server by the program that is now at its path, without a lost connection; exit code 0 only if it serves
+    Upgrade(order::OrderArgs),
     /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
     Doctor(doctor::DoctorArgs),
     /// Show a running server's activity in the terminal
@@ -59,10 +65,11 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`
     Compress(compress::CompressArgs),
+    /// Make a line for the `users` file of `basic_auth`: asks for a password and prints its hash
+    Passwd(passwd::PasswdArgs),
     /// Make a session ticket key for a fleet to share
     TicketKey(ticket_key::TicketKeyArgs),
-    /// Print the configuration reference
-    #[command(hide = true)]
+    /// Print the configuration reference, docs/configuration.md
     Reference,
     /// Convert an nginx configuration, and list directives without a counterpart; exit code 3 if there are any
     ImportNginx(import_nginx::ImportArgs),
@@ -73,17 +80,32 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages, for packages
-    #[command(hide = true)]
+    /// Write the manual pages into a directory
     Man {
         /// Directory to write to; created if missing
         directory: PathBuf,
     },
 }
 
+/// The options of `serve` that `-h` shows. `--help` shows all.
+const COMMON: [&str; 12] =
+    ["config", "root", "listen", "port", "listing", "spa", "cert", "key", "access_log", "metrics", "workers", "strict"];
+
+/// The command line. Its short help has the common options alone.
+fn command() -> clap::Command {
+    let brief = |command: clap::Command| {
+        let shortened = command.mut_args(|argument| {
+            let is_common = COMMON.contains(&argument.get_id().as_str());
+            argument.hide_short_help(!is_common)
+        });
+        shortened.after_help("`--help` lists all options; `sealion reference` the keys of a configuration file.")
+    };
+    Cli::command().mut_subcommand("serve", brief).mut_subcommand("check", brief)
+}
+
 /// Runs the command of the arguments.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = matches.subcommand().map(|(_, matches)| Given::of(matches)).unwrap_or_default();
     let result = match cli.command {
@@ -91,14 +113,15 @@ pub fn main() -> ExitCode {
         Command::Proxy(args) => {
             process::run(&ServeArgs { given, ..ServeArgs::from(*args) }).map(|()| ExitCode::SUCCESS)
         }
-        Command::Check(args) => check::run(&ServeArgs { given, ..*args }),
+        Command::Check(args) => check::run(*args, given),
+        Command::Reload(args) => order::run(&args, Order::Reload),
+        Command::Upgrade(args) => order::run(&args, Order::Upgrade),
         Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),
         Command::Health(args) => health_check::run(&args),
-        Command::Completions { shell } => {
-            print(&manual::completions(shell, Cli::command())).map(|()| ExitCode::SUCCESS)
-        }
-        Command::Man { directory } => manual::write_pages(Cli::command(), &directory).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => print(&manual::completions(shell, command())).map(|()| ExitCode::SUCCESS),
+        Command::Man { directory } => manual::write_pages(command(), &directory).map(|()| ExitCode::SUCCESS),
+        Command::Passwd(args) => passwd::run(&args),
         Command::TicketKey(args) => ticket_key::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
@@ -132,7 +155,22 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_short_help_has_the_common_options_and_the_long_one_all() {
+        for name in ["serve", "check"] {
+            let mut command = command();
+            let command = command.find_subcommand_mut(name).unwrap();
+            let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
+            assert!(short.contains("--listing") && !short.contains("--max-head"), "{short}");
+            assert!(
+                long.contains("--listing") && long.contains("--max-head") && long.contains("\nLimits:\n"),
+                "{long}"
+            );
+            assert!(short.lines().count() < 50, "{short}");
+        }
     }
 
     #[test]

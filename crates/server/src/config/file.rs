@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
-use super::Config;
+use super::document::{Texts, visible};
+use super::{Config, reference};
 use crate::values::Problems;
 
 impl Config {
@@ -29,27 +31,81 @@ impl Config {
     /// As [`Self::read`].
     pub(crate) fn parse(path: &Path, text: &str) -> Result<(Self, Problems), Problems> {
         let mut problems = Problems::of_file(path, text);
-        match toml::from_str(text) {
-            Ok(config) => Ok((config, problems)),
-            Err(error) => {
-                let mut span = error.span().unwrap_or(0..0);
-                if span.is_empty() {
+        let texts = Texts::read(path, text, &mut problems);
+        let mut document = texts.document(&mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        spell_out(document.get_mut());
+        // Each error ends the reading of the document: what it names is removed, so that the next one shows.
+        let mut removed = Vec::new();
+        loop {
+            match Config::deserialize(toml::Deserializer::from(document.clone())) {
+                Ok(config) if problems.is_empty() => return Ok((config, problems)),
+                Ok(_) => return Err(problems),
+                Err(error) => {
                     // A missing field has no position; report the end of the table it is missing from.
-                    span = span.start.saturating_sub(1)..span.start.max(1);
+                    let span = visible(error.span().unwrap_or_default());
+                    let missing = quoted(error.message(), "missing field");
+                    if !missing.is_some_and(|name| removed.iter().any(|key| key == name)) {
+                        let key = key_at(document.get_ref(), &span).unwrap_or_default();
+                        problems.add(&span, &key, explain(error.message(), &key));
+                    }
+                    match remove(document.get_mut(), &span) {
+                        Some(key) => removed.push(key),
+                        None => return Err(problems),
+                    }
                 }
-                problems.add(&span, &key_at(text, &span).unwrap_or_default(), explain(error.message()));
-                Err(problems)
             }
         }
     }
 }
 
-/// The parser's message, with a remedy where it lacks one.
-fn explain(message: &str) -> String {
+/// Writes out what has a short form: `listing = true` and `compress = true`.
+fn spell_out(document: &mut DeTable<'_>) {
+    let Some(DeValue::Array(sites)) = document.get_mut("site").map(Spanned::get_mut) else { return };
+    for site in sites.iter_mut() {
+        let DeValue::Table(site) = site.get_mut() else { continue };
+        if let Some(listing) = site.get_mut("listing")
+            && listing.get_ref().is_bool()
+        {
+            let span = listing.span();
+            let enabled = std::mem::replace(listing.get_mut(), DeValue::Table(DeTable::new()));
+            if let DeValue::Table(table) = listing.get_mut() {
+                table.insert(Spanned::new(span.clone(), "enabled".into()), Spanned::new(span, enabled));
+            }
+        }
+        match site.get("compress").and_then(|compress| compress.get_ref().as_bool()) {
+            Some(true) => *site.get_mut("compress").expect("it is there").get_mut() = DeValue::Table(DeTable::new()),
+            Some(false) => drop(site.remove("compress")),
+            None => {}
+        }
+    }
+}
+
+/// The word in backquotes behind `words`.
+fn quoted<'m>(message: &'m str, words: &str) -> Option<&'m str> {
+    message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
+}
+
+/// The parser's message for the value of `key`, with a remedy where it lacks one.
+fn explain(message: &str, key: &str) -> String {
+    if let Some(name) = quoted(message, "unknown field") {
+        return explain_unknown(message, name);
+    }
+    if message.starts_with("invalid type: map, expected a sequence") {
+        return match key {
+            "site" | "listen" => format!("is a list: write [[{key}]] with two brackets, once for each"),
+            _ => format!("{message}: write a list of tables, [{{ … }}], or [[{key}]] with two brackets"),
+        };
+    }
+    if let Some(number) = quoted(message, "invalid type: integer").filter(|_| message.contains("a time with its unit"))
+    {
+        return format!("{message}: write \"{number}s\" for seconds");
+    }
     match message {
-        _ if message.starts_with("unknown field") => format!("{message}: correct or remove the key"),
         _ if message.starts_with("missing field") => format!("{message}: add it"),
-        _ if message.starts_with("unknown variant") => format!("{message}: write one of these words"),
+        _ if message.starts_with("unknown variant") => format!("{}: write one of these words", with_nearest(message)),
         _ => {
             match message.strip_suffix(", expected a sequence").map(|begin| begin.strip_prefix("invalid type: string "))
             {
@@ -61,11 +117,75 @@ fn explain(message: &str) -> String {
     }
 }
 
+/// An unknown key: the one that was meant, or the tables that have such a key.
+fn explain_unknown(message: &str, name: &str) -> String {
+    if let Some(meant) = nearest(name, message) {
+        return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
+    }
+    let tables = reference::tables();
+    let mut elsewhere: Vec<_> =
+        tables.iter().filter(|table| table.keys.iter().any(|key| key.name == name)).map(|table| &*table.name).collect();
+    elsewhere.dedup();
+    match elsewhere[..] {
+        [] => format!("{message}: correct or remove the key"),
+        _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
+    }
+}
+
+/// The parser's message, with the word that was probably meant.
+fn with_nearest(message: &str) -> String {
+    let meant = quoted(message, "unknown variant").and_then(|name| nearest(name, message));
+    meant.map_or_else(|| message.to_owned(), |meant| format!("{message}: did you mean `{meant}`?"))
+}
+
+/// The expected word of the parser's message that resembles `name`.
+fn nearest<'m>(name: &str, message: &'m str) -> Option<&'m str> {
+    let expected = message.split_once("expected")?.1.split('`').skip(1).step_by(2);
+    let near = expected.map(|word| (strsim::normalized_damerau_levenshtein(name, word), word));
+    let best = near.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    // Two thirds of the letters: `timout` finds `timeout`, and a word of three letters only one of the same two.
+    (best.0 > 0.6).then_some(best.1)
+}
+
+/// Removes the innermost entry that has `span`. Returns its key; empty for an element of a list.
+fn remove(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    let names: Vec<String> = table.keys().map(|key| key.get_ref().to_string()).collect();
+    for name in names {
+        let value = table.get_mut(&*name)?;
+        if let Some(removed) = remove_in_value(value, span) {
+            return Some(removed);
+        }
+        let is_value = covers(&value.span(), span);
+        let is_key = table.get_key_value(&*name).is_some_and(|(key, _)| covers(&key.span(), span));
+        if is_value || is_key {
+            table.remove(&*name);
+            return Some(name);
+        }
+    }
+    None
+}
+
+fn remove_in_value(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<String> {
+    match value.get_mut() {
+        DeValue::Table(table) => remove(table, span),
+        DeValue::Array(values) => {
+            if let Some(removed) = values.iter_mut().find_map(|value| remove_in_value(value, span)) {
+                return Some(removed);
+            }
+            let at = values.iter().position(|value| covers(&value.span(), span))?;
+            let kept =
+                std::mem::replace(values, DeArray::new()).into_iter().enumerate().filter(|(place, _)| *place != at);
+            *values = kept.map(|(_, value)| value).collect();
+            Some(String::new())
+        }
+        _ => None,
+    }
+}
+
 /// The dotted key whose value or table contains `span`.
-fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
-    let document = DeTable::parse(text).ok()?;
+pub(super) fn key_at(document: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
     let mut path = Vec::new();
-    find_in_table(document.get_ref(), span, &mut path);
+    find_in_table(document, span, &mut path);
     (!path.is_empty()).then(|| path.join("."))
 }
 
@@ -98,6 +218,72 @@ mod tests {
     use super::*;
 
     #[test]
+    fn all_errors_of_form_are_found_at_once() {
+        let text = "[limits]\nidle_timeout = 10\ngrce = '1s'\n[[site]]\nroot = 3\nindex = ['a', 1]\n[[listen]]\n[server]\nworkers = 'x'\n\
+                    [[listen]]\naddress = 7\n";
+        let problems = Config::parse(Path::new("x.toml"), text).unwrap_err().to_string();
+        let begins: Vec<&str> = problems.lines().map(|line| line.splitn(4, ": ").nth(1).unwrap()).collect();
+        let expected = [
+            "limits.idle_timeout",
+            "limits.grce",
+            "site.root",
+            "site.index",
+            "listen",
+            "server.workers",
+            "listen.address",
+        ];
+        assert_eq!(begins, expected, "{problems}");
+        let problems = Config::parse(Path::new("x.toml"), "a = \n[limits]\nb = ]\n").unwrap_err().to_string();
+        assert!(problems.contains("x.toml:1: ") && problems.contains("x.toml:3: "), "{problems}");
+    }
+
+    #[test]
+    fn short_forms_are_spelled_out() {
+        let parse =
+            |text: &str| Config::parse(Path::new("x.toml"), text).map(|(config, _)| config).map_err(|e| e.to_string());
+        let config =
+            parse("[[site]]\nlisting = true\ncompress = true\n[[site]]\nlisting = false\ncompress = false\n").unwrap();
+        assert!(*config.site[0].listing.enabled && config.site[0].compress.is_some());
+        assert!(!*config.site[1].listing.enabled && config.site[1].compress.is_none());
+    }
+
+    #[test]
+    fn included_files_add_their_tables() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+        };
+        write("sites/b.toml", "[[site]]\nroot = 'b'\n");
+        write("sites/a.toml", "[[site]]\nroot = 'a'\n");
+        write("sites/.hidden.toml", "no TOML");
+        write("sites/notes.txt", "no TOML");
+        write("limits", "[limits]\ngrace = '7s'\n");
+        let main = directory.path().join("main.toml");
+        let parse =
+            |text: &str| Config::parse(&main, text).map(|(config, _)| config).map_err(|error| error.to_string());
+        for pattern in ["sites", "sites/*.toml", "sites/?*.toml"] {
+            let config = parse(&format!("include = ['{pattern}', 'limits']\n[[site]]\nroot = 'main'\n")).unwrap();
+            let roots: Vec<_> = config.site.iter().map(|site| site.root.as_ref().unwrap().to_str().unwrap()).collect();
+            assert_eq!(roots, ["main", "a", "b"], "{pattern}");
+            assert_eq!(config.limits.grace.to_string(), "7s");
+        }
+        assert!(parse("include = ['none/*.toml']\n").unwrap_err().contains("none cannot be read"));
+        assert!(parse("include = ['none.toml']\n").unwrap_err().contains("main.toml:1: include: "));
+        std::fs::create_dir(directory.path().join("empty")).unwrap();
+        assert!(parse("include = ['empty/*.toml']\n").unwrap().site.is_empty());
+        write("sites/c.toml", "\n[[site]]\nroots = 'c'\n[limits]\ngrace = 1\n");
+        let error = parse("include = ['sites']\n").unwrap_err();
+        assert!(error.contains("sites/c.toml:3: site.roots: unknown field `roots`: did you mean `root`?"), "{error}");
+        assert!(error.contains("sites/c.toml:5: limits.grace: "), "{error}");
+        let error = parse("include = ['limits']\n[limits]\n").unwrap_err();
+        assert!(error.contains("limits:1: limits: stands in another file too"), "{error}");
+        write("more", "include = ['limits']\n");
+        assert!(parse("include = ['more']\n").unwrap_err().contains("more:1: include: an included file includes no"));
+    }
+
+    #[test]
     fn what_is_wrong_with_the_form_is_said_with_line_and_key() {
         for (text, words) in [
             ("[limits]\nidle_timeout = \"10\"", &["x.toml:2: limits.idle_timeout: ", "write for instance 500ms"][..]),
@@ -127,9 +313,14 @@ mod tests {
             ("[limits]\n\nmax_fields = 1000", &["x.toml:3: limits.max_fields: ", "from 1 to 256"]),
             (
                 "[limits]\nidle_timout = \"10s\"",
-                &["x.toml:2: limits.idle_timout: ", "unknown field", "correct or remove"],
+                &["x.toml:2: limits.idle_timout: ", "unknown field", "did you mean `idle_timeout`?"],
             ),
             ("[sites]\n", &["x.toml:1: sites: ", "unknown field `sites`", "`site`"]),
+            ("[site]\nroot = '.'\n", &["x.toml:1: site: is a list: write [[site]] with two brackets"]),
+            ("root = '.'\n", &["x.toml:1: root: unknown field `root`: it belongs in [[site]]"]),
+            ("[limits]\nxyzzy = 1\n", &["x.toml:2: limits.xyzzy: ", "expected one of", "correct or remove"]),
+            ("[server]\nktls = 'awto'\n", &["did you mean `auto`?"]),
+            ("[limits]\nidle_timeout = 30", &["write \"30s\" for seconds"]),
             ("[[site]]\nroot = \".\"\n[[site]]\nroot = 3", &["x.toml:4: site.root: ", "invalid type"]),
             ("[limits\n", &["x.toml:1: "]),
             ("# \u{449}\n[limits]\ngrace = \u{449}", &["x.toml:3: "]),

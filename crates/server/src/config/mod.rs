@@ -8,6 +8,7 @@
 //! ```
 
 mod diff;
+mod document;
 mod file;
 mod privileges;
 mod process;
@@ -35,6 +36,9 @@ pub(crate) use serve_args::{ProxyArgs, ServeArgs};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    /// Further files of the configuration: paths, directories of `*.toml` files, or a pattern for file names (`sites/*.toml`). Lists such
+    /// as `[[site]]` are joined; each other table stands in one file. Relative paths in them begin at the directory of the main file.
+    pub include: Vec<String>,
     /// Process-wide settings.
     pub server: ProcessConfig,
     /// Limits on connections, requests and time.

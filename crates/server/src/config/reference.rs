@@ -38,11 +38,18 @@ pub(crate) fn tables() -> Vec<Table> {
     let schema = schema_for!(Config);
     let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new() };
     let root = schema.as_value().clone();
-    for (name, property) in properties(&root) {
+    let (tables, keys): (Vec<_>, Vec<_>) =
+        properties(&root).into_iter().partition(|(_, value)| reference.is_table(value));
+    let keys = keys.into_iter().map(|(name, value)| reference.key(TOP, name, value, None)).collect();
+    reference.tables.push(Table { name: TOP.to_owned(), doc: "Keys before the first table.".to_owned(), keys });
+    for (name, property) in tables {
         reference.add_table(name, property);
     }
     reference.tables
 }
+
+/// The place of keys that belong to no table.
+const TOP: &str = "top of the file";
 
 /// The reference as a page.
 pub fn markdown() -> String {
@@ -52,13 +59,15 @@ pub fn markdown() -> String {
          server.\n\
          Generated from the code by `sealion reference`; a test keeps this page up to date.\n\n\
          Times have a unit (`500ms`, `10s`, `2h`), and so do sizes (`512B`, `64KiB`, `10MB`). Relative paths start at the \
-         directory of the file. The keys of `[server]`, `[limits]`, `[http2]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
+         directory of the file. `\"${NAME}\"` in a text is a variable of the environment, `\"${NAME:-text}\"` has a default, and `$${` \
+         stands for `${`; in `to` and `regex` of redirects and rewrites, `${name}` is a group. The keys of `[server]`, `[limits]`, `[http2]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
          of `[[listen]]` and `min_version` of `[tls]` are also options of `sealion serve` and environment variables, which \
          override the file: see `sealion serve --help`.\n",
     );
     for table in tables() {
         // Writing to a String cannot fail.
-        let _ = write!(page, "\n## `{}`\n\n{}\n", table.name, table.doc);
+        let heading = if table.name == TOP { TOP.to_owned() } else { format!("`{}`", table.name) };
+        let _ = write!(page, "\n## {heading}\n\n{}\n", table.doc);
         if table.keys.is_empty() {
             continue;
         }
@@ -101,19 +110,24 @@ impl Reference {
                 inner.push((format!("{name}.{key}"), value.clone()));
                 continue;
             }
-            let (doc, described) = split_default(&doc(value).unwrap_or_default());
-            let default = self.default_of(value, schema.get("default").and_then(|all| all.get(key)));
-            table.keys.push(Key {
-                table: table.name.clone(),
-                name: key.clone(),
-                kind: self.kind(value),
-                default: described.or(default.map(|default| format!("`{default}`"))),
-                doc,
-            });
+            let default = schema.get("default").and_then(|all| all.get(key));
+            table.keys.push(self.key(&table.name, key, value, default));
         }
         self.tables.push(table);
         for (name, value) in inner {
             self.add_table(&name, &value);
+        }
+    }
+
+    fn key(&self, table: &str, name: &str, value: &Value, default: Option<&Value>) -> Key {
+        let (doc, described) = split_default(&doc(value).unwrap_or_default());
+        let default = self.default_of(value, default);
+        Key {
+            table: table.to_owned(),
+            name: name.to_owned(),
+            kind: self.kind(value),
+            default: described.or(default.map(|default| format!("`{default}`"))),
+            doc,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Arguments of `sealion serve` and `sealion check`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use percent_encoding::percent_encode;
+use sealion_http::path::OUTSIDE_PCHAR;
 
 use super::{Config, PrivilegesConfig, ProcessConfig};
 use crate::certificates::{CertificateConfig, TlsConfig};
@@ -11,7 +13,7 @@ use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
-use crate::site::{ProxyConfig, SiteConfig};
+use crate::site::{ProxyConfig, RedirectConfig, RewriteConfig, SiteConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
 use crate::values::{Given, Problems};
 
@@ -22,7 +24,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "SEALION_CONFIG", conflicts_with_all = ["root", "cert", "key"])]
     pub config: Option<PathBuf>,
 
-    /// Directory to serve; nothing outside it is reachable
+    /// Directory to serve; nothing outside it is reachable. Or a file, which is then all that is served
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
@@ -30,6 +32,18 @@ pub(crate) struct ServeArgs {
     /// [default: localhost:8443, without a configuration file]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
+
+    /// Port to listen on at localhost, short for `--listen localhost:PORT`
+    #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
+    pub port: Option<u16>,
+
+    /// List directories without an index file
+    #[arg(short, long, conflicts_with = "config")]
+    pub listing: bool,
+
+    /// Answer page navigations to paths without a file with /index.html, as single-page applications need
+    #[arg(long, conflicts_with = "config")]
+    pub spa: bool,
 
     /// Certificate chain, PEM. Without it, a development certificate for localhost is made and kept
     #[arg(long, value_name = "FILE", requires = "key", env = "SEALION_CERT")]
@@ -39,25 +53,25 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Process")]
     pub server: ProcessConfig,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Access log")]
     pub access_log: AccessLogConfig,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Metrics")]
     pub metrics: MetricsConfig,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "TLS")]
     pub tls: TlsConfig,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Limits")]
     pub limits: LimitsConfig,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "HTTP/2")]
     pub http2: Http2Config,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Privileges")]
     pub privileges: PrivilegesConfig,
 
     /// Servers to forward requests to: of `sealion proxy`.
@@ -102,10 +116,11 @@ impl ServeArgs {
     pub(crate) fn configuration(&self) -> Result<(Config, Problems), Problems> {
         let (mut config, problems) = match &self.config {
             Some(file) => Config::read(file)?,
-            None if self.to.is_empty() => (self.without_file(), Problems::of_arguments()),
-            None => (self.of_proxy(), Problems::of_arguments()),
+            None => self.without_file()?,
         };
-        if !self.listen.is_empty() {
+        if let Some(port) = self.port {
+            config.listen = vec![ListenConfig::from(Listen::localhost(port))];
+        } else if !self.listen.is_empty() {
             config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
         }
         config.server.override_by(&self.server, &self.given);
@@ -118,34 +133,93 @@ impl ServeArgs {
         Ok((config, problems))
     }
 
-    /// Everything is forwarded to the servers. A directory, if one is given, goes before.
-    fn of_proxy(&self) -> Config {
-        const NAME: &str = "upstream";
-        let mut config = self.without_file();
-        let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
-        config.upstream = vec![UpstreamConfig::of(NAME, servers)];
-        let with_files = self.given.has("root");
-        for site in &mut config.site {
-            site.root = site.root.take().filter(|_| with_files);
-            site.proxy = vec![ProxyConfig {
-                upstream: NAME.to_owned().into(),
-                files_first: with_files,
-                ..ProxyConfig::default()
-            }];
-        }
-        config
-    }
-
-    fn without_file(&self) -> Config {
+    fn without_file(&self) -> Result<(Config, Problems), Problems> {
+        let mut problems = Problems::of_arguments();
         let certificates = self.cert.clone().zip(self.key.clone());
-        let site = SiteConfig {
-            root: Some(self.root.clone().into()),
+        let mut site = SiteConfig {
             certificates: certificates
                 .map(|(cert, key)| CertificateConfig { cert: cert.into(), key: key.into() })
                 .into_iter()
                 .collect(),
+            fallback: self.spa.then(|| "/index.html".to_owned().into()),
             ..SiteConfig::default()
         };
-        Config { site: vec![site], listen: vec![ListenConfig::from(Listen::development())], ..Config::default() }
+        site.listing.enabled = self.listing.into();
+        // A proxy has files only if a directory is named.
+        let with_files = self.to.is_empty() || self.given.has("root");
+        if with_files && self.root.is_file() {
+            serve_file(&self.root, &mut site).map_err(|problem| {
+                problems.add(&(0..0), "", problem);
+                problems
+            })?;
+            problems = Problems::of_arguments();
+        } else if with_files {
+            site.root = Some(self.root.clone().into());
+            self.check_secrets(&mut problems);
+        }
+        let mut upstream = Vec::new();
+        if !self.to.is_empty() {
+            const NAME: &str = "upstream";
+            let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
+            upstream.push(UpstreamConfig::of(NAME, servers));
+            let rule = ProxyConfig { upstream: NAME.to_owned().into(), files_first: with_files, ..ProxyConfig::default() };
+            site.proxy.push(rule);
+        }
+        let listen = vec![ListenConfig::from(Listen::development())];
+        let config = Config { site: vec![site], listen, upstream, ..Config::default() };
+        if problems.is_empty() { Ok((config, problems)) } else { Err(problems) }
+    }
+
+    /// Refuses a directory with files that no client should get.
+    fn check_secrets(&self, problems: &mut Problems) {
+        let root = self.root.display();
+        let file = self.root.join(CONFIGURATION);
+        if file.is_file() {
+            let file = file.display();
+            problems.add(
+                &(0..0),
+                "",
+                format_args!(
+                    "{root} holds {CONFIGURATION}, which every client could read: `sealion serve --config {file}` serves the sites of this file; or name the directory with the pages"
+                ),
+            );
+        }
+        let within = |path: &PathBuf| Some(path.canonicalize().ok()?.starts_with(self.root.canonicalize().ok()?));
+        if let Some(key) = self.key.as_ref().filter(|key| within(key) == Some(true)) {
+            let key = key.display();
+            problems.add(
+                &(0..0),
+                "",
+                format_args!("the private key {key} lies in {root}, where every client could read it: move it to another directory"),
+            );
+        }
     }
 }
+
+/// Makes `site` serve one file, whatever path is requested; `/` redirects to its name, under which browsers save it.
+fn serve_file(file: &Path, site: &mut SiteConfig) -> Result<(), String> {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name =
+        name.ok_or_else(|| format!("{} has no name in UTF-8: rename it, or serve its directory", file.display()))?;
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // `$` would begin a group of the regular expression.
+    let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('$', "%24");
+    site.root = Some(directory.to_owned().into());
+    site.show_dotfiles = name.starts_with('.');
+    let redirect = RedirectConfig {
+        path: Some("/".to_owned().into()),
+        to: to.clone().into(),
+        status: Some(307.into()),
+        ..RedirectConfig::default()
+    };
+    site.redirects.push(redirect);
+    site.rewrites.push(RewriteConfig {
+        regex: Some("^/".to_owned().into()),
+        to: to.into(),
+        ..RewriteConfig::default()
+    });
+    Ok(())
+}
+
+/// The usual name of a configuration file.
+const CONFIGURATION: &str = "sealion.toml";

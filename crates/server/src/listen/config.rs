@@ -338,7 +338,12 @@ pub(crate) struct Listen {
 impl Listen {
     /// The default, for trying the server: localhost:8443.
     pub(crate) fn development() -> Self {
-        Listen { name: "localhost:8443".to_owned(), addresses: localhost(8443) }
+        Listen::localhost(8443)
+    }
+
+    /// A port of localhost, over IPv4 and IPv6.
+    pub(crate) fn localhost(port: u16) -> Self {
+        Listen { name: format!("localhost:{port}"), addresses: localhost(port) }
     }
 }
 

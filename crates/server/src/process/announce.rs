@@ -7,15 +7,18 @@ use sealion_tls::record::Aead;
 use super::prepare::Prepared;
 use super::privileges::GivenUp;
 use crate::certificates::Certificates;
-use crate::config::Config;
+use crate::config::{Config, ServeArgs};
 use crate::listen::{Address, Listeners};
 use crate::path::costs::{Costs, display_bytes};
 use crate::path::offer::explain;
 use crate::path::policy::KtlsMode;
 
 /// Prints all of them.
-pub(super) fn announce(prepared: &Prepared, listeners: &Listeners, given_up: &GivenUp) {
+pub(super) fn announce(args: &ServeArgs, prepared: &Prepared, listeners: &Listeners, given_up: &GivenUp) {
     announce_listeners(&prepared.config, listeners);
+    if let Some(hint) = hint_at_listing(args, &prepared.config) {
+        eprintln!("sealion: {hint}");
+    }
     if let Some(listener) = &prepared.metrics_listener {
         listener.announce();
     }
@@ -56,6 +59,14 @@ fn announce_certificates(certificates: &Certificates) {
     for note in &certificates.notes {
         tracing::warn!("{note}");
     }
+}
+
+/// What a directory without an index needs to show anything at its start page.
+fn hint_at_listing(args: &ServeArgs, config: &Config) -> Option<String> {
+    let site = config.site.first().filter(|site| args.config.is_none() && !*site.listing.enabled)?;
+    let root = site.root.as_ref()?;
+    let shows_something = site.index.iter().any(|index| root.join(&index.value).exists()) || !site.redirects.is_empty();
+    (!shows_something).then(|| format!("{} has no index.html, so / answers 404: -l lists directories", root.display()))
 }
 
 /// The root of the only site or what it forwards to, or the number of sites.

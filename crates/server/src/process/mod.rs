@@ -2,6 +2,7 @@
 
 mod announce;
 mod build;
+pub(crate) mod control;
 mod prepare;
 pub(crate) mod privileges;
 mod reload;

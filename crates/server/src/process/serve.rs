@@ -9,15 +9,17 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::announce::{announce, describe};
+use super::control::{self, Order, Orders, Outcome};
 use super::prepare::Prepared;
 use super::privileges::{self, Confinement, GivenUp};
+use super::reload::{self, Refused};
+use super::service_manager;
 use super::signals::{Signal, Signals};
 use super::upgrade::{self, Predecessor, Program, Service, Starting, Successor};
-use super::{reload, service_manager};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
@@ -43,17 +45,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     let mut prepared = Prepared::new(args, &mut inherited)?;
     let mut listeners = bind(&prepared, inherited)?;
     prepared.made.append(&mut listeners.made);
+    let control = control::bind();
     let given_up = confine(args, &prepared, confinement)?;
     let _messages = messages::start_writer().map_err(|e| format!("cannot start: {e}"))?;
     let (access_log, log_writer) = open_access_log(&prepared.access_log)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     // Before the first line is printed, because a signal may follow it at once.
-    let mut signals = {
+    let (mut signals, mut orders) = {
         let _entered = runtime.enter();
-        Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?
+        let signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
+        (signals, Orders::listen(control).map_err(|e| format!("cannot take orders: {e}"))?)
     };
-    announce(&prepared, &listeners, &given_up);
+    announce(args, &prepared, &listeners, &given_up);
     let mut server = Server::start(args, prepared, listeners, given_up.confinement, access_log)?;
     if let Some(predecessor) = predecessor {
         predecessor.replace();
@@ -65,7 +69,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     let shared = Arc::downgrade(&server.shared);
     runtime.spawn(check_health(move || Some(shared.upgrade()?.generations.latest().upstreams.clone())));
     let drained = runtime.block_on(async {
-        let stop = server.serve(&program, &mut signals).await;
+        let stop = server.serve(&program, &mut signals, &mut orders).await;
+        orders.finish().await;
         server.drain(stop, &mut signals).await
     });
     // After a panic too: the other workers' lines wait.
@@ -173,30 +178,54 @@ impl<'a> Server<'a> {
     }
 
     /// Handles signals until one of them ends this process, or a successor serves.
-    async fn serve(&mut self, program: &Program, signals: &mut Signals) -> Stop {
+    async fn serve(&mut self, program: &Program, signals: &mut Signals, orders: &mut Orders) -> Stop {
         let mut upgrade = Upgrade::default();
         loop {
             tokio::select! {
+                (order, reply) = orders.next() => match order {
+                    Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
+                    Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
+                },
                 signal = signals.next() => match signal {
-                    Signal::Reload => self.reload(),
+                    Signal::Reload => drop(self.reload(false)),
                     Signal::Reopen => self.shared.access_log.reopen(),
-                    Signal::Upgrade => upgrade.start(program, &self.service),
+                    Signal::Upgrade => upgrade.start(program, &self.service, "SIGUSR2", None),
                     Signal::Stop(signal) => {
                         upgrade.cancel();
                         return Stop { signal, next: Phase::Draining };
                     }
                 },
-                ended = upgrade.ended() => if hand_over(ended) {
-                    return Stop { signal: "SIGUSR2", next: Phase::HandedOver };
-                },
+                (ended, reply) = upgrade.ended() => {
+                    let outcome = hand_over(ended);
+                    let is_over = outcome.is_ok();
+                    if let Some(reply) = reply {
+                        let _ = reply.send(outcome);
+                    }
+                    if is_over {
+                        return Stop { signal: "upgrade", next: Phase::HandedOver };
+                    }
+                }
             }
         }
     }
 
-    fn reload(&mut self) {
+    /// Reloads; where the configuration needs a new process, that takes over. Process 1 cannot be replaced.
+    fn reload_or_upgrade(&mut self, upgrade: &mut Upgrade, program: &Program, reply: oneshot::Sender<Outcome>) {
+        let outcome = match self.reload(std::process::id() != 1) {
+            Ok(text) => Ok(text),
+            Err(Refused::Unusable(error)) => Err(error),
+            Err(Refused::NeedsNewProcess(_)) => return upgrade.start(program, &self.service, "reload", Some(reply)),
+        };
+        // The command may be gone.
+        let _ = reply.send(outcome);
+    }
+
+    fn reload(&mut self, may_upgrade: bool) -> Result<String, Refused> {
         service_manager::reloading();
-        reload::reload(self.args, &self.shared, &mut self.config, self.service.confinement);
+        let confinement = self.service.confinement;
+        let outcome = reload::reload(self.args, &self.shared, &mut self.config, confinement, may_upgrade);
         service_manager::ready(&self.status());
+        outcome
     }
 
     /// Closes the listeners and waits until the workers have ended.
@@ -263,19 +292,28 @@ type Ended = Result<Result<Successor, String>, JoinError>;
 struct Upgrade {
     starting: Starting,
     task: Option<JoinHandle<Result<Successor, String>>>,
+    /// Where the outcome goes, if `sealion upgrade` ordered it.
+    reply: Option<oneshot::Sender<Outcome>>,
 }
 
 impl Upgrade {
     /// Starts a successor on a thread that may block, unless one is starting.
-    fn start(&mut self, program: &Program, service: &Arc<Service>) {
-        if self.task.is_some() {
-            tracing::warn!("SIGUSR2: an upgrade is under way already");
+    fn start(&mut self, program: &Program, service: &Arc<Service>, by: &str, reply: Option<oneshot::Sender<Outcome>>) {
+        let refusal = if self.task.is_some() {
+            Some("an upgrade is under way already")
         } else if std::process::id() == 1 {
-            tracing::error!(
-                "SIGUSR2: process 1 cannot be replaced, because the container ends with it: start a new container instead"
-            );
+            Some("process 1 cannot be replaced, because the container ends with it: start a new container instead")
         } else {
-            tracing::info!("SIGUSR2: starting {} to take over", program.path().display());
+            None
+        };
+        if let Some(refusal) = refusal {
+            tracing::error!("{by}: {refusal}");
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(refusal.to_owned()));
+            }
+        } else {
+            self.reply = reply;
+            tracing::info!("{by}: starting {} to take over", program.path().display());
             let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(&self.starting));
             let start = move || Successor::start(&program, &service, &starting);
             self.task = Some(tokio::task::spawn_blocking(start));
@@ -283,11 +321,11 @@ impl Upgrade {
     }
 
     /// Waits for the successor; for ever if there is none.
-    async fn ended(&mut self) -> Ended {
+    async fn ended(&mut self) -> (Ended, Option<oneshot::Sender<Outcome>>) {
         let Some(task) = &mut self.task else { return std::future::pending().await };
         let ended = task.await;
         self.task = None;
-        ended
+        (ended, self.reply.take())
     }
 
     /// Stops the successor that is starting, if any.
@@ -298,20 +336,23 @@ impl Upgrade {
     }
 }
 
-/// Gives the service to a successor that serves. `false`: there is none, and this process goes on.
-fn hand_over(ended: Ended) -> bool {
+/// Gives the service to a successor that serves.
+///
+/// # Errors
+/// There is none, and this process goes on.
+fn hand_over(ended: Ended) -> Outcome {
     match ended.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(successor) => {
             let pid = successor.pid();
             service_manager::replaced_by(pid);
             successor.hand_over();
             tracing::info!("process {pid} has taken over");
-            true
+            Ok(format!("process {pid} has taken over"))
         }
         Err(error) => {
             tracing::error!("the upgrade failed: {error}");
             tracing::error!("this process goes on serving; SIGUSR2 tries again");
-            false
+            Err(format!("the upgrade failed: {error}\nthe process before goes on serving"))
         }
     }
 }

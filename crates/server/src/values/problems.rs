@@ -7,9 +7,18 @@ use std::path::{Path, PathBuf};
 /// Collects problems while a configuration is read and checked.
 #[derive(Debug)]
 pub(crate) struct Problems {
-    file: Option<PathBuf>,
-    text: String,
+    /// The main file, then those that it includes; none for a configuration without a file.
+    files: Vec<Source>,
     found: Vec<Problem>,
+}
+
+/// A file of the configuration.
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    text: String,
+    /// The bytes of the files before it.
+    start: usize,
 }
 
 #[derive(Debug)]
@@ -22,12 +31,21 @@ struct Problem {
 impl Problems {
     /// Empty, for the configuration `text` of `file`.
     pub(crate) fn of_file(file: &Path, text: &str) -> Self {
-        Problems { file: Some(file.to_owned()), text: text.to_owned(), found: Vec::new() }
+        let main = Source { path: file.to_owned(), text: text.to_owned(), start: 0 };
+        Problems { files: vec![main], found: Vec::new() }
     }
 
     /// Empty, for a configuration from the command line and the environment.
     pub(crate) fn of_arguments() -> Self {
-        Problems { file: None, text: String::new(), found: Vec::new() }
+        Problems { files: Vec::new(), found: Vec::new() }
+    }
+
+    /// Adds an included file. Returns the place of its first byte among the bytes of all files, from which its spans count.
+    pub(crate) fn add_file(&mut self, file: &Path, text: &str) -> usize {
+        // A byte between two files, so that the end of one is not the beginning of the next.
+        let start = self.files.last().map_or(0, |last| last.start + last.text.len() + 1);
+        self.files.push(Source { path: file.to_owned(), text: text.to_owned(), start });
+        start
     }
 
     /// Adds a problem. `span`: the bytes of the value in the file ([`super::At`]), empty if the file does not have it. `key`: the dotted
@@ -36,9 +54,9 @@ impl Problems {
         self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
     }
 
-    /// Resolves a path: relative ones start at the directory of the configuration file.
+    /// Resolves a path: relative ones start at the directory of the main configuration file.
     pub(crate) fn resolve(&self, path: &Path) -> PathBuf {
-        match self.file.as_ref().and_then(|file| file.parent()) {
+        match self.files.first().and_then(|file| file.path.parent()) {
             Some(directory) => directory.join(path),
             None => path.to_owned(),
         }
@@ -52,10 +70,13 @@ impl Problems {
         self.found.len()
     }
 
-    fn line(&self, span: &Range<usize>) -> Option<usize> {
+    /// The file that has a span, and the line in it. Without a line, the span is empty.
+    fn place(&self, span: &Range<usize>) -> Option<(&Path, Option<usize>)> {
+        let source = self.files.iter().rev().find(|source| source.start <= span.start)?;
         // Octets, because the parser may name a place inside a character.
-        let before = self.text.as_bytes().get(..span.start)?;
-        (!span.is_empty()).then(|| before.iter().filter(|octet| **octet == b'\n').count() + 1)
+        let before = source.text.as_bytes().get(..span.start - source.start);
+        let line = |before: &[u8]| before.iter().filter(|octet| **octet == b'\n').count() + 1;
+        Some((&source.path, before.filter(|_| !span.is_empty()).map(line)))
     }
 }
 
@@ -68,15 +89,16 @@ impl fmt::Display for Problems {
             if n > 0 {
                 f.write_str("\n")?;
             }
-            if let Some(file) = &self.file {
+            let place = self.place(&problem.span);
+            if let Some((file, line)) = place {
                 write!(f, "{}:", file.display())?;
-                if let Some(line) = self.line(&problem.span) {
+                if let Some(line) = line {
                     write!(f, "{line}:")?;
                 }
                 f.write_str(" ")?;
             }
             // Keys mean nothing to an operator who set arguments.
-            if self.file.is_some() && !problem.key.is_empty() {
+            if place.is_some() && !problem.key.is_empty() {
                 write!(f, "{}: ", problem.key)?;
             }
             f.write_str(&problem.what)?;
@@ -90,6 +112,16 @@ impl std::error::Error for Problems {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_of_an_included_file_has_its_name_and_line() {
+        let mut problems = Problems::of_file(Path::new("main"), "a = 1\n");
+        let start = problems.add_file(Path::new("more"), "b = 2\nc = 3");
+        assert_eq!(start, 7);
+        problems.add(&(start + 6..start + 7), "c", "is wrong");
+        problems.add(&(0..1), "a", "is wrong too");
+        assert_eq!(problems.to_string(), "main:1: a: is wrong too\nmore:2: c: is wrong");
+    }
 
     #[test]
     fn each_problem_has_file_line_and_key_in_the_order_of_the_file() {

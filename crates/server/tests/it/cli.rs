@@ -82,10 +82,7 @@ fn a_certificate_without_its_key_and_the_reverse_are_bad_usage() {
 
 #[test]
 fn a_root_that_cannot_be_served_is_named() {
-    let site = Site::new();
     refused(&["/no/such/root"], &["/no/such/root", "create it"]);
-    let file = site.add("file", "x");
-    refused(&[&file], &["root/file", "name a directory"]);
 }
 
 /// Arguments with the named files for certificate and key.
@@ -358,5 +355,81 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let output = output.expect("the program starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_directory_with_secrets_is_refused() {
+    let site = Site::new();
+    let root = site.root().to_owned();
+    std::fs::write(root.join("sealion.toml"), "").expect("a file");
+    let file = root.join("sealion.toml");
+    refused(
+        &with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file()),
+        &["holds sealion.toml", &format!("sealion serve --config {}", file.display())],
+    );
+    std::fs::remove_file(file).expect("it was there");
+    let key = root.join("key.pem");
+    std::fs::copy(site.pki.key_file(), &key).expect("a copy");
+    let words = [&*key.display().to_string(), "every client could read it", "move it"];
+    refused(&with_pair(&site, &site.pki.certificate_file(), &key), &words);
+}
+
+#[test]
+fn one_file_is_served_alone() {
+    let site = Site::new();
+    site.add("a $file.txt", "content");
+    site.add("other", "secret");
+    let mut arguments = site.arguments(&["--ktls", "never"]);
+    let root = arguments.iter_mut().find(|argument| Path::new(argument).is_dir()).expect("the root");
+    *root = Path::new(&*root).join("a $file.txt").into();
+    let server = Server::start(Path::new(PROGRAM), arguments);
+    let get = |target: &str| curl::get(&site.pki, server.address(), target, &[]);
+    let start = get("/");
+    assert_eq!((start.status, start.field("location")), (307, Some("/a%20%24file.txt")));
+    for target in ["/a%20%24file.txt", "/a%20$file.txt", "/other", "/x/y"] {
+        let got = get(target);
+        assert_eq!((got.status, &*got.body), (200, &b"content"[..]), "{target}");
+        assert_eq!(got.field("content-type"), Some("text/plain; charset=utf-8"));
+    }
+}
+
+#[test]
+fn short_options_list_directories_and_serve_an_application() {
+    let site = Site::new();
+    site.add("index.html", "application");
+    site.add("empty/file", "content");
+    let server = site.serve_from_user_space(&["-l", "--spa"]);
+    let get = |target: &str| curl::get(&site.pki, server.address(), target, &["-H", "Accept: text/html"]);
+    assert!(String::from_utf8_lossy(&get("/empty/").body).contains("file"));
+    assert_eq!((get("/route").status, &*get("/route").body), (200, &b"application"[..]));
+    bad_usage(&["-p", "8443", "--listen", "127.0.0.1:0"], &["--port", "--listen"]);
+    bad_usage(&["-l", "--config", "sealion.toml"], &["--listing", "--config"]);
+}
+
+#[test]
+fn passwords_are_hashed_for_the_users_file() {
+    use std::io::Write;
+    let passwd = |user: &str, line: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["passwd", user]).stdin(std::process::Stdio::piped());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        // A name that is refused ends it before it reads.
+        let _ = child.stdin.take().expect("it is piped").write_all(line.as_bytes());
+        let output = child.wait_with_output().expect("it ends");
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).expect("text"))
+    };
+    let (made, line) = passwd("ada", "sea lion\n");
+    let hash = line.trim_end().strip_prefix("ada:").expect("a line");
+    assert!(made && bcrypt::verify("sea lion", hash).expect("a hash"), "{line}");
+    for (user, password, words) in
+        [("a:b", "x", "without colon"), ("ada", "\n", "is empty"), ("ada", &*"x".repeat(73), "more than 72 bytes")]
+    {
+        let (made, text) = passwd(user, password);
+        assert!(!made && text.contains(words), "{text}");
     }
 }

@@ -2,10 +2,10 @@
 //! at all; the reference says what the code reads.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use sealion_testkit::http;
-use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Server, Signal};
 
 use crate::support::config::Config;
@@ -101,42 +101,66 @@ fn a_changed_file_is_taken_over_and_a_bad_one_is_not() {
     ask("two");
 }
 
-/// Each is started as it is, but for its addresses: other processes have those.
+/// Each is checked where it lies, and started with other addresses, because other processes have those.
 #[test]
 fn the_examples_are_checked_and_started() {
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/config");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let address = regex::Regex::new(r#"(address|listen) = "[^"]*:[0-9]+""#).expect("it is one");
     let mut started = 0;
-    for example in fs::read_dir(examples).expect("they are there") {
+    for example in fs::read_dir(examples.join("config")).expect("they are there") {
         let example = example.expect("it is there").path();
-        let pki = Pki::ecdsa();
-        let place = tempfile::tempdir().expect("a directory");
-        let text = fs::read_to_string(&example).expect("text");
-        fs::write(place.path().join("sealion.toml"), &*address.replace_all(&text, r#"$1 = "127.0.0.1:0""#))
-            .expect("room");
-        for directory in ["site/assets", "archive/internal", "ticket-keys"] {
-            fs::create_dir_all(place.path().join(directory)).expect("a directory");
+        if example.extension().is_none_or(|extension| extension != "toml") {
+            continue;
         }
-        fs::write(place.path().join("site/index.html"), "<!doctype html><title>A site</title>").expect("a file");
-        fs::write(place.path().join("site/404.html"), "<!doctype html><title>Not here</title>").expect("a file");
-        // The bcrypt hash of a password that nobody has to know.
-        let user = "ann:$2y$05$abcdefghijklmnopqrstuuGZyhvTpx7JuJIXbxeEDfpmRZHIVLGlq\n";
-        fs::write(place.path().join("users.htpasswd"), user).expect("a file");
-        fs::copy(pki.certificate_file(), place.path().join("certificate.pem")).expect("a copy");
-        fs::copy(pki.key_file(), place.path().join("key.pem")).expect("a copy");
-        let made =
-            Command::new(PROGRAM).args(["ticket-key", "ticket-keys"]).current_dir(&place).output().expect("it starts");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-
-        let file = place.path().join("sealion.toml");
-        let checked = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("it starts");
+        let place = tempfile::tempdir().expect("a directory");
+        let program = || {
+            let mut command = Command::new(PROGRAM);
+            command.current_dir(&place).env("XDG_DATA_HOME", place.path());
+            command
+        };
+        let checked = program().args(["check", "--config"]).arg(&example).output().expect("it starts");
         assert!(checked.status.success(), "{}: {}", example.display(), String::from_utf8_lossy(&checked.stderr));
+
+        let directory = place.path().join("config");
+        fs::create_dir(&directory).expect("a directory");
+        std::os::unix::fs::symlink(examples.join("site"), place.path().join("site")).expect("a link");
+        fs::copy(examples.join("config/users.htpasswd"), directory.join("users.htpasswd")).expect("a copy");
+        let text = fs::read_to_string(&example).expect("text");
+        let file = directory.join("sealion.toml");
+        fs::write(&file, &*address.replace_all(&text, r#"$1 = "127.0.0.1:0""#)).expect("room");
         let mut server = Server::start(PROGRAM.as_ref(), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
         server.signal(Signal::TERM);
         assert!(server.wait().success(), "{}", example.display());
         started += 1;
     }
     assert_eq!(started, 3);
+}
+
+#[test]
+fn warnings_are_counted_and_strict_makes_them_errors() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    fs::set_permissions(site.pki.key_file(), fs::Permissions::from_mode(0o600)).expect("the mode is set");
+    let check = |config: &crate::support::config::Config, options: &[&str]| {
+        let output = Command::new(PROGRAM).args(["check", "--config"]).arg(config.write()).args(options).output();
+        let output = output.expect("it starts");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+    };
+    let listen = "address = '127.0.0.1:8443'";
+    let right = site.config("names = ['localhost']\n").listen(listen).listen("address = '127.0.0.1:8080'\ntls = false");
+    for options in [&[][..], &["--strict"]] {
+        let (code, text) = check(&right, options);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(
+            text.starts_with("HTTPS on 127.0.0.1:8443\nHTTP on 127.0.0.1:8080, redirecting to HTTPS on port 8443\n")
+        );
+        assert!(text.ends_with("\nOK\n"), "{text}");
+    }
+    let wrong_name = site.config("names = ['other.example']\n");
+    let (code, text) = check(&wrong_name, &[]);
+    assert!(code == Some(0) && text.ends_with("\nOK, 1 warning\n") && text.contains("but not other.example"), "{text}");
+    let (code, text) = check(&wrong_name, &["--strict"]);
+    assert!(code == Some(1) && text.ends_with("\nnot OK, 1 warning\n"), "{text}");
 }
 
 /// `SEALION_UPDATE=1 cargo test -p sealion --test it config::` writes the page.

@@ -659,14 +659,17 @@ fn the_site_that_comes_along_is_served() {
 }
 
 #[test]
-fn plain_http_to_the_port_is_named_in_the_log() {
+fn plain_http_to_the_port_gets_400_in_words_and_is_named_in_the_log() {
     use std::io::{Read, Write};
     let site = Site::new();
     let server = site.serve_from_user_space(&["--log", "debug"]);
     let mut plain = std::net::TcpStream::connect(server.address()).expect("it connects");
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
-    // An alert or nothing, then the end.
-    let _ = plain.read_to_end(&mut Vec::new());
+    let mut answer = String::new();
+    plain.read_to_string(&mut answer).expect("it is closed");
+    assert!(
+        answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("write https:// instead of http:// in the address.\n")
+    );
     wait_for_message(&server, "the peer spoke plain HTTP to the HTTPS port");
     site.add("f", "content");
     assert_eq!(curl::get(&site.pki, server.address(), "/f", &[]).body, b"content");

@@ -28,6 +28,7 @@ mod listeners;
 mod memory;
 mod metrics;
 mod nginx_corpus;
+mod packaging;
 mod privileges;
 mod proxy;
 mod session_tickets;

@@ -10,7 +10,8 @@ use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Suite, http, pattern};
 
 use crate::support::config::Config;
-use crate::support::{PROGRAM, Site, messages, wait_for_message};
+use crate::support::port::free_port;
+use crate::support::{PROGRAM, Site, messages, wait_for_message, wait_until};
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
 /// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test it under_load`.
@@ -43,7 +44,13 @@ impl Service {
     fn upgrade(&self) {
         let before = self.successors().len();
         self.signal(Signal::USR2);
-        self.first.wait_for_lines(before + 1, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
+        self.wait_for_upgrades(before + 1);
+    }
+
+    /// Waits until the log names the processes that have taken over: a command may know before the reader of the log.
+    #[track_caller]
+    fn wait_for_upgrades(&self, count: usize) {
+        self.first.wait_for_lines(count, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
     }
 }
 
@@ -229,4 +236,84 @@ fn the_service_manager_is_told() {
     assert!(next().contains("READY=1"), "the new one is ready when it is the service");
     service.signal(Signal::TERM);
     assert!(next().contains("STOPPING=1"));
+}
+
+/// The exit code, standard output and standard error of a command to the server.
+#[track_caller]
+fn order(what: &str, pid: Pid) -> (Option<i32>, String, String) {
+    let pid = pid.as_raw_nonzero().to_string();
+    let output = Command::new(PROGRAM).args([what, "--pid", &pid]).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn commands_reload_and_upgrade_and_tell_the_outcome() {
+    let site = Site::new();
+    site.add("f", "content");
+    let config = site.config("");
+    let service = Service { first: config.serve() };
+    assert_eq!(order("reload", service.newest()), (Some(0), "configuration 1 is in use\n".into(), String::new()));
+
+    // Confined as under systemd: only a process of another user is refused, which a test cannot be.
+    config.clone().table("[limits]\ngrace = 1").write();
+    for what in ["reload", "upgrade"] {
+        let (code, out, err) = order(what, service.newest());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{what}: {err}");
+        assert!(err.contains("limits.grace: ") && err.contains("write \"1s\" for seconds"), "{what}: {err}");
+        assert!(err.contains("before"), "{what}: the operator is told what goes on: {err}");
+    }
+
+    config.write();
+    let first = service.newest();
+    let (code, out, err) = order("upgrade", first);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    service.wait_for_upgrades(1);
+    let newest = service.newest();
+    assert!(newest != first && out == format!("process {newest} has taken over\n"), "{out}");
+    assert_eq!(order("reload", newest).0, Some(0));
+    // The first one drains, and takes no more orders.
+    let (code, _, err) = order("reload", first);
+    assert!(code == Some(2) && err.contains("takes no orders"), "{code:?} {err}");
+}
+
+#[test]
+fn a_confined_server_takes_orders_too() {
+    let site = Site::new();
+    let privileges = "[privileges]\nno_new_privileges = true\nlandlock = true\nseccomp = 'refuse'\n";
+    let service = Service { first: site.config("").table(privileges).serve() };
+    assert_eq!(order("reload", service.newest()).0, Some(0));
+    let (code, _, err) = order("upgrade", service.newest());
+    assert_eq!(code, Some(0), "{err}");
+    service.wait_for_upgrades(1);
+    assert_eq!(order("reload", service.newest()).0, Some(0));
+}
+
+#[test]
+fn a_reload_by_command_adds_and_removes_listeners() {
+    let site = Site::new();
+    site.add("f", "content");
+    let ports = [free_port(), free_port()];
+    let listen = |port: u16| format!("address = '127.0.0.1:{port}'");
+    let service = Service { first: site.config("").listen(&listen(ports[0])).serve() };
+    let get = |port: u16| {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        std::net::TcpStream::connect(address)
+            .is_ok()
+            .then(|| http::get(&mut site.connector(Suite::TLS13).connect(address), "/f").expect("an answer").body)
+    };
+    assert_eq!(get(ports[1]), None);
+    site.config("").listen(&listen(ports[0])).listen(&listen(ports[1])).write();
+    let (code, out, err) = order("reload", service.newest());
+    assert!(code == Some(0) && out.ends_with(" has taken over\n"), "{out}{err}");
+    service.wait_for_upgrades(1);
+    for port in ports {
+        assert_eq!(get(port).as_deref(), Some(&b"content"[..]));
+    }
+    site.config("").listen(&listen(ports[1])).write();
+    let (code, _, err) = order("reload", service.newest());
+    assert_eq!(code, Some(0), "{err}");
+    service.wait_for_upgrades(2);
+    assert_eq!(get(ports[1]).as_deref(), Some(&b"content"[..]));
+    wait_until("the first port is closed", || get(ports[0]).is_none());
 }

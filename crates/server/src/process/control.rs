@@ -1,0 +1,207 @@
+//! Orders from `sealion reload` and `sealion upgrade`, and their outcome.
+//!
+//! ```text
+//! command ─► "reload\n" ─► control socket ─► Server::serve ─► "ok\nconfiguration 2 is in use" or "failed\n…" ─► command
+//! ```
+//!
+//! The socket is abstract (unix(7)): it needs no directory that both sides can reach, and it ends with the process. Its name has the
+//! process id, and the server answers only root and its own user. The command trusts the socket only if the process that listens has that id.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use rustix::process::geteuid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+/// An order to the running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Reload,
+    Upgrade,
+}
+
+/// What came of an order: a line for the operator.
+pub(crate) type Outcome = Result<String, String>;
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Order::Reload => "reload",
+            Order::Upgrade => "upgrade",
+        })
+    }
+}
+
+/// Binds the socket of this process. Call it before privileges are given up. `None`: another process has the name, or there are no such
+/// sockets; signals still work.
+pub(super) fn bind() -> Option<UnixListener> {
+    let bound = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
+    let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    bound.inspect_err(|error| tracing::warn!("cannot listen for `sealion reload` and `sealion upgrade`: {error}")).ok()
+}
+
+/// The orders that arrive.
+pub(super) struct Orders {
+    orders: mpsc::Receiver<(Order, oneshot::Sender<Outcome>)>,
+    task: Option<tokio::task::JoinHandle<()>>,
+    /// One permit for each order that is being answered.
+    places: Arc<Semaphore>,
+}
+
+impl Orders {
+    /// Needs a runtime.
+    pub(super) fn listen(listener: Option<UnixListener>) -> io::Result<Self> {
+        let (sender, orders) = mpsc::channel(1);
+        let listener = listener.map(tokio::net::UnixListener::from_std).transpose()?;
+        let places = Arc::new(Semaphore::new(MOST_AT_ONCE));
+        let task = listener.map(|listener| tokio::spawn(accept(listener, sender, Arc::clone(&places))));
+        Ok(Orders { orders, task, places })
+    }
+
+    /// The next order, and where its outcome goes; never if there is no socket.
+    pub(super) async fn next(&mut self) -> (Order, oneshot::Sender<Outcome>) {
+        match self.orders.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Closes the socket, and waits until the outcomes that are known have been sent: this process may end at once after it.
+    pub(super) async fn finish(self) {
+        let Orders { orders, task, places } = self;
+        drop(orders);
+        if let Some(task) = task {
+            task.abort();
+        }
+        let _ = timeout(PATIENCE, places.acquire_many(MOST_AT_ONCE as u32)).await;
+    }
+}
+
+async fn accept(
+    listener: tokio::net::UnixListener,
+    orders: mpsc::Sender<(Order, oneshot::Sender<Outcome>)>,
+    places: Arc<Semaphore>,
+) {
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let orders = orders.clone();
+                tokio::spawn(async move {
+                    let _place = place;
+                    let _ = answer(stream, orders).await;
+                });
+            }
+            // Out of descriptors, for instance.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn answer(
+    mut stream: tokio::net::UnixStream,
+    orders: mpsc::Sender<(Order, oneshot::Sender<Outcome>)>,
+) -> io::Result<()> {
+    let uid = stream.peer_cred()?.uid();
+    let outcome = if uid != 0 && uid != geteuid().as_raw() {
+        Err("only root and the server's own user may order that: use sudo".to_owned())
+    } else {
+        match timeout(PATIENCE, read_order(&mut stream)).await.map_err(io::Error::from)?? {
+            Some(order) => {
+                let (reply, outcome) = oneshot::channel();
+                let _ = orders.send((order, reply)).await;
+                // Without an answer, the server is ending.
+                outcome.await.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
+            }
+            None => Err("unknown order: use the `sealion` of the same version".to_owned()),
+        }
+    };
+    let (word, text) = match &outcome {
+        Ok(text) => (OK, text),
+        Err(text) => (FAILED, text),
+    };
+    timeout(PATIENCE, stream.write_all(format!("{word}\n{text}").as_bytes())).await?
+}
+
+async fn read_order(stream: &mut tokio::net::UnixStream) -> io::Result<Option<Order>> {
+    let mut line = Vec::new();
+    stream.take(LONGEST_ORDER).read_to_end(&mut line).await?;
+    Ok([Order::Reload, Order::Upgrade].into_iter().find(|order| line == order.to_string().as_bytes()))
+}
+
+/// Why an order was not carried out.
+#[derive(Debug)]
+pub(crate) enum NotDone {
+    /// No server took it: it does not run, or is too old.
+    NotTaken(String),
+    /// The server says why.
+    Failed(String),
+}
+
+/// Gives an order to the server with this process id, and waits for its outcome.
+pub(crate) fn order(pid: u32, order: Order) -> Result<String, NotDone> {
+    let lost = |error: io::Error| NotDone::NotTaken(format!("process {pid} takes no orders: {error}"));
+    let mut stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(lost)?;
+    let listening = sockopt::socket_peercred(&stream).map_err(|error| lost(error.into()))?;
+    if u32::try_from(listening.pid.as_raw_nonzero().get()) != Ok(pid) {
+        return Err(NotDone::NotTaken(format!("process {} listens in place of process {pid}", listening.pid)));
+    }
+    stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(lost)?;
+    let mut answer = String::new();
+    let exchanged = stream
+        .write_all(order.to_string().as_bytes())
+        .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
+        .and_then(|()| stream.read_to_string(&mut answer));
+    exchanged.map_err(|error| NotDone::Failed(format!("process {pid} did not answer: {error}")))?;
+    match answer.split_once('\n') {
+        Some((OK, text)) => Ok(text.to_owned()),
+        Some((FAILED, text)) => Err(NotDone::Failed(text.to_owned())),
+        _ => Err(NotDone::Failed(format!("process {pid} ended before it answered; its log says why"))),
+    }
+}
+
+/// The servers that take orders, by process id: those of this network and process namespace.
+pub(crate) fn running() -> Vec<u32> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let prefix = format!("@{}", name_before_pid());
+    let mut pids: Vec<u32> = sockets
+        .lines()
+        .filter_map(|line| line.split_ascii_whitespace().last()?.strip_prefix(&prefix)?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+fn address(pid: u32) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("{}{pid}", name_before_pid()))
+}
+
+/// Process ids repeat in each process namespace, while containers on the host's network share the names of sockets.
+fn name_before_pid() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
+    let namespace = namespace.as_ref().and_then(|link| link.to_str()).unwrap_or_default();
+    format!("sealion-{}-", namespace.trim_matches(|c: char| !c.is_ascii_digit()))
+}
+
+const OK: &str = "ok";
+const FAILED: &str = "failed";
+
+/// Orders that are answered at a time; further connections wait.
+const MOST_AT_ONCE: usize = 8;
+
+/// Longer than every order.
+const LONGEST_ORDER: u64 = 32;
+
+/// Time for a command to write its order, and to take the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longer than an upgrade may take.
+const LONGEST_ANSWER: Duration = Duration::from_secs(90);

@@ -1,0 +1,104 @@
+//! The scripts of the Debian package, with stand-ins for systemd.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http};
+
+use crate::support::{PROGRAM, Site, wait_for_message};
+
+/// A directory with programs in front of the others: the one of this test as `sealion`, and a `systemctl` that writes down what it is told.
+struct Systemd {
+    place: tempfile::TempDir,
+}
+
+impl Systemd {
+    /// `configuration`: in the place of /etc/sealion/sealion.toml. `main`: the process of the service.
+    fn new(configuration: &Path, main: u32) -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        let program = |name: &str, script: &str| {
+            let path = place.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        };
+        let told = place.path().join("told");
+        program("systemctl", &format!("echo \"$*\" >> {told:?}\ncase \"$1\" in show) echo {main} ;; esac"));
+        program("systemd-sysusers", ":");
+        symlink(PROGRAM, place.path().join("sealion")).expect("a link");
+        let postinst = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/debian/postinst"));
+        let postinst =
+            postinst.expect("the script").replace("/run/systemd/system", &place.path().display().to_string());
+        let postinst = postinst.replace("/etc/sealion/sealion.toml", &configuration.display().to_string());
+        program("postinst", &postinst);
+        Self { place }
+    }
+
+    /// Runs postinst as dpkg does in an upgrade. Returns its standard error, and whether the service was restarted.
+    fn upgrade(&self) -> (String, bool) {
+        let path = format!("{}:{}", self.place.path().display(), std::env::var("PATH").unwrap_or_default());
+        let postinst = self.place.path().join("postinst");
+        let output = Command::new(postinst).args(["configure", "0.0.1"]).env("PATH", path).output().expect("it starts");
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success(), "{error}");
+        let told = fs::read_to_string(self.place.path().join("told")).expect("systemctl was called");
+        (error, told.lines().any(|line| line == "restart sealion.service"))
+    }
+}
+
+/// Kills the successors of a server at the end.
+struct Successors<'a>(&'a Server);
+
+impl Drop for Successors<'_> {
+    fn drop(&mut self) {
+        for line in self.0.lines() {
+            let pid = line.text.split_once("process ").and_then(|(_, rest)| rest.strip_suffix(" has taken over"));
+            if let Some(pid) = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?)) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_of_the_package_loses_no_request() {
+    let site = Site::new();
+    site.add("f", "content");
+    let config = site.config("");
+    let server = config.serve();
+    let _successors = Successors(&server);
+    let systemd = Systemd::new(&config.write(), server.pid());
+    let (connector, over) = (site.connector(Suite::TLS13), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut requests = 0;
+            while !over.load(Ordering::Relaxed) || requests < 100 {
+                let mut connection = connector.connect(server.address());
+                assert_eq!(http::get(&mut connection, "/f").expect("every request is answered").body, b"content");
+                requests += 1;
+            }
+        });
+        let (error, restarted) = systemd.upgrade();
+        over.store(true, Ordering::Relaxed);
+        client.join().expect("no request failed");
+        assert!(error.is_empty() && !restarted, "{error}");
+    });
+    wait_for_message(&server, "has taken over");
+}
+
+#[test]
+fn an_upgrade_restarts_only_a_server_that_takes_no_orders() {
+    let site = Site::new();
+    let config = site.config("");
+    // This process runs, and is no server.
+    let (error, restarted) = Systemd::new(&config.write(), std::process::id()).upgrade();
+    assert!(restarted && error.contains("takes no orders"), "{error}");
+
+    let server = config.serve();
+    let systemd = Systemd::new(&config.clone().table("[limits]\ngrace = 'long'").write(), server.pid());
+    let (error, restarted) = systemd.upgrade();
+    assert!(!restarted && error.contains("the old version goes on serving"), "{error}");
+}
