@@ -19,9 +19,11 @@ pub(super) fn write_pages(command: clap::Command, directory: &Path) -> Result<()
     written.map_err(|e| format!("cannot write manual pages to {}: {e}", directory.display()))
 }
 
-/// Sections that the command line does not have, by page: a heading, then paragraphs; a paragraph in a pair of texts is a term with its
-/// explanation.
-const SECTIONS: [(&str, &[(&str, &[(&str, &str)])]); 3] = [
+/// A section: its heading, then terms with their explanations.
+type Section = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// Sections that the command line does not have, by page.
+const SECTIONS: [(&str, &[Section]); 3] = [
     ("sealion.1", &[EXIT_STATUS, FILES]),
     (
         "sealion-serve.1",
@@ -79,7 +81,7 @@ const SECTIONS: [(&str, &[(&str, &[(&str, &str)])]); 3] = [
     ),
 ];
 
-const EXIT_STATUS: (&str, &[(&str, &str)]) = (
+const EXIT_STATUS: Section = (
     "EXIT STATUS",
     &[
         ("0", "Success."),
@@ -89,7 +91,7 @@ const EXIT_STATUS: (&str, &[(&str, &str)]) = (
     ],
 );
 
-const FILES: (&str, &[(&str, &str)]) = (
+const FILES: Section = (
     "FILES",
     &[
         ("/etc/sealion/sealion.toml", "Configuration of the service: sealion.toml(5)."),
@@ -99,7 +101,7 @@ const FILES: (&str, &[(&str, &str)]) = (
 );
 
 /// Appends sections to a page.
-fn append(page: &Path, sections: &[(&str, &[(&str, &str)])]) -> std::io::Result<()> {
+fn append(page: &Path, sections: &[Section]) -> std::io::Result<()> {
     let mut roff = Roff::new();
     for (heading, entries) in sections {
         roff.control("SH", [*heading]);

@@ -38,8 +38,7 @@ pub(crate) fn tables() -> Vec<Table> {
     let schema = schema_for!(Config);
     let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new() };
     let root = schema.as_value().clone();
-    let (tables, keys): (Vec<_>, Vec<_>) =
-        properties(&root).into_iter().partition(|(_, value)| reference.is_table(value));
+    let (tables, keys): (Vec<_>, Vec<_>) = properties(&root).partition(|(_, value)| reference.is_table(value));
     let keys = keys.into_iter().map(|(name, value)| reference.key(TOP, name, value, None)).collect();
     reference.tables.push(Table { name: TOP.to_owned(), doc: "Keys before the first table.".to_owned(), keys });
     for (name, property) in tables {

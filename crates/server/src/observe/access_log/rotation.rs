@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
@@ -69,21 +70,25 @@ impl Rotation {
         fs::rename(path, &rotated)?;
         let path = path.to_owned();
         let tidy = move || {
-            if let Err(error) = self.tidy(&path, &rotated) {
+            if let Err(error) = self.tidy(&path) {
                 tracing::warn!("rotated files of {} cannot be compressed or removed: {error}", path.display());
             }
         };
         std::thread::Builder::new().name("log-rotation".to_owned()).spawn(tidy).map(drop)
     }
 
-    /// Compresses all rotated files but `newest`, and removes those beyond the number to keep.
-    fn tidy(self, path: &Path, newest: &Path) -> io::Result<()> {
+    /// Compresses all rotated files but the newest, and removes those beyond the number to keep.
+    fn tidy(self, path: &Path) -> io::Result<()> {
+        // Two rotations may follow each other while a long file is compressed.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rotated = rotated(path)?;
         let surplus = rotated.len().saturating_sub(self.keep);
         for old in rotated.drain(..surplus) {
             fs::remove_file(old)?;
         }
-        for file in rotated.iter().filter(|file| *file != newest && file.extension().is_none_or(|end| end != GZ)) {
+        rotated.pop();
+        for file in rotated.iter().filter(|file| !is_compressed(file)) {
             compress(file)?;
         }
         Ok(())
@@ -105,8 +110,12 @@ fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
             files.push(directory.join(name));
         }
     }
-    files.sort();
+    files.sort_by_key(|file| if is_compressed(file) { file.with_extension("") } else { file.clone() });
     Ok(files)
+}
+
+fn is_compressed(file: &Path) -> bool {
+    file.extension().is_some_and(|end| end == GZ)
 }
 
 fn split(path: &Path) -> (&Path, OsString) {
@@ -176,8 +185,7 @@ mod tests {
         ] {
             write(name);
         }
-        let newest = directory.path().join("access.log-20260103T000000Z.0001");
-        Rotation { size: 1, age: Duration::MAX, keep: 3 }.tidy(&path, &newest).unwrap();
+        Rotation { size: 1, age: Duration::MAX, keep: 3 }.tidy(&path).unwrap();
         let mut names: Vec<_> =
             fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
