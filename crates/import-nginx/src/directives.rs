@@ -95,8 +95,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("index", Converted(&["site.index"]), "except for programs"),
     (
         "try_files",
-        Converted(&["site.fallback"]),
-        "`$uri $uri/ =404` is the default; `… /index.html` becomes the fallback; programs, files that a location refuses and other forms are reported",
+        Converted(&["site.fallback", "site.proxy.files_first"]),
+        "`$uri $uri/ =404` is the default; `… /index.html` becomes the fallback, `… @name` a rule with files first; programs, files that a location refuses and other forms are reported",
     ),
     ("autoindex", Converted(&["site.listing"]), "locations that are newly listed are marked"),
     (
@@ -258,7 +258,14 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["site.basic_auth"]),
         "bcrypt and argon2 passwords only; `off` inside a protected part is reported",
     ),
-    ("satisfy auth_request auth_jwt", Unsupported("all access and basic_auth rules must hold"), ""),
+    ("satisfy", Unsupported("all access and basic_auth rules must hold"), ""),
+    (
+        "auth_request auth_request_set auth_jwt",
+        Unsupported(
+            "no other server is asked whether a request may pass: let the application decide, or set a password",
+        ),
+        "",
+    ),
     // Limits and times.
     ("client_header_timeout client_body_timeout", Converted(&["limits.request_timeout"]), ""),
     ("keepalive_timeout", Converted(&["limits.idle_timeout"]), ""),
@@ -268,8 +275,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("ssl_handshake_timeout", Converted(&["limits.handshake_timeout"]), ""),
     ("large_client_header_buffers", Converted(&["limits.max_request_line", "limits.max_head"]), ""),
     (
-        "client_header_buffer_size client_body_buffer_size client_max_body_size client_body_temp_path client_body_in_file_only request_pool_size connection_pool_size",
-        NotNeeded("request bodies are read and discarded, up to limits.max_body"),
+        "client_header_buffer_size client_body_buffer_size client_body_temp_path client_body_in_file_only request_pool_size connection_pool_size",
+        NotNeeded("content is forwarded as it comes, or read and discarded, up to limits.max_body"),
         "",
     ),
     (
@@ -294,7 +301,11 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         NotNeeded("the status is 429"),
         "",
     ),
-    ("limit_except", Unsupported("only GET, HEAD and OPTIONS are answered"), ""),
+    (
+        "limit_except",
+        Unsupported("methods are not restricted: GET, HEAD and OPTIONS are answered, and all are forwarded"),
+        "",
+    ),
     // Logs.
     (
         "access_log",
@@ -302,17 +313,131 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "one for all sites, or `off` for some; others, and those of locations, are reported",
     ),
     ("log_format", Unsupported("set the form of lines with [access_log] format and fields"), ""),
+    // Forwarded requests.
+    (
+        "proxy_pass",
+        Converted(&[
+            "site.proxy.path",
+            "site.proxy.regex",
+            "site.proxy.upstream",
+            "site.proxy.strip_prefix",
+            "site.proxy.files_first",
+        ]),
+        "rules stand in the order in which nginx chooses locations, and an expression leaves out those with files; a URL with `/` leaves the location's prefix out; `try_files $uri @name` sends files first; variables, other paths and nested locations are reported, and their paths closed",
+    ),
+    (
+        "upstream",
+        Converted(&[
+            "upstream.name",
+            "upstream.servers",
+            "upstream.balance",
+            "upstream.max_fails",
+            "upstream.fail_time",
+        ]),
+        "a block becomes several where locations set other times or TLS; a server that is `down` is left out; `max_conns`, `slow_start` and cookies are reported; without `max_fails`, Sealion's default is 3",
+    ),
+    (
+        "keepalive",
+        Converted(&["upstream.max_idle", "upstream.idle_timeout"]),
+        "in an `upstream`, with its `keepalive_timeout`",
+    ),
+    (
+        "least_conn ip_hash hash random least_time sticky",
+        Converted(&["upstream.balance"]),
+        "`hash` by client address or by path and query; others are reported",
+    ),
+    (
+        "proxy_set_header",
+        Converted(&["site.proxy.host", "site.proxy.request_headers"]),
+        "X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Real-IP and X-Request-ID are always made, and upgrades (WebSocket) passed on; a field with another variable is removed and reported",
+    ),
+    ("proxy_hide_header", Converted(&["site.proxy.response_headers"]), ""),
+    ("proxy_pass_header proxy_ignore_headers", NotNeeded("all fields of the server are passed on"), ""),
+    ("client_max_body_size", Converted(&["site.proxy.max_body"]), "1 MiB where nginx has no other size"),
+    ("proxy_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
+    ("proxy_connect_timeout", Converted(&["upstream.connect_timeout"]), "without it, Sealion's default is 5 s"),
+    (
+        "proxy_read_timeout",
+        Converted(&["upstream.answer_timeout", "upstream.stall_timeout", "upstream.tunnel_timeout"]),
+        "",
+    ),
+    ("proxy_send_timeout", NotNeeded("`answer_timeout` bounds sending the request, too"), ""),
+    (
+        "proxy_next_upstream proxy_next_upstream_tries",
+        Converted(&["upstream.tries"]),
+        "another server is asked only where no answer came; cases by status are reported",
+    ),
+    ("proxy_next_upstream_timeout", Unsupported("tries are bounded by number: set tries of the [[upstream]]"), ""),
+    (
+        "proxy_ssl_trusted_certificate proxy_ssl_name proxy_ssl_certificate proxy_ssl_certificate_key",
+        Converted(&["upstream.tls.roots", "upstream.tls.server_name", "upstream.tls.cert", "upstream.tls.key"]),
+        "",
+    ),
+    ("proxy_ssl_verify", NotNeeded("certificates of servers are always verified; without `on`, that is reported"), ""),
+    (
+        "proxy_ssl_server_name proxy_ssl_protocols proxy_ssl_ciphers proxy_ssl_session_reuse proxy_ssl_verify_depth",
+        NotNeeded("SNI is always sent, and TLS is 1.2 or 1.3"),
+        "",
+    ),
+    (
+        "proxy_ssl_password_file proxy_ssl_conf_command",
+        Unsupported("encrypted keys and OpenSSL's commands are not supported: decrypt with openssl pkey"),
+        "",
+    ),
+    ("proxy_ssl_crl", Unsupported("revocation lists are not supported"), ""),
+    (
+        "proxy_redirect",
+        Unsupported(
+            "Location is sent as the server wrote it: let the application make redirects from Host, or relative ones",
+        ),
+        "",
+    ),
+    (
+        "proxy_cookie_domain proxy_cookie_path proxy_cookie_flags",
+        Unsupported("cookies are sent as the server wrote them: let the application set their domain, path and flags"),
+        "",
+    ),
+    (
+        "proxy_method proxy_set_body proxy_pass_request_body proxy_pass_request_headers",
+        Unsupported("method and content are sent as the client sent them: set fields with request_headers"),
+        "",
+    ),
+    ("proxy_bind", Unsupported("the system chooses the address of connections to servers: use a route"), ""),
+    (
+        "proxy_store proxy_store_access proxy_limit_rate proxy_limit_rate_after",
+        Unsupported("answers are passed on only"),
+        "",
+    ),
+    (
+        "proxy_cache proxy_cache_path proxy_cache_key proxy_cache_valid proxy_cache_bypass proxy_no_cache proxy_cache_use_stale proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_methods proxy_cache_min_uses proxy_cache_revalidate proxy_cache_background_update proxy_cache_convert_head proxy_cache_purge proxy_cache_max_range_offset",
+        Unsupported("answers of servers are not cached: every request is forwarded"),
+        "",
+    ),
+    (
+        "proxy_buffering proxy_request_buffering proxy_buffers proxy_buffer_size proxy_busy_buffers_size proxy_max_temp_file_size proxy_temp_file_write_size proxy_temp_path",
+        NotNeeded("content is passed on as it comes, in both directions"),
+        "",
+    ),
+    ("proxy_http_version", NotNeeded("servers are asked over HTTP/1.1"), ""),
+    (
+        "proxy_socket_keepalive proxy_ignore_client_abort proxy_force_ranges proxy_headers_hash_max_size proxy_headers_hash_bucket_size",
+        NotNeeded("there is nothing to set"),
+        "",
+    ),
+    ("resolver resolver_timeout", NotNeeded("the system resolves names, for each new connection"), ""),
+    (
+        "fastcgi_pass uwsgi_pass scgi_pass grpc_pass memcached_pass",
+        Unsupported(
+            "requests are forwarded over HTTP only: let the program listen for HTTP, or keep nginx for this path",
+        ),
+        "",
+    ),
+    (
+        "fastcgi_param fastcgi_index fastcgi_split_path_info fastcgi_buffers fastcgi_buffer_size fastcgi_read_timeout fastcgi_connect_timeout fastcgi_send_timeout fastcgi_intercept_errors fastcgi_hide_header",
+        Unsupported("requests are forwarded over HTTP only"),
+        "",
+    ),
     // Beyond files.
-    (
-        "proxy_pass proxy_set_header proxy_http_version proxy_read_timeout proxy_connect_timeout proxy_buffering proxy_redirect proxy_cache proxy_cache_path upstream",
-        Unsupported("Sealion serves files only: keep nginx for this path, under another host name"),
-        "",
-    ),
-    (
-        "fastcgi_pass fastcgi_param fastcgi_index fastcgi_split_path_info uwsgi_pass scgi_pass grpc_pass memcached_pass",
-        Unsupported("Sealion serves files only: keep nginx for this path, under another host name"),
-        "",
-    ),
     ("stub_status", Unsupported("use [metrics], which has a listener of its own"), ""),
     (
         "dav_methods create_full_put_path mp4 flv slice sub_filter ssi addition_types image_filter xslt_stylesheet",

@@ -196,9 +196,21 @@ pub(super) fn passed_on(
     pass: &Directive,
 ) {
     let remedy = format!(
-        "{location} is passed to a program, and Sealion serves files only: keep nginx for this path, under another host name"
+        "{location} is passed to a program, and requests are forwarded over HTTP only: let the program listen for HTTP, or keep nginx for \
+         this path"
     );
     context.report_with(pass, remedy);
+    close_program(context, site, settings, scope, location);
+}
+
+/// Closes a location whose files may be those of a program. The whole of a site with other locations is marked instead.
+pub(super) fn close_program(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    scope: Option<&Scope>,
+    location: &Directive,
+) {
     match scope {
         Some(Scope::Everything) if settings.all("location").len() > 1 => context.report_unguarded(
             location,

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::Context;
-use super::site::Settings;
+use super::site::{self, Settings};
 use super::values;
 use super::{guards, path_rules, real_ip, targets};
 use crate::syntax::Directive;
@@ -111,7 +111,8 @@ pub(super) fn convert(
     host: Option<&str>,
     location: &Directive,
 ) {
-    if guards::hides_dotfiles(location) {
+    // A server may have names that begin with a dot.
+    if guards::hides_dotfiles(location) && !settings.forwards() {
         return;
     }
     let scope = Scope::of(location);
@@ -178,21 +179,30 @@ pub(super) fn convert(
             name if real_ip::is_real_ip_directive(name) => {}
             "autoindex" => listing(context, site, &scope, inner),
             "error_page" if scope == Scope::Everything => path_rules::error_page(context, site, inner),
-            "error_page" => context.report_with(inner, "a site has one set of error pages"),
-            "limit_req" | "limit_conn" | "limit_rate" => context.report_with(inner, "limits apply to a whole site"),
-            "access_log" => context.report_with(inner, "every response is logged: filter when reading the log"),
-            "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
-                context.report_with(inner, "compression applies to a whole site");
-            }
             "location" if guards::guards(inner) => nested_guard(context, site, settings, inner),
             "location" => context.report_with(inner, NESTED),
-            _ => context.report(inner),
+            _ => report_other(context, inner),
         }
     }
 }
 
+/// Reports a directive that has no rule for a part of a site.
+pub(super) fn report_other(context: &mut Context, directive: &Directive) {
+    match directive.name.as_str() {
+        "limit_req" | "limit_conn" | "limit_rate" => context.report_with(directive, "limits apply to a whole site"),
+        "access_log" => context.report_with(directive, "every response is logged: filter when reading the log"),
+        "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
+            context.report_with(directive, "compression applies to a whole site");
+        }
+        "error_page" => context.report_with(directive, "a site has one set of error pages"),
+        // Concerns requests that are forwarded.
+        name if site::is_of_proxies(name) => {}
+        _ => context.report(directive),
+    }
+}
+
 /// A location inside another that restricts access. Without an expression it has the effect of one beside the outer one.
-fn nested_guard(context: &mut Context, site: &mut Table, settings: &Settings<'_>, location: &Directive) {
+pub(super) fn nested_guard(context: &mut Context, site: &mut Table, settings: &Settings<'_>, location: &Directive) {
     let scope = Scope::of(location).filter(|scope| matches!(scope, Scope::Exact(_) | Scope::Prefix(_)));
     let has = |name: &str| location.children().iter().any(|inner| inner.name == name);
     // The file of users may be that of the outer location.
@@ -301,7 +311,7 @@ pub(super) fn listing(context: &mut Context, site: &mut Table, scope: &Scope, di
 }
 
 /// `alias` or `root`, as a mount. With `alias` the directory replaces the path, with `root` the path is appended.
-fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
+pub(super) fn mount(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let directory = directive.first();
     // nginx sends no files of the root there.
     let Scope::Prefix(path) = scope else {

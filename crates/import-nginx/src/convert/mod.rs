@@ -6,6 +6,7 @@ mod listeners;
 mod location;
 mod path_rules;
 mod pcre;
+mod proxy;
 mod real_ip;
 mod site;
 mod targets;
@@ -19,6 +20,7 @@ use toml::Value;
 
 use limits::Zones;
 use listeners::Listeners;
+use proxy::Upstreams;
 use targets::Targets;
 
 use crate::directives::{Handling, handling};
@@ -39,6 +41,8 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         plain: Vec::new(),
         zones: Zones::default(),
         targets: Targets::default(),
+        upstreams: Upstreams::default(),
+        drafts: Vec::new(),
     };
     for missing in &configuration.missing {
         context.unconverted.push(Unconverted {
@@ -112,6 +116,10 @@ pub(super) struct Context {
     zones: Zones,
     /// The locations of the current server, to check targets against.
     targets: Targets,
+    /// The `upstream` blocks.
+    upstreams: Upstreams,
+    /// The locations of the current server that are forwarded.
+    drafts: Vec<proxy::Draft>,
 }
 
 impl Context {
@@ -246,6 +254,10 @@ impl Context {
             }
             "ssl_protocols" => tls::protocols(self, directive),
             "ssl_conf_command" => tls::command(self, directive),
+            "upstream" => self.upstreams.take(directive),
+            // `Connection` of an upgrade, which is passed on anyway.
+            "map" if directive.first() == "$http_upgrade" => {}
+            _ if proxy::is_off(directive) => {}
             // Inherited by the servers.
             name if site::inherits(name) => {}
             _ => self.report(directive),

@@ -266,7 +266,7 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         _ => return context.report(directive),
     };
     let redirects = matches!(flag, "permanent" | "redirect") || to.starts_with("http");
-    let objection = context.targets.objection(to).filter(|_| !redirects);
+    let objection = context.targets.objection(to).filter(|_| !redirects && !context.targets.forwards(to));
     let within = scope.regex().is_some_and(|scope| regex.starts_with(scope.trim_end_matches('$')));
     if *scope != Scope::Everything && !within {
         let remedy =

@@ -6,7 +6,7 @@ use super::Context;
 use super::listeners::Listeners;
 use super::location::Scope;
 use super::targets::Targets;
-use super::{guards, limits, location, path_rules, tls, values};
+use super::{guards, limits, location, path_rules, proxy, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -21,6 +21,7 @@ const INHERITED: &[&str] = &[
     "brotli_min_length",
     "brotli_static",
     "brotli_types",
+    "client_max_body_size",
     "deny",
     "error_page",
     "expires",
@@ -32,6 +33,19 @@ const INHERITED: &[&str] = &[
     "limit_conn",
     "limit_rate",
     "limit_req",
+    "proxy_connect_timeout",
+    "proxy_hide_header",
+    "proxy_intercept_errors",
+    "proxy_next_upstream",
+    "proxy_next_upstream_tries",
+    "proxy_read_timeout",
+    "proxy_send_timeout",
+    "proxy_set_header",
+    "proxy_ssl_certificate",
+    "proxy_ssl_certificate_key",
+    "proxy_ssl_name",
+    "proxy_ssl_trusted_certificate",
+    "proxy_ssl_verify",
     "root",
     "ssl_certificate",
     "ssl_certificate_key",
@@ -48,6 +62,11 @@ const INHERITED: &[&str] = &[
 /// Whether servers inherit a directive from `http`.
 pub(super) fn inherits(name: &str) -> bool {
     INHERITED.contains(&name)
+}
+
+/// Whether a directive concerns only requests that are forwarded.
+pub(super) fn is_of_proxies(name: &str) -> bool {
+    inherits(name) && (name.starts_with("proxy_") || name == "client_max_body_size")
 }
 
 /// The effective directives of a server: its own, and those inherited from `http`.
@@ -82,6 +101,12 @@ impl<'a> Settings<'a> {
     /// Whether a switch is on.
     fn is_on(&self, name: &str) -> bool {
         self.last(name).is_some_and(|directive| matches!(directive.first(), "on" | "always"))
+    }
+
+    /// Whether any of its locations passes requests to a server over HTTP.
+    pub(super) fn forwards(&self) -> bool {
+        let is_pass = |inner: &Directive| inner.name == "proxy_pass";
+        self.all("location").into_iter().any(|location| location.children().iter().any(is_pass))
     }
 
     /// The root directory.
@@ -133,7 +158,10 @@ pub(super) fn convert(
         }
         return None;
     }
-    site.set("root", root(context, server, &settings));
+    // What is forwarded alone needs no files.
+    if settings.root().is_some() || !settings.forwards() {
+        site.set("root", root(context, server, &settings));
+    }
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
         let has_root = |inner: &Directive| matches!(inner.name.as_str(), "root" | "alias");
         let others = settings.all("location").into_iter().filter(|location| location.arguments != ["/"]);
@@ -165,12 +193,15 @@ pub(super) fn convert(
     }
     limits::convert(context, &mut site, &settings);
     let first_name = names.first().cloned();
+    let constants = (first_name.as_deref(), only_port(server));
     for inner in server.children() {
         match inner.name.as_str() {
             "listen" | "server_name" => {}
+            "location" if proxy::convert(context, &mut site, &settings, constants, inner) => {}
             "location" => location::convert(context, &mut site, &settings, first_name.as_deref(), inner),
             "return" => path_rules::answer(context, &mut site, &Scope::Everything, first_name.as_deref(), inner),
             "rewrite" => path_rules::rewrite(context, &mut site, &Scope::Everything, inner),
+            "try_files" if proxy::convert_server(context, &mut site, &settings, constants, inner) => {}
             "try_files" => location::try_files(context, &mut site, &Scope::Everything, inner),
             "ssl_reject_handshake" if inner.first() == "on" => {
                 context.report(inner);
@@ -180,6 +211,10 @@ pub(super) fn convert(
             name if inherits(name) => {}
             _ => context.shared(inner),
         }
+    }
+    proxy::write(context, &mut site, &settings);
+    if site.list("proxy").next().is_none() && site.get("root").is_none() {
+        site.set("root", root(context, server, &settings));
     }
     guards::report_rewrites_to_refused(context, &site, server);
     location::report_listed(context, &mut site, &settings);
@@ -235,6 +270,15 @@ fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<Str
         }
     }
     names
+}
+
+/// The port of a server that listens with TLS at one only.
+fn only_port(server: &Directive) -> Option<u16> {
+    let listens = server.children().iter().filter(|inner| inner.name == "listen");
+    let listens = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
+    let mut ports = listens.map(|listen| listen.first().rsplit(':').next().and_then(|port| port.parse::<u16>().ok()));
+    let first = ports.next()??;
+    ports.all(|port| port == Some(first)).then_some(first)
 }
 
 /// nginx's default root.
@@ -351,7 +395,7 @@ fn plain(context: &mut Context, listeners: &mut Listeners, server: &Directive) {
         let remedy = if other.name == "root" {
             "no files are sent over plain HTTP; [tls.acme] answers ACME challenges automatically"
         } else {
-            "requests are not passed on: keep nginx for this"
+            "requests over plain HTTP are redirected, not forwarded"
         };
         context.report_with(&other, remedy);
     }

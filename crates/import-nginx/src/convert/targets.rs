@@ -14,6 +14,8 @@ pub(super) struct Targets(Vec<Location>);
 struct Location {
     paths: Paths,
     closed: bool,
+    /// Whether its requests are forwarded, and nothing else withholds its files.
+    forwards: bool,
     shown: String,
 }
 
@@ -45,9 +47,23 @@ impl Targets {
                     Paths::Regex(at_least(regex.trim_start_matches(['~', '*'])))
                 }
             };
-            self.0.push(Location { paths, closed, shown: format!("{location} at {}", location.place) });
+            let is_pass = |inner: &Directive| inner.name == "proxy_pass";
+            let (passes, others): (Vec<_>, Vec<_>) = location.children().iter().partition(|inner| is_pass(inner));
+            let forwards = !passes.is_empty() && !outer_is_closed && !others.into_iter().any(closes);
+            self.0.push(Location { paths, closed, forwards, shown: format!("{location} at {}", location.place) });
             self.add(location, closed);
         }
+    }
+
+    /// Whether a path is forwarded, so that no file is sent. What its location guards is guarded for rewritten paths, too.
+    pub(super) fn forwards(&self, target: &str) -> bool {
+        let path = target.split(['?', '#', '$']).next().unwrap_or(target);
+        let prefixes = self.0.iter().filter_map(|one| match &one.paths {
+            Paths::Exact(exact) if exact == target => Some((usize::MAX, one)),
+            Paths::Prefix(prefix) if path.starts_with(prefix.as_str()) => Some((prefix.len(), one)),
+            _ => None,
+        });
+        prefixes.max_by_key(|(len, _)| *len).is_some_and(|(_, one)| one.forwards)
     }
 
     /// Why a path must not be sent in place of another. `None`: it may be.
@@ -61,11 +77,15 @@ impl Targets {
             ));
         }
         let known = decoded.split('$').next().unwrap_or_default();
-        let refused_by = |location: &Location| {
-            format!(
+        let refused_by = |location: &Location| match location.forwards {
+            true => format!(
+                "{path} is answered by {}, and by no file: write a location for the file alone, with internal",
+                location.shown
+            ),
+            false => format!(
                 "{path} is refused by {}, but would be sent here: name a file that no location refuses",
                 location.shown
-            )
+            ),
         };
         // An exact location overrides all others.
         if let Some(exact) = self.0.iter().find(|one| matches!(&one.paths, Paths::Exact(path) if **path == *decoded)) {

@@ -1,0 +1,689 @@
+//! Locations that pass requests to a server over HTTP, as `[[site.proxy]]`.
+//!
+//! nginx takes the most specific location, Sealion the first rule. So the rules of a site are written together, after all its locations, in
+//! the order of nginx: exact paths, prefixes with `^~`, expressions, other prefixes by length. A location with files inside a forwarded one is
+//! left out of the rule's expression, where that can be written; else the forwarded one is closed.
+
+mod fields;
+mod remainder;
+mod upstreams;
+
+use toml::Value;
+
+use super::Context;
+use super::location::{self, Scope};
+use super::site::{self, Settings};
+use super::{guards, path_rules, pcre, real_ip, values};
+use crate::syntax::Directive;
+use crate::toml_text::Table;
+use fields::Constants;
+use remainder::{Without, remainder};
+use upstreams::Options;
+
+pub(super) use upstreams::Upstreams;
+
+/// A location whose requests are forwarded, until its rule can be written.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// Its number among the locations of the server.
+    order: usize,
+    location: Directive,
+    pass: Directive,
+    kind: Kind,
+    scope: Scope,
+    strips: bool,
+    keys: Vec<(&'static str, Value)>,
+}
+
+/// The precedence of a location: earlier ones are taken first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Exact,
+    /// `^~`
+    Preferred,
+    Regex,
+    Prefix,
+}
+
+impl Kind {
+    fn of(location: &Directive) -> Self {
+        match location.first() {
+            modifier if modifier.starts_with('=') => Kind::Exact,
+            modifier if modifier.starts_with("^~") => Kind::Preferred,
+            modifier if modifier.starts_with('~') => Kind::Regex,
+            _ => Kind::Prefix,
+        }
+    }
+}
+
+/// The location that passes the requests of a location: itself, or the named one of its `try_files`; with the directive that says so.
+fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a Directive, &'a Directive)> {
+    let own = location.children().iter().find(|inner| inner.name == "proxy_pass");
+    if let Some(pass) = own {
+        return Some((location, pass));
+    }
+    let is_answered = |inner: &Directive| inner.name == "return" || guards::passes_to_program(inner);
+    if location.children().iter().any(is_answered) {
+        return None;
+    }
+    let named = named(settings, location.children().iter().rfind(|inner| inner.name == "try_files")?)?;
+    Some((named, named.children().iter().find(|inner| inner.name == "proxy_pass")?))
+}
+
+/// The named location at the end of a `try_files`.
+fn named<'a>(settings: &Settings<'a>, try_files: &Directive) -> Option<&'a Directive> {
+    let name = try_files.arguments.last().filter(|name| name.starts_with('@'))?;
+    settings.all("location").into_iter().find(|location| location.arguments == [name.as_str()])
+}
+
+/// Converts a location that passes requests to a server. `false`: it does not, or it cannot be converted at all.
+pub(super) fn convert(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    constants: (Option<&str>, Option<u16>),
+    location: &Directive,
+) -> bool {
+    if location.first().starts_with('@') {
+        // Converted with the location that leads there.
+        let try_files = settings.all("location").into_iter().flat_map(Directive::children);
+        let mut try_files = try_files.chain(settings.all("try_files")).filter(|inner| inner.name == "try_files");
+        return location.children().iter().any(|inner| inner.name == "proxy_pass")
+            && try_files.any(|inner| inner.arguments.last() == location.arguments.first());
+    }
+    let Some((block, pass)) = passes(settings, location) else { return false };
+    let constants = Constants { name: constants.0, port: constants.1 };
+    let scope = Scope::of(location);
+    let refuse = |context: &mut Context, site: &mut Table, why: &str| {
+        refuse(context, site, settings, scope.as_ref(), location, pass, why);
+        true
+    };
+    let Some(scope) = scope.clone() else { return refuse(context, site, "its location has an unknown form") };
+    if location.children().iter().any(|inner| inner.name == "return") {
+        return refuse(context, site, "a return goes before it");
+    }
+    if location.children().iter().any(|inner| inner.name == "location" && !is_closed(inner)) {
+        return refuse(context, site, "locations inside a forwarded one have to stand beside it");
+    }
+    if !guards::of_block(context, site, settings, &scope, location) {
+        return true;
+    }
+    if !std::ptr::eq(block, location) {
+        let mut named = block.clone();
+        named.block.iter_mut().for_each(|inner| inner.retain(|inner| inner.name != "internal"));
+        if !guards::of_block(context, site, settings, &scope, &named) {
+            return true;
+        }
+    }
+    match draft(context, site, settings, constants, &scope, location, block, pass) {
+        Ok(draft) => context.drafts.push(draft),
+        Err(why) => return refuse(context, site, &why),
+    }
+    true
+}
+
+/// Converts the `try_files` of a server that leads to a named location. `false`: it does not.
+pub(super) fn convert_server(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    constants: (Option<&str>, Option<u16>),
+    try_files: &Directive,
+) -> bool {
+    let mut locations = settings.all("location").into_iter();
+    if named(settings, try_files).is_none() || locations.any(|location| location.arguments == ["/"]) {
+        return false;
+    }
+    // As nginx has it, for paths without a location.
+    let everything = Directive {
+        name: "location".to_owned(),
+        arguments: vec!["/".to_owned()],
+        block: Some(vec![try_files.clone()]),
+        place: try_files.place.clone(),
+    };
+    convert(context, site, settings, constants, &everything)
+}
+
+/// Whether a location inside another refuses everything.
+fn is_closed(location: &Directive) -> bool {
+    let is_refusal = |inner: &Directive| inner.name == "deny" && inner.first() == "all" || path_rules::refuses(inner);
+    let may_permit = |inner: &Directive| matches!(inner.name.as_str(), "allow" | "satisfy" | "location");
+    location.children().iter().any(is_refusal) && !location.children().iter().any(may_permit)
+}
+
+/// Names what cannot be converted, and closes the paths: their files may be a program's.
+fn refuse(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    scope: Option<&Scope>,
+    location: &Directive,
+    pass: &Directive,
+    why: &str,
+) {
+    context.report_with(pass, format!("{location} is not forwarded: {why}"));
+    guards::close_program(context, site, settings, scope, location);
+}
+
+/// The rule of a location but for its paths. An error says why there is none.
+#[expect(clippy::too_many_arguments, reason = "what a location and the one that passes its requests are")]
+fn draft(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    constants: Constants<'_>,
+    scope: &Scope,
+    location: &Directive,
+    block: &Directive,
+    pass: &Directive,
+) -> Result<Draft, String> {
+    let url = Url::of(pass.first())?;
+    let kind = Kind::of(location);
+    let files_first = files_first(context, location);
+    let by_rewrite = rewritten(location, block, scope)?;
+    let strips = match (&url.path, by_rewrite) {
+        (None, strips) => strips,
+        // After a rewrite with `break`, nginx sends the whole path.
+        (Some(_), true) => return Err("its URL has a path beside a rewrite: remove the path".to_owned()),
+        (Some(path), false) => replaces(path, kind, scope)?,
+    };
+    let all = |name: &str| {
+        let own: Vec<_> = block.children().iter().filter(|inner| inner.name == name).collect();
+        if own.is_empty() { settings.all(name) } else { own }
+    };
+    let last = |name: &str| all(name).pop();
+    let options = options(context, url.tls, &all)?;
+    let verifies = last("proxy_ssl_verify").is_some_and(|verify| verify.first() == "on");
+    if url.tls && !verifies {
+        let remedy =
+            "certificates of servers are verified here, by the system's roots: set roots in [upstream.tls] for others";
+        context.report_with(pass, remedy);
+    }
+    let target = upstreams::target(context, &url.authority, options)?;
+    let mut keys: Vec<(&'static str, Value)> = vec![("upstream", target.name.into())];
+    if strips {
+        keys.push(("strip_prefix", true.into()));
+    }
+    if files_first {
+        keys.push(("files_first", true.into()));
+    }
+    let (of_requests, host) = fields::of_requests(context, &all("proxy_set_header"), &target.host, constants);
+    if host != "client" {
+        keys.push(("host", host.into()));
+    }
+    keys.extend(of_requests.into_value().map(|fields| ("request_headers", fields)));
+    let added = added(context, site, settings, scope, location, block);
+    let of_answers = fields::of_answers(context, &all("proxy_hide_header"), &added);
+    keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
+    if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
+        keys.push(("intercept_errors", true.into()));
+    }
+    // nginx' default.
+    match last("client_max_body_size").map_or(Some(values::Size(1 << 20)), |size| values::size(size.first())) {
+        Some(values::Size(0)) => {}
+        Some(size) => keys.push(("max_body", size.to_string().into())),
+        None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
+    }
+    others(context, site, settings, scope, location, block, files_first);
+    let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
+    Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips, keys })
+}
+
+/// The parts of what `proxy_pass` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Url {
+    tls: bool,
+    authority: String,
+    path: Option<String>,
+}
+
+impl Url {
+    fn of(text: &str) -> Result<Self, String> {
+        // The path as the client wrote it, which is sent without a path too.
+        let text = text.strip_suffix("$request_uri").unwrap_or(text);
+        if text.contains('$') {
+            return Err("its URL has variables: name an [[upstream]], or write the URL".to_owned());
+        }
+        let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => return Err("its URL begins neither with http:// nor https://".to_owned()),
+        };
+        let (authority, path) = match rest.strip_prefix("unix:") {
+            Some(socket) => {
+                let (socket, path) = socket.split_once(':').unwrap_or((socket, ""));
+                (format!("unix:{socket}"), path)
+            }
+            None => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (authority.to_owned(), path)
+            }
+        };
+        Ok(Url { tls, authority, path: (!path.is_empty()).then(|| path.to_owned()) })
+    }
+}
+
+/// Whether the location's prefix is left out, where the URL has a path.
+fn replaces(path: &str, kind: Kind, scope: &Scope) -> Result<bool, String> {
+    match scope {
+        Scope::Everything if path == "/" => Ok(false),
+        Scope::Exact(own) | Scope::Prefix(own) if own == path && kind != Kind::Regex => Ok(false),
+        Scope::Prefix(own) if own.ends_with('/') && path == "/" && kind != Kind::Regex => Ok(true),
+        _ => Err(format!(
+            "{path} would replace the location's path: let the application answer at the path that clients ask for, or at / for a \
+             location that ends with a slash"
+        )),
+    }
+}
+
+/// Whether a rewrite leaves the location's prefix out: `rewrite ^/api/(.*)$ /$1 break`.
+fn rewritten(location: &Directive, block: &Directive, scope: &Scope) -> Result<bool, String> {
+    let of_block = block.children().iter().filter(|_| !std::ptr::eq(location, block));
+    let rewrites: Vec<_> = location.children().iter().chain(of_block).filter(|inner| inner.name == "rewrite").collect();
+    let (rewrite, path) = match (rewrites.as_slice(), scope) {
+        ([], _) => return Ok(false),
+        ([rewrite], Scope::Prefix(path)) if path.ends_with('/') => (rewrite, path),
+        _ => return Err("rewrites inside a forwarded location apply to the whole site here: write it with a slash at its end, and strip_prefix".to_owned()),
+    };
+    let [regex, to, flag] = rewrite.arguments.as_slice() else {
+        return Err("its rewrite has no break".to_owned());
+    };
+    let text = regex.trim_start_matches('^').trim_end_matches('$').replace('\\', "");
+    let open = path.trim_end_matches('/');
+    let leaves_out = text == format!("{path}(.*)") && to == "/$1" || text == format!("{open}(/.*)") && to == "$1";
+    if leaves_out && flag == "break" {
+        return Ok(true);
+    }
+    Err("its rewrite is not one that leaves the location's path out: let the application answer at the path that clients ask for".to_owned())
+}
+
+/// Whether files go before, by the location's `try_files`.
+fn files_first(context: &mut Context, location: &Directive) -> bool {
+    let Some(try_files) = location.children().iter().rfind(|inner| inner.name == "try_files") else { return false };
+    let Some((last, tried)) = try_files.arguments.split_last().filter(|(last, _)| last.starts_with('@')) else {
+        return false;
+    };
+    let is_usual = |tried: &String| matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html" | "");
+    // Idioms for what is never there.
+    let is_nothing =
+        |tried: &String| ["/nonexist", "/non-exist", "/dev/null", "/none"].iter().any(|start| tried.starts_with(start));
+    if !tried.iter().all(|tried| is_usual(tried) || is_nothing(tried)) {
+        let remedy = format!("only the file at the path itself goes before {last}");
+        context.report_with(try_files, remedy);
+    }
+    tried.iter().any(|tried| tried == "$uri")
+}
+
+/// The fields that nginx adds to answers and that are set in the rule, since no pattern has its paths. The others are set in the site.
+fn added<'a>(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'a>,
+    scope: &Scope,
+    location: &'a Directive,
+    block: &'a Directive,
+) -> Vec<&'a Directive> {
+    let of = |block: &'a Directive, name: &str| -> Vec<&'a Directive> {
+        block.children().iter().filter(|inner| inner.name == name).collect()
+    };
+    let mut rest = match std::ptr::eq(location, block) {
+        true => Vec::new(),
+        false => of(block, "add_header"),
+    };
+    let (own, expires) = (of(location, "add_header"), of(location, "expires"));
+    match scope.pattern() {
+        Some(pattern) => {
+            let from_server = if *scope == Scope::Everything { Vec::new() } else { settings.all("add_header") };
+            path_rules::fields(context, site, &pattern, &own, &expires, &from_server);
+        }
+        None => {
+            expires.iter().for_each(|expires| context.report_with(expires, "use [[site.cache_control]]"));
+            rest.extend(own);
+        }
+    }
+    rest
+}
+
+/// Reports the directives of a forwarded location that have no effect on its rule.
+fn others(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    scope: &Scope,
+    location: &Directive,
+    block: &Directive,
+    files_first: bool,
+) {
+    let of_block = block.children().iter().filter(|_| !std::ptr::eq(location, block));
+    for inner in location.children().iter().chain(of_block) {
+        match inner.name.as_str() {
+            "proxy_pass"
+            | "allow"
+            | "deny"
+            | "auth_basic"
+            | "auth_basic_user_file"
+            | "internal"
+            | "add_header"
+            | "expires"
+            | "rewrite"
+            | "try_files" => {}
+            name if site::is_of_proxies(name) => {}
+            name if real_ip::is_real_ip_directive(name) => {}
+            _ if is_off(inner) => {}
+            "root" if settings.root() == Some(inner.first()) => {}
+            "root" | "alias" if files_first => location::mount(context, site, scope, inner),
+            // No file is sent there.
+            "root" | "alias" | "index" | "autoindex" if !files_first => {}
+            "autoindex" if inner.first() != "on" => {}
+            "location" => location::nested_guard(context, site, settings, inner),
+            "limit_except" => {
+                let remedy = "methods are not restricted: let the application refuse those that it does not want";
+                context.report_unguarded(inner, remedy);
+            }
+            "error_page" if *scope == Scope::Everything => path_rules::error_page(context, site, inner),
+            _ => location::report_other(context, inner),
+        }
+    }
+}
+
+/// Whether a directive turns off, or leaves at its default, what has no counterpart.
+pub(super) fn is_off(directive: &Directive) -> bool {
+    match directive.name.as_str() {
+        "proxy_redirect" => matches!(directive.first(), "off" | "default"),
+        "proxy_pass_request_headers" | "proxy_pass_request_body" => directive.first() == "on",
+        "proxy_cache"
+        | "proxy_cookie_domain"
+        | "proxy_cookie_path"
+        | "proxy_cookie_flags"
+        | "proxy_store"
+        | "proxy_bind"
+        | "auth_request" => directive.first() == "off",
+        _ => false,
+    }
+}
+
+/// Times, tries and TLS.
+fn options<'a>(context: &mut Context, tls: bool, all: &impl Fn(&str) -> Vec<&'a Directive>) -> Result<Options, String> {
+    let mut options = Options { tls, ..Options::default() };
+    let last = |name: &str| all(name).pop();
+    let mut time = |context: &mut Context, name: &str, keys: &[&'static str]| {
+        let Some(directive) = last(name) else { return };
+        match values::time(directive.first()).filter(|time| !time.0.is_zero()) {
+            Some(time) => keys.iter().for_each(|key| options.keys.push((key, time.to_string().into()))),
+            None => context.report_with(directive, "a time is above 0"),
+        }
+    };
+    time(context, "proxy_connect_timeout", &["connect_timeout"]);
+    time(context, "proxy_read_timeout", &["answer_timeout", "stall_timeout", "tunnel_timeout"]);
+    if let Some(next) = last("proxy_next_upstream") {
+        if next.first() == "off" {
+            options.keys.push(("tries", 1.into()));
+        } else if next.arguments.iter().any(|case| !matches!(case.as_str(), "error" | "timeout")) {
+            let remedy =
+                "requests are repeated where no answer came, not after an answer, and only if the method is idempotent";
+            context.report_with(next, remedy);
+        }
+    }
+    if let Some(tries) = last("proxy_next_upstream_tries")
+        && !options.keys.iter().any(|(key, _)| *key == "tries")
+    {
+        match tries.first().parse::<i64>() {
+            Ok(0) => options.keys.push(("tries", 16.into())),
+            Ok(number @ 1..=16) => options.keys.push(("tries", number.into())),
+            _ => context.report_with(tries, "set tries of the [[upstream]] from 1 to 16"),
+        }
+    }
+    if !tls {
+        return Ok(options);
+    }
+    for (name, key) in [
+        ("proxy_ssl_trusted_certificate", "roots"),
+        ("proxy_ssl_name", "server_name"),
+        ("proxy_ssl_certificate", "cert"),
+        ("proxy_ssl_certificate_key", "key"),
+    ] {
+        let Some(directive) = last(name) else { continue };
+        match directive.first() {
+            "$proxy_host" => {}
+            value if value.contains('$') || value.starts_with("engine:") || value.is_empty() => {
+                context.report_with(directive, format!("set {key} in [upstream.tls]"));
+            }
+            value if key == "server_name" => options.tls_keys.push((key, value.into())),
+            value => options.tls_keys.push((key, context.resolve(value).into())),
+        }
+    }
+    Ok(options)
+}
+
+/// Writes the rules of a site. Locations that none can express are closed.
+pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings<'_>) {
+    let mut drafts = std::mem::take(&mut context.drafts);
+    drafts.sort_by_key(|draft| match (draft.kind, &draft.scope) {
+        // The order of expressions stays.
+        (Kind::Regex, _) => (Kind::Regex, 0),
+        (kind, Scope::Prefix(path)) => (kind, usize::MAX - path.len()),
+        (kind, _) => (kind, usize::MAX - 1),
+    });
+    let others = files(site, settings, &drafts);
+    for draft in &drafts {
+        let behind_fallback = draft.keys.iter().any(|(key, _)| *key == "files_first") && site.get("fallback").is_some();
+        let found = match behind_fallback {
+            true => Err("the site's fallback goes before it".to_owned()),
+            false => paths(draft, &drafts, &others),
+        };
+        match found {
+            Ok((key, paths)) => {
+                let mut rule = Table::default();
+                rule.comment(&draft.pass.place);
+                rule.set(key, paths);
+                draft.keys.iter().for_each(|(key, value)| rule.set(key, value.clone()));
+                site.push("proxy", rule);
+                redirect_to_slash(site, draft, settings);
+            }
+            Err(why) => {
+                let Draft { location, pass, scope, .. } = draft;
+                refuse(context, site, settings, Some(scope), location, pass, &why);
+            }
+        }
+    }
+}
+
+/// A location beside those that are forwarded.
+#[derive(Debug)]
+struct Other {
+    /// Its number among the locations of the server.
+    order: usize,
+    kind: Kind,
+    scope: Scope,
+    shown: String,
+    ignores_case: bool,
+}
+
+/// The locations that answer with files, which no rule may forward.
+fn files(site: &Table, settings: &Settings<'_>, drafts: &[Draft]) -> Vec<Other> {
+    let is_forwarded = |location: &Directive| drafts.iter().any(|draft| draft.location == *location);
+    let has_files = |location: &&Directive, scope: &Scope| {
+        let is_answered = location.children().iter().any(|inner| inner.name == "return");
+        !is_answered && !is_forwarded(location) && !guards::is_closed_scope(site, scope)
+    };
+    let others = settings.all("location").into_iter().enumerate().filter_map(|(order, location)| {
+        let scope = Scope::of(location)?;
+        has_files(&location, &scope).then(|| Other {
+            order,
+            kind: Kind::of(location),
+            scope,
+            shown: format!("{location} at {}", location.place),
+            ignores_case: location.first().starts_with("~*"),
+        })
+    });
+    others.collect()
+}
+
+/// The key and value of a rule that covers the paths for which nginx takes this location, but for those of rules before it.
+fn paths(draft: &Draft, drafts: &[Draft], others: &[Other]) -> Result<(&'static str, String), String> {
+    let is_regex = draft.kind == Kind::Regex;
+    match (&draft.scope, is_regex) {
+        (Scope::Exact(path), false) => Ok(("regex", format!("^{}$", values::literally(path)))),
+        (Scope::Everything, false) => of_prefix("/", draft, drafts, others),
+        (Scope::Prefix(prefix), false) => of_prefix(prefix, draft, drafts, others),
+        (scope, _) => of_regex(scope, draft, others),
+    }
+}
+
+fn of_prefix(
+    prefix: &str,
+    draft: &Draft,
+    drafts: &[Draft],
+    others: &[Other],
+) -> Result<(&'static str, String), String> {
+    let mut without = Without::default();
+    for other in others {
+        match (other.kind, &other.scope) {
+            (Kind::Exact, Scope::Exact(path)) if path.starts_with(prefix) => without.exact.push(path.clone()),
+            (Kind::Preferred | Kind::Prefix, Scope::Prefix(path)) if path.starts_with(prefix) => {
+                without.prefixes.push(path.clone());
+            }
+            (Kind::Regex, Scope::Prefix(path)) if draft.kind == Kind::Prefix && path.starts_with(prefix) => {
+                without.prefixes.push(path.clone());
+            }
+            (Kind::Regex, _) if draft.kind == Kind::Prefix && may_meet(&start(&other.scope), prefix) => {
+                let ends = ends(&other.scope).ok_or_else(|| beside(other))?;
+                without.ends.extend(ends.into_iter().map(|end| (end, other.ignores_case)));
+            }
+            _ => {}
+        }
+    }
+    // Their rules come later, behind those of expressions.
+    if draft.kind == Kind::Preferred {
+        let longer = drafts.iter().filter(|other| other.kind == Kind::Prefix);
+        let longer = longer.filter_map(|other| match &other.scope {
+            Scope::Prefix(path) if path.starts_with(prefix) => Some(path.clone()),
+            _ => None,
+        });
+        without.prefixes.extend(longer);
+    }
+    let is_plain = !prefix.contains(['%', '?', '#', '*']) && (prefix == "/" || !prefix.contains("//"));
+    let without_slash = prefix.trim_end_matches('/');
+    // A path covers itself without its slash, too.
+    let covers_no_more = prefix == "/"
+        || !others
+            .iter()
+            .map(|other| &other.scope)
+            .chain(drafts.iter().map(|other| &other.scope))
+            .any(|scope| matches!(scope, Scope::Exact(path) | Scope::Prefix(path) if path == without_slash));
+    let is_whole = without.exact.is_empty() && without.prefixes.is_empty() && without.ends.is_empty();
+    if is_whole && is_plain && prefix.ends_with('/') && covers_no_more {
+        return Ok(("path", prefix.to_owned()));
+    }
+    if draft.strips {
+        return Err(
+            "its prefix is left out, and other locations are beneath it or beside it: write rules for each".to_owned()
+        );
+    }
+    match remainder(prefix, &without) {
+        Some(regex) => Ok(("regex", regex)),
+        None => {
+            Err("files of other locations beneath it cannot be left out of its rule: write a rule for each part"
+                .to_owned())
+        }
+    }
+}
+
+fn of_regex(scope: &Scope, draft: &Draft, others: &[Other]) -> Result<(&'static str, String), String> {
+    let unsupported = || "its expression is not supported: write one without look-around".to_owned();
+    let regex = scope.regex().ok_or_else(unsupported)?;
+    let has_dot = pcre::items(&regex).is_some_and(|items| items.iter().any(|item| item.text == "."));
+    let regex = values::with_end_of_pcre(&regex).ok_or_else(unsupported)?;
+    // In PCRE a dot is no newline.
+    let regex = if has_dot { format!("(?-s){regex}") } else { regex };
+    let built = regex::bytes::RegexBuilder::new(&regex).unicode(false).dot_matches_new_line(true).build();
+    let built = built.map_err(|_| unsupported())?;
+    for other in others {
+        let goes_before = match (other.kind, &other.scope) {
+            (Kind::Exact, Scope::Exact(path)) => built.is_match(path.as_bytes()),
+            (Kind::Preferred, other) => may_meet(&start(other), &start(scope)),
+            (Kind::Regex, of_other) => other.order < draft.order && may_meet(&start(of_other), &start(scope)),
+            _ => false,
+        };
+        if goes_before {
+            return Err(beside(other));
+        }
+    }
+    Ok(("regex", regex))
+}
+
+/// The beginning that all paths of a location have.
+fn start(scope: &Scope) -> String {
+    match scope {
+        Scope::Everything => "/".to_owned(),
+        Scope::Exact(path) | Scope::Prefix(path) => path.clone(),
+        Scope::Regex { regex: Some(regex), .. } => literal_start(regex).unwrap_or_default(),
+        Scope::Regex { regex: None, .. } => String::new(),
+    }
+}
+
+/// The text that paths begin with, which an expression matches.
+fn literal_start(regex: &str) -> Option<String> {
+    let items = pcre::items(regex.strip_prefix('^')?)?;
+    if items.iter().any(|item| matches!(item.kind, pcre::Kind::Or | pcre::Kind::Flags)) {
+        return None;
+    }
+    let mut start = String::new();
+    for (at, item) in items.iter().enumerate() {
+        let is_repeated = items.get(at + 1).is_some_and(|next| next.kind == pcre::Kind::Quantifier);
+        let literal = match item.text.as_bytes() {
+            [octet] if item.kind == pcre::Kind::Atom && !b".^".contains(octet) => *octet,
+            [b'\\', octet] if item.kind == pcre::Kind::Atom && octet.is_ascii_punctuation() => *octet,
+            _ => break,
+        };
+        if is_repeated {
+            break;
+        }
+        start.push(char::from(literal));
+    }
+    Some(start)
+}
+
+/// Whether a path may begin with both.
+fn may_meet(one: &str, other: &str) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+/// The ends of names, if an expression is about them alone.
+fn ends(scope: &Scope) -> Option<Vec<String>> {
+    let Scope::Regex { pattern: Some(pattern), .. } = scope else { return None };
+    let extensions = pattern.strip_prefix("*.")?;
+    let extensions = extensions.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(extensions);
+    Some(extensions.split(',').map(|extension| format!(".{extension}")).collect())
+}
+
+fn beside(other: &Other) -> String {
+    format!(
+        "{} takes a part of its paths, which cannot be left out of its rule: write a rule for each part",
+        other.shown
+    )
+}
+
+/// nginx redirects the path of a forwarded directory to itself with a slash, where no location has it.
+fn redirect_to_slash(site: &mut Table, draft: &Draft, settings: &Settings<'_>) {
+    let (Kind::Preferred | Kind::Prefix, Scope::Prefix(path)) = (draft.kind, &draft.scope) else { return };
+    let Some(without) = path.strip_suffix('/') else { return };
+    let is_plain = without.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"/-._~".contains(&octet));
+    let has_location = settings
+        .all("location")
+        .into_iter()
+        .filter_map(Scope::of)
+        .any(|scope| matches!(scope, Scope::Exact(path) | Scope::Prefix(path) if path == without));
+    if without.is_empty() || !is_plain || has_location {
+        return;
+    }
+    let mut redirect = Table::default();
+    redirect.comment(&draft.location.place);
+    redirect.set("path", without);
+    redirect.set("to", path.as_str());
+    redirect.set("status", 301);
+    site.push("redirects", redirect);
+}
+
+#[cfg(test)]
+mod tests;
