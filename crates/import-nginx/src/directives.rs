@@ -334,7 +334,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
             "upstream.max_fails",
             "upstream.fail_time",
         ]),
-        "a block becomes several where locations set other times or TLS; a server that is `down` is left out; `max_conns`, `slow_start` and cookies are reported; without `max_fails`, Sealion's default is 3",
+        "a block becomes several where locations set other times or TLS, and none where no location uses it; a server that is `down` is left out; `max_conns`, `slow_start` and cookies are reported; without `max_fails`, Sealion's default is 3",
     ),
     (
         "keepalive",

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
-//!                                           │        │    guards, limits, path_rules, targets
+//!                                           │        │    guards, limits, path_rules, proxy, targets
 //!                                           └────────┴─────────┴──► Unconverted: directive, place, remedy
 //! ```
 

@@ -44,7 +44,8 @@ impl Scope {
             // Equivalent to a prefix.
             "~" if prefix_of(path).is_some() => prefix_of(path).map(Scope::Prefix),
             "~" | "~*" => {
-                let regex = values::regex_of_pcre(path, modifier == "~*");
+                let other_names = values::without_well_known(path);
+                let regex = values::regex_of_pcre(other_names.as_deref().unwrap_or(path), modifier == "~*");
                 Some(Scope::Regex { regex, pattern: values::pattern_of_regex(path) })
             }
             _ if path == "/" => Some(Scope::Everything),

@@ -149,6 +149,25 @@ pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
     is_regex(&regex).then_some(regex)
 }
 
+/// `/\.(?!well-known)` without look-around: names that begin with a dot, but for one. `None`: another expression.
+pub(super) fn without_well_known(regex: &str) -> Option<String> {
+    let (start, rest) = regex.split_once("(?!well-known")?;
+    let (slash, rest) = rest.split_once(')')?;
+    let is_whole = matches!(start, r"/\." | r"^/\.") && matches!(rest, "" | ".*" | ".*$");
+    let is_name = matches!(slash, "" | "/" | r"\/" | "$");
+    if !is_whole || !is_name {
+        return None;
+    }
+    let name = if slash.ends_with('/') { "well-known/" } else { "well-known" };
+    // With `$`, other names may begin so.
+    let end = if slash == "$" { "." } else { "" };
+    let others = name.chars().rev().fold(end.to_owned(), |others, c| {
+        let deeper = if others.is_empty() { String::new() } else { format!("|{c}{others}") };
+        format!("(?:$|[^{c}]{deeper})")
+    });
+    Some(format!("{start}{others}"))
+}
+
 /// Whether an expression matches the same octets and characters: it has no class, no escape of one, no `.` and no flag, which concern whole
 /// characters or letters outside ASCII.
 pub(super) fn is_same_for_octets(regex: &str) -> bool {
@@ -200,6 +219,29 @@ mod tests {
             assert_eq!(size(text), Some(Size(bytes)), "{text}");
         }
         assert_eq!(["", "k", "1t", "1.5m"].map(size), [None; 4]);
+    }
+
+    #[test]
+    fn names_with_a_dot_but_one() {
+        for (regex, matches, does_not) in [
+            (
+                r"/\.(?!well-known)",
+                &["/.git", "/a/.well", "/.", "/.wello", "/.well-know"][..],
+                &["/.well-known/x", "/.well-known", "/a"][..],
+            ),
+            (r"^/\.(?!well-known\/).*$", &["/.git", "/.well-known"], &["/.well-known/", "/a/.git"]),
+            (r"/\.(?!well-known/)", &["/.well-known", "/a/.b"], &["/.well-known/x"]),
+            (r"/\.(?!well-known$)", &["/.well-known/x", "/.git"], &["/.well-known"]),
+        ] {
+            let regex = regex_of_pcre(&without_well_known(regex).unwrap(), false).unwrap();
+            let built = regex::bytes::Regex::new(&with_end_of_pcre(&regex).unwrap()).unwrap();
+            matches.iter().for_each(|path| assert!(built.is_match(path.as_bytes()), "{regex} {path}"));
+            does_not.iter().for_each(|path| assert!(!built.is_match(path.as_bytes()), "{regex} {path}"));
+        }
+        assert_eq!(
+            [r"/\.(?!well-known)[a-z]", r"/\.(?!git)", r"\.(?!well-known)"].map(without_well_known),
+            [const { None }; 3]
+        );
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! the conversion said UNGUARDED.
 //!
 //! A configuration of tests/corpus is the content of an `http` block. Its comments are requests: `#-` is refused by nginx, `#+` is answered
-//! by both: `[address] host path [| field]`. Every path of the files is asked for too.
+//! by both: `[address] host path [| field]`. Every path of the files is asked for too. `@U@` is a server that answers any request with its
+//! path: what nginx forwards there is forwarded here, with the same path, or refused, and nothing else is.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +32,8 @@ const OTHERS: &str = "/none /none/ /none.html //private//a.html /%70rivate/a.htm
 /// The directory of all configurations, with the files that they serve.
 struct Corpus {
     directory: tempfile::TempDir,
+    /// The address of `@U@`.
+    application: SocketAddr,
     pki: Pki,
     nginx: PathBuf,
     paths: Vec<String>,
@@ -149,6 +152,54 @@ fn plain(address: SocketAddr, request: &Request<'_>) -> Option<u16> {
     std::str::from_utf8(said.get(9..12)?).ok()?.parse().ok()
 }
 
+/// What is wrong where one forwards a request and the other does not, or with another path. What is refused here may be forwarded there.
+fn differing(request: &Request<'_>, their: Option<(u16, Vec<u8>)>, our: Option<(u16, Vec<u8>)>) -> Option<String> {
+    let of_application = |response: &Option<(u16, Vec<u8>)>| {
+        let (_, content) = response.as_ref()?;
+        Some(String::from_utf8_lossy(content).strip_prefix(APPLICATION)?.to_owned())
+    };
+    let (their_path, our_path) = (of_application(&their), of_application(&our));
+    // nginx sends the decoded path where its URL has one.
+    let is_plain = !request.path.contains(['%', '?']) && !request.path.contains("//") && !request.path.contains("/./");
+    let is_same = match (&their_path, &our_path) {
+        (Some(their), Some(our)) => their == our || !is_plain,
+        (Some(_), None) => is_refusal(our.as_ref().map(|(status, _)| *status)),
+        (None, Some(_)) => false,
+        (None, None) => true,
+    };
+    (!is_same)
+        .then(|| format!("nginx forwards {their_path:?}, here {our_path:?} ({:?})", our.map(|(status, _)| status)))
+}
+
+/// What the server at `@U@` answers before the path.
+const APPLICATION: &str = "application: ";
+
+/// Starts a server that answers any request with its path.
+fn application() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let answer = |mut io: TcpStream| {
+        let mut head = Vec::new();
+        let mut octets = [0; 4096];
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            match io.read(&mut octets) {
+                Ok(0) | Err(_) => return,
+                Ok(read) => head.extend_from_slice(&octets[..read]),
+            }
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let content = format!("{APPLICATION}{}", head.split(' ').nth(1).unwrap_or_default());
+        let length = content.len();
+        let _ = write!(io, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}");
+    };
+    std::thread::spawn(move || {
+        for io in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(io));
+        }
+    });
+    address
+}
+
 fn is_refusal(status: Option<u16>) -> bool {
     status.is_none_or(|status| status >= 400)
 }
@@ -176,7 +227,7 @@ impl Corpus {
             let path = directory.path().join(path);
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
         }
-        Corpus { directory, pki: Pki::ecdsa(), nginx: nginx(), paths }
+        Corpus { directory, application: application(), pki: Pki::ecdsa(), nginx: nginx(), paths }
     }
 
     /// What is wrong with a configuration, a line each; and whether anything is marked.
@@ -190,7 +241,11 @@ impl Corpus {
             self.pki.certificate_file().display(),
             self.pki.key_file().display()
         );
-        let text = certificate + &text.replace("@DIR@", &self.directory.path().display().to_string());
+        let forwards = text.contains("@U@");
+        let text = certificate
+            + &text
+                .replace("@DIR@", &self.directory.path().display().to_string())
+                .replace("@U@", &self.application.to_string());
         let (theirs, ours) = (Ports::free(), Ports::free());
         let (unguarded, converted) = self.convert(&directory, &ours.write(&text));
         let _nginx = self.start_nginx(&directory, &theirs.write(&text), &text, theirs);
@@ -230,6 +285,9 @@ impl Corpus {
         for (address, host) in hosts {
             for path in &self.paths {
                 let request = Request { address, host, path, field: None };
+                if forwards && let Some(line) = differing(&request, theirs.ask(&request), ours.ask(&request)) {
+                    wrong.push(format!("{name}: {address} {host} {path}: {line}"));
+                }
                 let their = theirs.status(&request);
                 if is_refusal(their) {
                     let our = ours.status(&request);
@@ -345,6 +403,7 @@ fn what_nginx_refuses_is_refused_or_marked() {
             "mirror",
             "names-by-expression",
             "nested",
+            "proxy-methods",
             "regex-flags",
             "regex-possessive",
             "rewrite-elsewhere",

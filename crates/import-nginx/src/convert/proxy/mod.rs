@@ -85,11 +85,17 @@ pub(super) fn convert(
     location: &Directive,
 ) -> bool {
     if location.first().starts_with('@') {
+        let Some(pass) = location.children().iter().find(|inner| inner.name == "proxy_pass") else { return false };
         // Converted with the location that leads there.
         let try_files = settings.all("location").into_iter().flat_map(Directive::children);
         let mut try_files = try_files.chain(settings.all("try_files")).filter(|inner| inner.name == "try_files");
-        return location.children().iter().any(|inner| inner.name == "proxy_pass")
-            && try_files.any(|inner| inner.arguments.last() == location.arguments.first());
+        if !try_files.any(|inner| inner.arguments.last() == location.arguments.first()) {
+            context.report_with(
+                pass,
+                format!("{location} is not forwarded: a named location is reached by try_files alone"),
+            );
+        }
+        return true;
     }
     let Some((block, pass)) = passes(settings, location) else { return false };
     let constants = Constants { name: constants.0, port: constants.1 };

@@ -122,6 +122,10 @@ fn the_rule_that_wins_is_the_location_that_nginx_takes() {
             "location / { proxy_pass http://a; } location ~ \\.php$ { deny all; } location /in/ { return 403; } location ~ /\\.ht { deny all; }",
             &[("/x", "a"), ("/x.php", "-"), ("/in/x", "-"), ("/.htaccess", "-"), ("/a/.ht", "-")],
         ),
+        (
+            "location / { proxy_pass http://a; } location ~ /\\.(?!well-known) { deny all; }",
+            &[("/x", "a"), ("/.git/config", "-"), ("/.well-known/x", "a")],
+        ),
         ("location ~ ^/api/ { proxy_pass http://b; }", &[("/api/x", "b"), ("/api", ".")]),
         ("location ~ ^/(a|b)/ { proxy_pass http://b; } location /c/ { }", &[("/a/x", "b"), ("/c/x", ".")]),
         ("location ~ ^/a.*z$ { proxy_pass http://b; }", &[("/az", "b"), ("/a\nz", "."), ("/axz\n", "b")]),
@@ -465,6 +469,8 @@ fn what_has_no_counterpart_is_named() {
         assert_eq!((rules(&site).len(), named.len()), (1, 1), "{directive}: {named:#?}");
         assert!(named[0].contains(directive) && !named[0].contains("unknown"), "{directive}: {named:#?}");
     }
+    let (_, named) = site("error_page 502 @down; location @down { proxy_pass http://app; }");
+    assert!(named.iter().any(|line| line.contains("reached by try_files alone")), "{named:#?}");
     let http = "map $http_upgrade $connection_upgrade { default upgrade; '' close; } proxy_redirect off; proxy_cache_path /x keys_zone=a:1m;";
     let (_, named) = import(http);
     assert_eq!(named.len(), 1, "{named:#?}");
