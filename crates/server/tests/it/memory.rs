@@ -51,3 +51,15 @@ fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
     let kept = after.saturating_sub(before);
     assert!(kept <= 3 << 20, "{kept} bytes stay with the process");
 }
+
+#[test]
+fn the_heap_has_no_huge_pages() {
+    let site = Site::new();
+    let server = site.serve_from_user_space(&[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) else {
+        println!("skipped: this kernel does not tell (before Linux 5.0), or has no huge pages");
+        return;
+    };
+    assert_eq!(line.trim(), "0");
+}
