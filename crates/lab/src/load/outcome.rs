@@ -26,6 +26,9 @@ pub struct Outcome {
     /// From a request's start (intended start in an open loop) to its last byte, ns. The first request of a connection
     /// starts with the connect. Failed requests are left out.
     pub latency: Histogram<u64>,
+    /// From a request's start, as in `latency`, to its last byte sent, ns. In an open loop this is what the client itself is late, as long as
+    /// connections are free.
+    pub lag: Histogram<u64>,
     /// Durations of TCP connects, ns.
     pub connect: Histogram<u64>,
     /// Durations of TLS handshakes, ns.

@@ -116,6 +116,7 @@ pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
         unanswered: sum.unanswered,
         failures: sum.failures,
         latency: sum.latency,
+        lag: sum.lag,
         connect: sum.connect,
         handshake: sum.handshake,
         first_byte: sum.first_byte,

@@ -19,11 +19,19 @@ pub(super) struct Schedule {
     arrival: Arrival,
     extent: Extent,
     begun: OnceLock<Instant>,
+    /// Whether threads have cores of their own, on which they may wait without sleeping.
+    own_cores: bool,
 }
 
 impl Schedule {
     pub(super) fn new(plan: &LoadPlan) -> Self {
-        Self { next: AtomicU64::new(0), arrival: plan.arrival, extent: plan.extent, begun: OnceLock::new() }
+        Self {
+            next: AtomicU64::new(0),
+            arrival: plan.arrival,
+            extent: plan.extent,
+            begun: OnceLock::new(),
+            own_cores: !plan.cores.is_empty(),
+        }
     }
 
     /// When the next request starts, as time since the load's start, like `now`; `None`: no more requests.
@@ -78,8 +86,8 @@ impl Starts {
             Arrival::Open { .. } => {
                 let mut timer = self.timer.lock().await;
                 let start = self.schedule.claim(begun.elapsed());
-                if let Some(wait) = start.and_then(|start| start.checked_sub(begun.elapsed())) {
-                    timer.wait(wait).await?;
+                if let Some(start) = start {
+                    self.wait_until(begun + start, &mut timer).await?;
                 }
                 start
             }
@@ -90,10 +98,28 @@ impl Starts {
         Ok(start.map(|start| begun + start))
     }
 
+    /// A client that sleeps between requests spends more on its waking than on a request, and measures its own delay. MEASURED: 25,000 requests of
+    /// 1 kB a second, 64 connections: p50 81 µs, p99 6.6 ms, 93 % of its core; awake 36 µs and 0.1 ms (one server, alternating runs, 2026-11-22).
+    async fn wait_until(&self, start: Instant, timer: &mut Timer) -> io::Result<()> {
+        let awake = if self.schedule.own_cores { AWAKE } else { Duration::ZERO };
+        let asleep = start.saturating_duration_since(Instant::now()).saturating_sub(awake);
+        if !asleep.is_zero() {
+            timer.wait(asleep).await?;
+        }
+        while Instant::now() < start {
+            // Lets the runtime look for responses.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
     pub(super) fn started(&self) -> u64 {
         self.started.get()
     }
 }
+
+/// How long before a request's time a thread with a core of its own no longer sleeps.
+const AWAKE: Duration = Duration::from_millis(1);
 
 /// A timerfd (timerfd_create(2)), because the runtime's timer has a resolution of a millisecond.
 struct Timer(Receiver);
@@ -130,7 +156,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn schedule(arrival: Arrival, extent: Extent) -> Schedule {
-        Schedule { next: AtomicU64::new(0), arrival, extent, begun: OnceLock::new() }
+        Schedule { next: AtomicU64::new(0), arrival, extent, begun: OnceLock::new(), own_cores: false }
     }
 
     #[test]

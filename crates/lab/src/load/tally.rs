@@ -19,6 +19,7 @@ pub(super) struct Tally {
     pub(super) unanswered: u64,
     pub(super) failures: Failures,
     pub(super) latency: Histogram<u64>,
+    pub(super) lag: Histogram<u64>,
     pub(super) connect: Histogram<u64>,
     pub(super) handshake: Histogram<u64>,
     pub(super) first_byte: Histogram<u64>,
@@ -41,6 +42,7 @@ impl Tally {
             unanswered: 0,
             failures: Failures::default(),
             latency: histogram(),
+            lag: histogram(),
             connect: histogram(),
             handshake: histogram(),
             first_byte: histogram(),
@@ -70,6 +72,7 @@ impl Tally {
         self.requests += 1;
         self.body_bytes += answer.done.body;
         record(&mut self.latency, answer.ended - due);
+        record(&mut self.lag, answer.sent - due);
         record(&mut self.first_byte, answer.begun - answer.sent);
         if let Some(began) = answer.body_began {
             record(&mut self.body_began, began - due);
@@ -95,6 +98,7 @@ impl Tally {
         self.failures.add(other.failures);
         for (sum, part) in [
             (&mut self.latency, &other.latency),
+            (&mut self.lag, &other.lag),
             (&mut self.connect, &other.connect),
             (&mut self.handshake, &other.handshake),
             (&mut self.first_byte, &other.first_byte),
