@@ -15,6 +15,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(read("net/ipv4/tcp_notsent_lowat").and_then(|text| notsent_lowat(&text)));
     findings.extend(read("net/ipv4/tcp_wmem").and_then(|text| wmem(&text)));
+    findings.extend(read("net/ipv4/tcp_congestion_control").and_then(|text| congestion_control(&text)));
     findings.extend(open_files());
     findings.extend(cleared_pages());
     findings
@@ -41,6 +42,21 @@ fn wmem(text: &str) -> Option<Finding> {
     Some(
         Finding::new("settings", State::Warning, found, means)
             .remedy("sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'"),
+    )
+}
+
+/// Only loss makes a difference: docs/networks.md.
+fn congestion_control(text: &str) -> Option<Finding> {
+    let name = text.trim();
+    if name.is_empty() || name.starts_with("bbr") {
+        return None;
+    }
+    let found = format!("net.ipv4.tcp_congestion_control is {name}");
+    let means = "over networks that lose packets BBR is faster: with 80 ms, 50 Mbit/s and 1 % of loss, the median 1 MB took 2.0 s with cubic and 1.0 s with BBR on a \
+                 new connection, 5.5 s and 0.3 s on one in use (emulated Debian 6.1)";
+    Some(
+        Finding::new("settings", State::Note, found, means)
+            .remedy("modprobe tcp_bbr && sysctl -w net.ipv4.tcp_congestion_control=bbr, where clients are on lossy networks, such as mobile ones"),
     )
 }
 
@@ -94,6 +110,15 @@ mod tests {
         assert_eq!(wmem("4096\t16384\t4194304\n").unwrap().state, State::Good);
         assert_eq!(wmem("4096 16384 65536").unwrap().state, State::Warning);
         assert_eq!(wmem(""), None);
+    }
+
+    #[test]
+    fn another_congestion_control_is_named_where_bbr_is_not_used() {
+        let finding = congestion_control("cubic\n").unwrap();
+        assert_eq!((finding.state, finding.found.contains("cubic")), (State::Note, true));
+        assert!(finding.remedy.unwrap().contains("tcp_congestion_control=bbr"));
+        assert_eq!(congestion_control("bbr\n"), None);
+        assert_eq!(congestion_control(""), None);
     }
 
     #[test]
