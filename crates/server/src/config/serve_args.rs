@@ -162,7 +162,8 @@ impl ServeArgs {
             const NAME: &str = "upstream";
             let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
             upstream.push(UpstreamConfig::of(NAME, servers));
-            let rule = ProxyConfig { upstream: NAME.to_owned().into(), files_first: with_files, ..ProxyConfig::default() };
+            let rule =
+                ProxyConfig { upstream: NAME.to_owned().into(), files_first: with_files, ..ProxyConfig::default() };
             site.proxy.push(rule);
         }
         let listen = vec![ListenConfig::from(Listen::development())];

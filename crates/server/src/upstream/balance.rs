@@ -107,10 +107,13 @@ impl Balancer {
             return 0;
         }
         let now = self.clock.now();
-        let is_out = |index: usize| self.servers[index].out_until.load(Ordering::Relaxed) > now;
-        for backup in [false, true] {
-            let usable =
-                |index: usize| self.servers[index].backup == backup && !is_out(index) && !tried.contains(&index);
+        let turn = self.next.load(Ordering::Relaxed);
+        for (backup, spares_cold) in [(false, true), (false, false), (true, false)] {
+            let usable = |index: usize| {
+                let server = &self.servers[index];
+                let is_spared = spares_cold && self.is_cold(server, now, turn);
+                server.backup == backup && !server.is_out(now) && !tried.contains(&index) && !is_spared
+            };
             if let Some(index) = self.pick_of(key, usable) {
                 return index;
             }
