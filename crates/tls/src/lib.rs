@@ -42,5 +42,6 @@ pub use handshake::{Group, HandshakeInfo};
 pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
+pub use stream::send::FIRST_RECORD;
 pub use stream::source::{Part, Source};
 pub use stream::{Counts, Progress, SealedBy, TlsStream};

@@ -5,13 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sealion_h2::{HEADER_LEN, RECORD_PAYLOAD};
-use sealion_tls::Part;
+use sealion_tls::{FIRST_RECORD, Part};
 
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::SharedBytes;
 
 /// Plaintext of a full record.
 pub(super) const RECORD: usize = HEADER_LEN + RECORD_PAYLOAD;
+
+/// Octets of a frame that is worth the end of a short first record.
+const SHORTEST_FRAME: usize = 512;
 
 /// Content up to this length is copied: a part of its own costs more than the copy.
 const COPIED: usize = 4096;
@@ -23,6 +26,8 @@ pub(super) struct Batch {
     copied: Vec<u8>,
     stretches: Vec<Stretch>,
     len: usize,
+    /// The first record is to be short.
+    begins_short: bool,
 }
 
 enum Stretch {
@@ -36,7 +41,7 @@ impl Batch {
     /// An empty batch, with memory from the thread's store.
     pub(super) fn take() -> Self {
         let stretches = FREE_STRETCHES.take();
-        Batch { copied: free_bytes(), stretches, len: 0 }
+        Batch { copied: free_bytes(), stretches, len: 0, begins_short: false }
     }
 
     /// Gives the memory to the thread's store.
@@ -51,7 +56,7 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.stretches.clear();
-        self.len = 0;
+        (self.len, self.begins_short) = (0, false);
     }
 
     /// Octets of plaintext.
@@ -61,8 +66,22 @@ impl Batch {
 
     /// Octets that the last record has room for. A little room does not count: a frame there would cost more than it carries.
     pub(super) fn room(&self) -> usize {
-        let left = RECORD - self.len % RECORD;
-        if left < COPIED { left + RECORD } else { left }
+        let first = self.first_record();
+        let (left, least) = match self.len.checked_sub(first) {
+            None => (first - self.len, if self.begins_short { SHORTEST_FRAME } else { COPIED }),
+            Some(behind) => (RECORD - behind % RECORD, COPIED),
+        };
+        if left < least { left + RECORD } else { left }
+    }
+
+    /// Makes the first record short, which reaches the client sooner, if what comes before content leaves room in it.
+    pub(super) fn begin_short(&mut self) {
+        self.begins_short = self.len + SHORTEST_FRAME < FIRST_RECORD;
+    }
+
+    /// Octets of the first record.
+    pub(super) fn first_record(&self) -> usize {
+        if self.begins_short { FIRST_RECORD } else { RECORD }
     }
 
     /// Appends a copy.

@@ -234,7 +234,7 @@ impl<'a> Http2<'a> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
         let mut batch = Batch::take();
         self.heads = free_bytes();
-        let mut in_a_row = 0;
+        let (mut in_a_row, mut is_first) = (0, true);
         loop {
             let next = poll_fn(|cx| {
                 self.receive(cx, stream)?;
@@ -256,7 +256,8 @@ impl<'a> Http2<'a> {
                 let upcoming = std::mem::take(&mut self.upcoming);
                 self.path.make(stream, upcoming, self.context.shared.path_policy(current.ktls)).await?;
             }
-            self.fill(&mut batch);
+            self.fill(&mut batch, is_first);
+            is_first = false;
             self.send(stream, &batch).await?;
             batch.clear();
             self.finish_ended(stream);
@@ -585,7 +586,9 @@ impl<'a> Http2<'a> {
         let frame = self.frame.map(|frame| frame.deadline);
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
         let windows = self.sending.iter().filter_map(|sending| sending.deadline());
-        let Some(first) = frame.into_iter().chain(contents).chain(windows).min() else { return Poll::Pending };
+        let Some(first) = frame.into_iter().chain(contents).chain(windows).min() else {
+            return Poll::Pending;
+        };
         if first > now {
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(first.into())));
             if timer.deadline() != first.into() {
@@ -620,8 +623,8 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Fills a batch: what the protocol wants to say, heads, then content by priority.
-    fn fill(&mut self, batch: &mut Batch) {
+    /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
+    fn fill(&mut self, batch: &mut Batch, is_first: bool) {
         batch.copy(&self.heads);
         self.heads.clear();
         self.protocol.write_control(&mut self.heads);
@@ -632,6 +635,9 @@ impl<'a> Http2<'a> {
         }
         if self.failed {
             return;
+        }
+        if is_first && self.sending.iter().any(|sending| sending.is_long()) {
+            batch.begin_short();
         }
         while batch.len() < self.batch * RECORD
             && let Some(frame) = self.protocol.next_frame(batch.room())
@@ -660,7 +666,7 @@ impl<'a> Http2<'a> {
                 &several
             }
         };
-        let mut source = Source::frames(parts);
+        let mut source = Source::frames(parts, batch.first_record());
         let mut waited = false;
         stream.begin().await?;
         poll_fn(|cx| {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use sealion_h2::{Connection, StreamClosed, StreamId};
 
-use super::batch::Batch;
+use super::batch::{Batch, RECORD};
 use super::request::Answered;
 use crate::exchange::Error;
 use crate::files::resolve::SiteFile;
@@ -82,6 +82,11 @@ impl Sending {
     /// Tells the connection what content is ready from the start.
     pub(super) fn offer(&self, connection: &mut Connection) -> Result<(), StreamClosed> {
         connection.offer(self.stream, self.content.len(), self.content.source.is_none())
+    }
+
+    /// Whether the content that is ready does not fit a record.
+    pub(super) fn is_long(&self) -> bool {
+        self.content.len() >= RECORD as u64
     }
 
     /// Puts the next `length` octets of content into `batch`.

@@ -8,7 +8,7 @@ mod key_update;
 pub(crate) mod move_to_kernel;
 mod patience;
 mod receive;
-mod send;
+pub(crate) mod send;
 pub(crate) mod source;
 
 use std::io;

@@ -18,7 +18,7 @@ use sealion_ktls::{More, Operation};
 
 use super::cold::{self, Wait};
 use super::key_update::most_records;
-use super::source::{Form, Part, Record, Rest, SLICES, Source, Stage, TURN};
+use super::source::{Form, Part, Record, Rest, SLICES, SLICES_OF_FRAMES, Source, Stage, TURN};
 use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
@@ -163,7 +163,11 @@ impl TlsStream {
                 }
             };
             let most = self.batch(before);
-            let first = if self.begins_short(source.form, before) { FIRST_RECORD } else { MAX_PLAINTEXT };
+            let first = match source.form {
+                Form::Response if self.begins_short(source.form, before) => FIRST_RECORD,
+                Form::Frames { first } if matches!(source.stage, Stage::New) => first,
+                _ => MAX_PLAINTEXT,
+            };
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
@@ -199,13 +203,24 @@ impl TlsStream {
             };
             let sent = match piece {
                 Part::Bytes(_) => {
-                    let mut slices = [IoSlice::new(&[]); SLICES];
-                    let (count, bytes) = source.rest.leading_memory(&mut slices);
+                    let (mut few, mut many);
+                    let (slices, (count, bytes)): (&[IoSlice<'_>], _) = match source.form {
+                        Form::Response => {
+                            few = [IoSlice::new(&[]); SLICES];
+                            let leading = source.rest.leading_memory(&mut few);
+                            (&few, leading)
+                        }
+                        Form::Frames { .. } => {
+                            many = [IoSlice::new(&[]); SLICES_OF_FRAMES];
+                            let leading = source.rest.leading_frames(&mut many);
+                            (&many, leading)
+                        }
+                    };
                     // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
                     // block of the cipher lies across two pages.
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
                     // But a frame is one record.
-                    let more = match source.form == Form::Frames && source.rest.is_frame(count, bytes) {
+                    let more = match source.form != Form::Response && source.rest.is_frame(count, bytes) {
                         true => More::Yes,
                         false => More::No,
                     };
@@ -215,10 +230,16 @@ impl TlsStream {
                     let left = range.end - range.start;
                     // A call that is satisfied closes its record: let it end where a full one does, or the file.
                     let count = if left <= 2 * TURN { left } else { TURN };
-                    let asked = range.start..range.start + count;
-                    if !source.reserved && source.wait == Wait::No && cold::is_cold(file, &asked) {
-                        source.fetch = Some(cold::fetch(file, asked)?);
-                        continue;
+                    let end = range.start + count;
+                    let is_warm = source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && end <= to);
+                    if !source.reserved && source.wait == Wait::No && !is_warm {
+                        // Frames are looked for together.
+                        let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(end);
+                        if cold::is_cold(file, &asked) {
+                            source.fetch = Some(cold::fetch(file, asked)?);
+                            continue;
+                        }
+                        source.warm = Some((file, asked.end));
                     }
                     ready!(self.poll_reserve(cx, source, most_records(count)))?;
                     ready!(self.poll_sendfile(cx, file, range, count))?
@@ -413,7 +434,7 @@ const MOST: usize = RECORDS_PER_SEND + 1;
 
 /// Plaintext of the first record of a response that is longer than a record: three packets instead of twelve.
 /// MEASURED: docs/networks.md.
-const FIRST_RECORD: usize = 4096;
+pub const FIRST_RECORD: usize = 4096;
 
 /// Bytes of a response above which it begins with a short record while the window is small: ten segments of 1,200 bytes, less than
 /// the initial window.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::task::{JoinHandle, yield_now};
 
 use super::cold::{self, Read, Wait};
-use crate::buffers::SendBuffer;
+use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
 use crate::record::MAX_PLAINTEXT;
 
@@ -54,6 +54,9 @@ const PAGE: u64 = 4096;
 /// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
 pub(super) const SLICES: usize = 2;
 
+/// Parts in memory that one call sends of frames: a head and content for each record of a batch.
+pub(super) const SLICES_OF_FRAMES: usize = 2 * (RECORDS_PER_SEND + 1);
+
 /// Parts on their way through [`crate::TlsStream::poll_send`], and how far they have come.
 ///
 /// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
@@ -68,6 +71,8 @@ pub struct Source<'a> {
     pub(super) wait: Wait,
     /// Brings pages into memory; the next step waits for it.
     pub(super) fetch: Option<JoinHandle<()>>,
+    /// The pages of this file up to this offset were in memory when they were looked for.
+    pub(super) warm: Option<(&'a File, u64)>,
     /// The records of the kernel's next operation are counted against its key.
     pub(super) reserved: bool,
 }
@@ -76,7 +81,10 @@ pub struct Source<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Response,
-    Frames,
+    Frames {
+        /// Bytes of the first record, where the frames leave it short.
+        first: usize,
+    },
 }
 
 pub(super) enum Stage {
@@ -108,8 +116,10 @@ impl<'a> Source<'a> {
 
     /// Frames of a protocol that puts many responses into one connection, such as HTTP/2: all of `parts`, of which those in memory before a
     /// stretch of a file are the head of its frame. A frame that fits a record is one record on either path, if those before it fill theirs.
-    pub fn frames(parts: &'a [Part<'a>]) -> Self {
-        Self::of(parts, Form::Frames)
+    ///
+    /// `first`: bytes of the frames that have the first record for themselves, at most a full one. A short record reaches a peer sooner.
+    pub fn frames(parts: &'a [Part<'a>], first: usize) -> Self {
+        Self::of(parts, Form::Frames { first: first.clamp(1, MAX_PLAINTEXT) })
     }
 
     fn of(parts: &'a [Part<'a>], form: Form) -> Self {
@@ -121,6 +131,7 @@ impl<'a> Source<'a> {
             turn: 0,
             wait: Wait::No,
             fetch: None,
+            warm: None,
             reserved: false,
         }
     }
@@ -217,6 +228,22 @@ impl<'a> Rest<'a> {
         })
     }
 
+    /// Where the stretches of `file` end that follow each other from here, at most `most` bytes, whatever lies between them in memory.
+    pub(super) fn end_of_run(&self, file: &File, start: u64, most: u64) -> u64 {
+        let (mut end, mut skip) = (start, self.done);
+        for part in self.parts {
+            match part {
+                Part::File { file: other, range } if std::ptr::eq(file, *other) && range.start + skip == end => {
+                    end = range.end
+                }
+                Part::File { .. } => break,
+                Part::Bytes(_) => {}
+            }
+            skip = 0;
+        }
+        end.min(start + most)
+    }
+
     /// Bytes up to the next page of the first file: what comes before it, and the rest of the page that it begins in.
     pub(super) fn until_page_of_file(&self) -> Option<u64> {
         let mut skip = self.done;
@@ -241,8 +268,17 @@ impl<'a> Rest<'a> {
         self.parts.iter().all(|part| matches!(part, Part::Bytes(_)))
     }
 
+    /// As [`Self::leading_memory`], of frames: without the head of a frame that begins before a file and is not all that comes before it.
+    pub(super) fn leading_frames(&self, slices: &mut [IoSlice<'a>]) -> (usize, u64) {
+        let (count, bytes) = self.leading_memory(slices);
+        if count > 1 && matches!(self.parts.get(count), Some(Part::File { .. })) && !self.is_frame(count, bytes) {
+            return (count - 1, bytes - slices[count - 1].len() as u64);
+        }
+        (count, bytes)
+    }
+
     /// The parts in memory before the first file: how many slices, and how many bytes.
-    pub(super) fn leading_memory(&self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, u64) {
+    pub(super) fn leading_memory(&self, slices: &mut [IoSlice<'a>]) -> (usize, u64) {
         let (mut count, mut bytes) = (0, 0);
         let mut skip = self.done as usize;
         for (slice, part) in slices.iter_mut().zip(self.parts) {
