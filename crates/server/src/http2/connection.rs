@@ -143,6 +143,8 @@ struct Http2<'a> {
     closing: Option<End>,
     /// The frame or header block that is waited for.
     frame: Option<PartialFrame>,
+    /// When the client has to have acknowledged our settings: set by the first wait.
+    settings_due: Option<Instant>,
     /// Ends the wait for what the client owes. It may go off earlier.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -225,6 +227,7 @@ impl<'a> Http2<'a> {
             failed: false,
             closing: None,
             frame: None,
+            settings_due: None,
             timer: None,
         }
     }
@@ -317,7 +320,19 @@ impl<'a> Http2<'a> {
             }
         };
         keep_head(head);
+        if self.finished && !self.receiving.is_empty() {
+            self.abandon_receiving();
+        }
         result
+    }
+
+    /// The rest of these contents will not come: the client has closed its direction. Its other requests are answered.
+    fn abandon_receiving(&mut self) {
+        for Receiving { stream, head, .. } in std::mem::take(&mut self.receiving) {
+            self.protocol.reset(stream, ErrorCode::CANCEL);
+            self.protocol.release(stream);
+            keep_head(head);
+        }
     }
 
     /// Takes the frames in the stream's buffer.
@@ -535,10 +550,6 @@ impl<'a> Http2<'a> {
             return Next::Send;
         }
         let idle = self.protocol.is_idle() && self.answering.is_empty();
-        if self.finished && !self.receiving.is_empty() {
-            // The rest of their content will not come.
-            return Next::End(Some(End::Usual));
-        }
         if self.failed || (idle && (self.finished || self.protocol.is_drained())) {
             return Next::End(Some(self.closing.unwrap_or(End::Usual)));
         }
@@ -561,7 +572,8 @@ impl<'a> Http2<'a> {
             self.frame = None;
         }
         let stalled = self.protocol.stalled().next().is_some();
-        if !within_frame && !stalled && self.receiving.is_empty() {
+        let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
+        if !within_frame && !stalled && !unacknowledged && self.receiving.is_empty() {
             self.timer = None;
             return Poll::Pending;
         }
@@ -583,10 +595,11 @@ impl<'a> Http2<'a> {
                 }
             }
         }
+        let settings = unacknowledged.then(|| *self.settings_due.get_or_insert(now + request_timeout));
         let frame = self.frame.map(|frame| frame.deadline);
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
         let windows = self.sending.iter().filter_map(|sending| sending.deadline());
-        let Some(first) = frame.into_iter().chain(contents).chain(windows).min() else {
+        let Some(first) = frame.into_iter().chain(settings).chain(contents).chain(windows).min() else {
             return Poll::Pending;
         };
         if first > now {
@@ -606,6 +619,12 @@ impl<'a> Http2<'a> {
         if self.frame.is_some_and(|frame| frame.deadline <= first) {
             metrics::timed_out(metrics::Deadline::Request);
             self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
+            self.failed = true;
+            return;
+        }
+        if !self.protocol.settings_acknowledged() && self.settings_due.is_some_and(|due| due <= first) {
+            metrics::timed_out(metrics::Deadline::Request);
+            self.protocol.close(ErrorCode::SETTINGS_TIMEOUT, "the client did not acknowledge SETTINGS in time");
             self.failed = true;
             return;
         }

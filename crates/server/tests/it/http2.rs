@@ -13,7 +13,8 @@ use crate::support::configured::Configured;
 use crate::support::http2::{
     ACK, CANCEL, COMPRESSION_ERROR, CONTINUATION, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, FLOW_CONTROL_ERROR,
     HEADERS, Http2, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_WINDOW, NO_ERROR, PING, PREFACE, PRIORITY_UPDATE,
-    PROTOCOL_ERROR, REFUSED_STREAM, SETTINGS, block, frame, headers, literal, reset, settings_frame, window_update,
+    PROTOCOL_ERROR, REFUSED_STREAM, SETTINGS, SETTINGS_TIMEOUT, block, frame, headers, literal, reset, settings_frame,
+    window_update,
 };
 use crate::support::watch::Watched;
 use crate::support::{LARGE, Site, Successor, access_line, access_lines, built_program, wait_for_message, wait_until};
@@ -343,6 +344,45 @@ fn an_urgent_small_response_overtakes_a_large_one() {
 // ---- the end of a connection
 
 #[test]
+fn a_client_that_sends_no_more_gets_the_responses_to_what_it_sent() {
+    let (site, server) = serve(&[]);
+    for path in ["/f", "/none", "/"] {
+        let mut http = connect(&site, &server, &[]);
+        http.ping();
+        // A file that was not asked for before is looked for on another thread.
+        site.add("f", "content");
+        let upload = http.stream();
+        let stream = http.stream();
+        http.send(
+            &[headers(upload, false, &block("POST", "/f", &[])), headers(stream, true, &block("GET", path, &[]))]
+                .concat(),
+        );
+        http.client.close_notify().expect("it leaves");
+        let how = http.read_to_end();
+        let got = http.streams.get(&stream).unwrap_or_else(|| panic!("{path}: no response, but {how}"));
+        assert_eq!(got.ended, Some(Ended::Whole), "{path}: {how}");
+        assert_eq!(http.streams[&upload].ended, Some(Ended::Reset(CANCEL)), "{path}: {how}");
+    }
+}
+
+#[test]
+fn a_long_response_begins_with_a_short_record_and_goes_on_with_full_ones() {
+    let site = Site::new();
+    site.add_pattern("one", 100_000);
+    let server = site.serve_from_user_space(&[]);
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    http.send(&window_update(0, 1 << 20));
+    for _ in 0..3 {
+        http.ping();
+        let from = http.client.received().len();
+        pattern::assert_starts(&http.fetch("/one").1, 0);
+        let lengths = http.client.data_lengths(from);
+        assert_eq!(lengths[..6], [4096, 16_384, 16_384, 16_384, 16_384, 16_384], "{lengths:?}");
+        assert_eq!(lengths.len(), 7, "{lengths:?}");
+    }
+}
+
+#[test]
 fn a_download_is_finished_before_the_server_ends() {
     let (site, mut server) = serve(&[]);
     let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
@@ -472,6 +512,22 @@ fn a_frame_that_does_not_end_is_waited_for_no_longer_than_a_request() {
     http.polite = false;
     http.send(&frame(HEADERS, END_STREAM, 1, &block("GET", "/f", &[])));
     assert_eq!(http.closed(), ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn settings_that_are_not_acknowledged_are_waited_for_no_longer_than_a_request() {
+    let (site, server) = serve(&["--request-timeout", "300ms", "--idle-timeout", "1h", "--stall-timeout", "1h"]);
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    http.polite = false;
+    http.get("/large");
+    assert_eq!(http.closed(), SETTINGS_TIMEOUT);
+    // A client that acknowledges them may take its time.
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    let stalled = http.get("/large");
+    http.ping();
+    std::thread::sleep(Duration::from_millis(600));
+    http.ping();
+    assert!(http.go_aways.is_empty() && http.streams[&stalled].ended.is_none());
 }
 
 /// A client that sends the beginning of a record keeps no other one of its worker waiting.
