@@ -327,8 +327,13 @@ impl<'a> Rest<'a> {
                     let (count, end) = self.gather(file, range.start, &mut slots, &mut at, &mut targets);
                     let mut missing = range.start..end;
                     let mut targets = &mut targets[..count];
+                    let promised = range.end.max(end);
                     while !missing.is_empty() {
-                        match cold::read(file, targets, &missing, wait)? {
+                        let read = cold::read(file, targets, &missing, wait).map_err(|error| match error {
+                            Error::FileShrank { at, .. } => Error::FileShrank { at, end: promised },
+                            error => error,
+                        });
+                        match read? {
                             Read::Bytes(read) => {
                                 missing.start += read as u64;
                                 IoSliceMut::advance_slices(&mut targets, read);
@@ -455,5 +460,11 @@ mod tests {
         let mut slot = [0; 102];
         let error = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes).unwrap_err();
         assert!(matches!(error, Error::FileShrank { at: 1000, end: 1001 }), "{error}");
+        let shrunk = [stretch(&file, 900..5000)];
+        let error = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes).unwrap_err();
+        assert!(
+            matches!(error, Error::FileShrank { at: 1000, end: 5000 }),
+            "what was promised is all of the stretch: {error}"
+        );
     }
 }
