@@ -25,8 +25,9 @@ pub(crate) const FULL_RECORD: usize = MAX_PLAINTEXT + 29;
 /// because a head makes 65 records of 1 MiB. Void where a core's own cache is below a mebibyte.
 pub(crate) const RECORDS_PER_SEND: usize = 33;
 
-/// Records of a batch that is sealed without knowing how much TCP takes: 64 KiB, the most that a peer pins by not reading.
-pub(crate) const RECORDS_UNASKED: usize = 4;
+/// Records of a batch that is sealed without knowing how much TCP takes: 13 pages, the most that a peer pins by not reading. Four records would be
+/// 17 pages.
+pub(crate) const RECORDS_UNASKED: usize = 3;
 
 /// Bytes of a large send buffer. Where the first record is short there may be one more of the same payload.
 const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD + (FULL_RECORD - MAX_PLAINTEXT);

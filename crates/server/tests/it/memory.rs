@@ -47,7 +47,7 @@ fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
     let after = resident(&server);
     let each = stopped.saturating_sub(before) / READERS;
     println!("{before} idle, {stopped} stopped, {after} after: {each} bytes a reader");
-    assert!(each <= 80 << 10, "{each} bytes a reader that stopped");
+    assert!(each <= 64 << 10, "{each} bytes a reader that stopped");
     let kept = after.saturating_sub(before);
     assert!(kept <= 3 << 20, "{kept} bytes stay with the process");
 }
