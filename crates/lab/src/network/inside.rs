@@ -55,6 +55,8 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         }
         for arm in plan.arms() {
             let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
+            // The first packets on a path wait a round trip longer, for the neighbour's address (arp(7)).
+            load(&server, plan.pages[0], Visit::New, 1).with_context(|| format!("{way}, warm-up on {arm}"))?;
             for &page in &plan.pages {
                 for visit in Visit::ALL {
                     let samples = if way.loss > 0.0 { plan.samples_with_loss } else { plan.samples };
