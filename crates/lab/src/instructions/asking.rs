@@ -47,6 +47,8 @@ pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> 
         Client::Wrk => with_wrk(cell, server, work),
         Client::Lab | Client::H2load => {
             let (few, many) = requests(cell);
+            // What the first requests of a file cost would be missing from the difference.
+            once(client, cell, server, few)?;
             let first = once(client, cell, server, few)?;
             let second = once(client, cell, server, many)?;
             if let Some(calls) = cell.calls {

@@ -95,8 +95,8 @@ pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
                 let server = Some((Whose::Server, recorded.instructions, counted));
                 let guest = recorded.guest.zip(all(row)).map(|(recorded, counted)| (Whose::Guest, recorded, counted));
                 let counts = [server, guest].into_iter().flatten();
-                let above = counts
-                    .filter(|&(whose, recorded, counted)| counted as f64 > recorded as f64 * margin(whose, &row.cell));
+                let above =
+                    counts.filter(|&(whose, recorded, counted)| counted as f64 > recorded as f64 * margin(whose));
                 findings.extend(above.map(|(whose, recorded, counted)| Finding::Above {
                     of: of.clone(),
                     whose,
@@ -121,7 +121,7 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
     let found = move |[policy, user, kernel]: &[Arm; 3], row: &Row| {
         let auto = rounded(row)?;
         let best = cost(user, &row.cell)?.min(cost(kernel, &row.cell)?);
-        let slower = auto as f64 > best as f64 * policy_margin(&row.cell);
+        let slower = auto as f64 > best as f64 * POLICY_MARGIN;
         slower.then(|| Finding::Slower { cell: row.cell.clone(), arm: policy.clone(), auto, best })
     };
     POLICIES.iter().flat_map(move |arms| rows.iter().filter(of(&arms[0])).filter_map(move |row| found(arms, row)))
@@ -215,28 +215,15 @@ const MARGIN: f64 = 1.03;
 /// How far the policy may exceed the better path of the same run.
 const POLICY_MARGIN: f64 = 1.02;
 
-/// How far a count at 16 kB may exceed another one. MEASURED: these counts have two modes, up to 20 % apart, by whether a response has a
-/// record and a wake-up more: it is just longer than a record (equal runs of 2026-11-22).
-const TWO_MODES: f64 = 1.25;
-
 /// How far a count of the whole guest may exceed another one. MEASURED: equal runs differ by up to 5 % at 1 kB and by 90 % at 1 MB, because
 /// the client waits more or less often. It shows only what moves all of the work.
 const GUEST_MARGIN: f64 = 2.5;
 
-fn margin(whose: Whose, cell: &str) -> f64 {
+fn margin(whose: Whose) -> f64 {
     match whose {
         Whose::Guest => GUEST_MARGIN,
-        Whose::Server if has_two_modes(cell) => TWO_MODES,
         Whose::Server => MARGIN,
     }
-}
-
-fn policy_margin(cell: &str) -> f64 {
-    if has_two_modes(cell) { TWO_MODES } else { POLICY_MARGIN }
-}
-
-fn has_two_modes(cell: &str) -> bool {
-    cell.starts_with("16k")
 }
 
 /// The policy and both paths, bare and with log and metrics.
@@ -281,13 +268,6 @@ mod tests {
         }
         let above = Finding::Above { of: of(Arm::User, "1k"), whose: Whose::Server, recorded: 10_000, counted: 10_301 };
         assert_eq!(findings(&recorded, &[row(Arm::User, "1k", 10_301)]), [above]);
-    }
-
-    #[test]
-    fn counts_with_two_modes_have_more_room() {
-        let recorded = read(&write(&[row(Arm::User, "16k × 1", 10_000)]).unwrap()).unwrap();
-        assert_eq!(findings(&recorded, &[row(Arm::User, "16k × 1", 12_500)]), []);
-        assert_eq!(findings(&recorded, &[row(Arm::User, "16k × 1", 12_501)]).len(), 1);
     }
 
     #[test]
