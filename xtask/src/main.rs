@@ -8,6 +8,7 @@ mod binaries;
 mod cycles;
 mod fuzz_smoke;
 mod guest;
+mod libraries;
 mod libtest;
 mod licences;
 mod package;
@@ -37,6 +38,7 @@ enum Task {
     Cycles(cycles::Cycles),
     Licences(licences::Licences),
     Package(package::Package),
+    Release(package::Release),
     /// Download or build Pebble, the ACME server that tests use, and print its path
     Pebble,
     /// Build h2spec, which tests HTTP/2 servers, and print its path
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),
         Task::H2spec => sealion_guest::tools::h2spec().map(print),
+        Task::Release(release) => release.run(),
         Task::Package(package) => package.run().map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -14,6 +14,7 @@ use crate::binaries::{self, Built, Selection, TestBinary};
 use crate::cycles::Cycles;
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
+use crate::libraries;
 use crate::libtest::{Tally, Verdict, Watch};
 use crate::licences::Licences;
 use crate::workspace;
@@ -48,6 +49,8 @@ enum Step {
     /// Instruction counts in guest kernels
     Bench,
     Fuzz,
+    /// The interface and the packages of the published crates
+    Libraries,
     Licences,
     /// Packages, made from the programs that the native tests were built with
     Packages,
@@ -139,6 +142,10 @@ impl Test {
         }
         if wanted(Step::Packages) {
             report.check("packages", package::check);
+        }
+        if wanted(Step::Libraries) {
+            report.check("interface of libraries", libraries::interface);
+            report.check("packages of libraries", libraries::package);
         }
         if wanted(Step::Licences) {
             report.check("licences", || {

@@ -14,7 +14,8 @@
 //!    [`nic`] which network cards could seal records.
 //!
 //! Every [`Error`] names the side at fault, the failed step and the remedy.
-//! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets.
+//! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets,
+//! `stream` has a TLS stream with `AsyncRead` and `AsyncWrite`.
 //!
 //! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
 //!
@@ -77,6 +78,11 @@
 //! ```
 //!
 //! `examples/sendfile.rs` is the same behind a handshake of rustls.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "sealion-ktls needs Linux: kernel TLS is a feature of its TCP sockets; make it a dependency under [target.'cfg(target_os = \"linux\")'.dependencies]"
+);
 
 pub mod diag;
 pub mod handover;
@@ -152,3 +158,8 @@ pub mod fuzzing {
         crate::nic::parse(datagram)
     }
 }
+
+/// The code of the page is compiled like this documentation.
+#[cfg(all(doctest, feature = "stream"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

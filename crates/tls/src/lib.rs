@@ -20,6 +20,11 @@
 //! - `close_notify` leaves before FIN, and FIN only after every sealed byte is with TCP;
 //! - a file that shrinks while it is sent ends in an alert, never in `close_notify`.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "sealion-tls needs Linux: kernel TLS is a feature of its TCP sockets; make it a dependency under [target.'cfg(target_os = \"linux\")'.dependencies]"
+);
+
 mod alert;
 mod buffers;
 mod canary;
@@ -45,3 +50,8 @@ pub use stream::move_to_kernel::MoveError;
 pub use stream::send::FIRST_RECORD;
 pub use stream::source::{Part, Source};
 pub use stream::{Counts, Progress, SealedBy, TlsStream};
+
+/// The code of the page is compiled like this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,17 +6,22 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use sealion_guest::output;
 
-use super::programs::Build;
+use super::programs::{Architecture, Build};
 use super::{programs, source};
 
-/// Makes `out`/container from packaging/container: copied, with the programs where the Containerfiles look for them.
+/// As [`context_for`] this machine's architecture.
 pub(super) fn context(build: Build, out: &Path) -> Result<PathBuf> {
+    context_for(Architecture::X86_64, build, out)
+}
+
+/// Makes `out`/container from packaging/container: copied, with the programs where the Containerfiles look for them.
+pub(super) fn context_for(architecture: Architecture, build: Build, out: &Path) -> Result<PathBuf> {
     let context = out.join("container");
     if context.exists() {
         std::fs::remove_dir_all(&context).with_context(|| format!("cannot replace {}", context.display()))?;
     }
     output(Command::new("cp").arg("-R").args([&source("container"), &context]))?;
-    programs::build_static(false, build, &context)?;
+    programs::build_static_for(architecture, build, &context)?;
     // ACME clients verify their servers with the public authorities.
     let authorities = Path::new("/etc/ssl/certs/ca-certificates.crt");
     let to = context.join("rootfs/etc/ssl/certs/ca-certificates.crt");

@@ -7,21 +7,31 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use sealion_guest::output;
 
-use super::programs::{Programs, strip};
+use super::programs::{Architecture, Programs, strip, strip_with};
 use super::{Tree, read, run, source};
 use crate::workspace;
 
 const CONFIGURATION_FILES: [&str; 2] = ["etc/logrotate.d/sealion", "etc/sealion/sealion.toml"];
 
-/// Makes both packages in `out`. The same sources make the same bytes.
+/// Makes both packages of this machine's programs in `out`. The same sources make the same bytes.
 pub(super) fn build(programs: &Programs, out: &Path) -> Result<Vec<PathBuf>> {
+    pack(programs, programs, None, out)
+}
+
+/// Makes both packages of programs for another architecture. Those of this machine write the pages, and tell the libraries, which are the
+/// same.
+pub(super) fn build_for((there, here): &(Programs, Programs), to: Architecture, out: &Path) -> Result<Vec<PathBuf>> {
+    pack(there, here, Some(to), out)
+}
+
+fn pack(programs: &Programs, here: &Programs, to: Option<Architecture>, out: &Path) -> Result<Vec<PathBuf>> {
     sealion_guest::tools::ensure(&[("dpkg-shlibdeps", "dpkg-dev"), ("strip", "binutils"), ("gzip", "gzip")])?;
     let scratch = tempfile::tempdir()?;
 
     let root = scratch.path().join("sealion");
     let tree = Tree { root: &root };
-    program(&tree, &programs.sealion, "sealion")?;
-    manual_and_completions(&tree, &programs.sealion, scratch.path())?;
+    program(&tree, &programs.sealion, "sealion", to)?;
+    manual_and_completions(&tree, &here.sealion, scratch.path())?;
     for (from, to) in FILES {
         tree.copy(&source(from), to, 0o644)?;
     }
@@ -31,14 +41,14 @@ pub(super) fn build(programs: &Programs, out: &Path) -> Result<Vec<PathBuf>> {
     for script in ["postinst", "prerm", "postrm"] {
         tree.copy(&source(&format!("debian/{script}")), &format!("DEBIAN/{script}"), 0o755)?;
     }
-    let server = close(&tree, "debian/control", "sealion", out)?;
+    let server = close(&tree, "debian/control", "sealion", &here.sealion, to, out)?;
 
     let root = scratch.path().join("sealion-lab");
     let tree = Tree { root: &root };
-    program(&tree, &programs.lab, "sealion-lab")?;
-    pages(&tree, &programs.lab, &scratch.path().join("lab-pages"))?;
+    program(&tree, &programs.lab, "sealion-lab", to)?;
+    pages(&tree, &here.lab, &scratch.path().join("lab-pages"))?;
     documents(&tree, "sealion-lab")?;
-    let lab = close(&tree, "debian/control.lab", "sealion-lab", out)?;
+    let lab = close(&tree, "debian/control.lab", "sealion-lab", &here.lab, to, out)?;
     Ok(vec![server, lab])
 }
 
@@ -53,9 +63,12 @@ const FILES: [(&str, &str); 7] = [
     ("systemd/sysusers.conf", "usr/lib/sysusers.d/sealion.conf"),
 ];
 
-fn program(tree: &Tree<'_>, from: &Path, name: &str) -> Result<()> {
+fn program(tree: &Tree<'_>, from: &Path, name: &str, to: Option<Architecture>) -> Result<()> {
     let stripped = tempfile::NamedTempFile::new()?;
-    strip(from, stripped.path())?;
+    match to {
+        Some(to) => strip_with(&format!("{}-linux-gnu-strip", to.name()), from, stripped.path())?,
+        None => strip(from, stripped.path())?,
+    }
     tree.copy(stripped.path(), &format!("usr/bin/{name}"), 0o755)
 }
 
@@ -112,9 +125,18 @@ fn documents(tree: &Tree<'_>, package: &str) -> Result<()> {
 }
 
 /// Writes the control files and packs the tree.
-fn close(tree: &Tree<'_>, control: &str, package: &str, out: &Path) -> Result<PathBuf> {
-    let program = tree.root.join("usr/bin").join(package);
-    let architecture = run("dpkg", &["--print-architecture".as_ref()])?.trim().to_owned();
+fn close(
+    tree: &Tree<'_>,
+    control: &str,
+    package: &str,
+    here: &Path,
+    to: Option<Architecture>,
+    out: &Path,
+) -> Result<PathBuf> {
+    let architecture = match to {
+        Some(to) => to.debian().to_owned(),
+        None => run("dpkg", &["--print-architecture".as_ref()])?.trim().to_owned(),
+    };
     let version = env!("CARGO_PKG_VERSION");
     let changelog = read(&source("debian/changelog"))?;
     let maintainer = changelog
@@ -131,7 +153,7 @@ fn close(tree: &Tree<'_>, control: &str, package: &str, out: &Path) -> Result<Pa
         .replace("@VERSION@", version)
         .replace("@MAINTAINER@", maintainer.0)
         .replace("@SIZE@", size.split_whitespace().next().unwrap_or("0"))
-        .replace("@DEPENDS@", &libraries(&program)?);
+        .replace("@DEPENDS@", &libraries(here)?);
     tree.write("DEBIAN/control", text, 0o644)?;
     tree.write("DEBIAN/md5sums", checksums(tree.root)?, 0o644)?;
     let deb = out.join(format!("{package}_{version}_{architecture}.deb"));

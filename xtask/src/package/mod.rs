@@ -4,6 +4,7 @@ mod check;
 mod container;
 mod deb;
 mod programs;
+mod release;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use crate::{binaries, workspace};
 use programs::{Build, Programs};
 
 pub(crate) use check::check;
+pub(crate) use release::Release;
 
 /// Make packages from this tree; see packaging/README.md
 #[derive(Args)]

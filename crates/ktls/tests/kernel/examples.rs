@@ -1,14 +1,23 @@
 //! The programs in examples/ do what they say.
 
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/hyper.rs"]
+mod hyper_server;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/receiver.rs"]
 mod receiver;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/rekey.rs"]
+mod rekey;
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/sender.rs"]
 mod sender;
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/sendfile.rs"]
 mod sendfile;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/tokio_rustls.rs"]
+mod tokio_rustls_server;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -16,10 +25,13 @@ use std::sync::Arc;
 use std::thread;
 
 use rustls::pki_types::ServerName;
+use sealion_ktls::Version;
 use sealion_ktls::stat::TlsStat;
+use sealion_ktls::stream::KtlsStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::tls::Tls;
-use crate::support::{pair, pattern, suites};
+use crate::support::{kernel_at_least, pair, pattern, suites};
 
 fn rose(before: &TlsStat, name: &str) -> i64 {
     let now = TlsStat::read().expect("counters");
@@ -73,5 +85,111 @@ fn sendfile_to_curl() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stdout == data, "{version} {cipher}");
         assert_eq!(rose(&before, "TlsTxSw"), 1);
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+async fn sockets() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let near = tokio::net::TcpStream::connect(listener.local_addr().expect("address")).await.expect("connect");
+    (near, listener.accept().await.expect("accept").0)
+}
+
+/// The counters, after the first handshake of this process, which probes the kernel on connections of its own.
+async fn counters(tls: &Tls) -> TlsStat {
+    let (near, far) = sockets().await;
+    let (near, far) = tokio::join!(
+        KtlsStream::connect(near, Arc::clone(&tls.client), name()),
+        KtlsStream::accept(far, Arc::clone(&tls.server))
+    );
+    drop((near.expect("connect"), far.expect("accept")));
+    TlsStat::read().expect("counters")
+}
+
+fn name() -> ServerName<'static> {
+    ServerName::try_from("localhost").expect("a name")
+}
+
+#[test]
+fn keys_change_while_they_talk() {
+    for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
+        let tls = Tls::new(version, cipher);
+        let before = TlsStat::read().expect("counters");
+        runtime().block_on(async {
+            let (near, far) = sockets().await;
+            let (used, served) = tokio::join!(
+                rekey::talk(near, Arc::clone(&tls.client), name(), 5),
+                rekey::serve(far, Arc::clone(&tls.server))
+            );
+            let expected = if kernel_at_least(6, 14) { 6 } else { 1 };
+            assert_eq!((used.expect("talked"), served.expect("served")), (expected, expected), "{cipher}");
+        });
+        if kernel_at_least(6, 14) {
+            assert_eq!((rose(&before, "TlsTxRekeyOk"), rose(&before, "TlsRxRekeyOk")), (10, 10), "{cipher}");
+        }
+    }
+}
+
+#[test]
+fn hyper_to_curl() {
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        let root = "/tmp/kernel_examples_hyper.pem";
+        std::fs::write(root, &tls.pem.0).expect("a file");
+        let (before, output) = runtime().block_on(async {
+            let before = counters(&tls).await;
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+            let port = listener.local_addr().expect("address").port();
+            let curl = thread::spawn(move || {
+                Command::new("curl")
+                    .args(["--silent", "--show-error", "--fail", "--cacert", root, "--resolve"])
+                    .arg(format!("localhost:{port}:127.0.0.1"))
+                    .args(["one", "two"].map(|path| format!("https://localhost:{port}/{path}")))
+                    .output()
+                    .expect("curl")
+            });
+            let (socket, _) = listener.accept().await.expect("accept");
+            hyper_server::serve(socket, Arc::clone(&tls.server)).await.expect("served");
+            (before, curl.join().expect("curl"))
+        });
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.stdout == ["/one".repeat(10_000), "/two".repeat(10_000)].concat().as_bytes(),
+            "{version} {cipher}"
+        );
+        assert_eq!((rose(&before, "TlsTxSw"), rose(&before, "TlsRxSw")), (1, 1));
+    }
+}
+
+#[test]
+fn tokio_rustls_goes_on_in_the_kernel() {
+    let data = pattern(300_007);
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        let before = runtime().block_on(async {
+            let before = counters(&tls).await;
+            let (near, far) = sockets().await;
+            let (heard, echoed) = tokio::join!(
+                async {
+                    let stream = KtlsStream::connect(near, Arc::clone(&tls.client), name()).await.expect("connect");
+                    let (mut reader, mut writer) = tokio::io::split(stream);
+                    let mut heard = Vec::new();
+                    let (read, ()) = tokio::join!(reader.read_to_end(&mut heard), async {
+                        writer.write_all(&data).await.expect("written");
+                        writer.shutdown().await.expect("shut down");
+                    });
+                    read.expect("read");
+                    heard
+                },
+                tokio_rustls_server::echo(far, (*tls.server).clone())
+            );
+            assert_eq!(echoed.expect("echoed"), data.len() as u64);
+            assert!(heard == data, "{version} {cipher}");
+            before
+        });
+        assert_eq!((rose(&before, "TlsTxSw"), rose(&before, "TlsRxSw")), (2, 2));
     }
 }
