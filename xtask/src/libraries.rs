@@ -14,7 +14,7 @@ const LIBRARIES: [(&str, &str, &[&str]); 2] = [
         "crates/ktls",
         &["alloc", "core", "std", "rustls", "rustls_pki_types", "tokio", "zeroize", "sealion_ktls"],
     ),
-    ("sealion-tls", "crates/tls", &["alloc", "core", "std", "tokio", "sealion_ktls", "sealion_tls"]),
+    ("sealion-tls", "crates/tls", &["alloc", "core", "std", "rustls", "tokio", "sealion_ktls", "sealion_tls"]),
 ];
 
 /// What a package has to hold besides its sources.

@@ -14,19 +14,20 @@ use sealion_ktls::stream::KtlsStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each message, and renews the key after each answer. Returns how many keys it used.
+/// Answers each message, and renews the key before each answer. Returns how many keys it used.
 pub async fn serve(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<u32> {
     let mut stream = KtlsStream::accept(socket, config).await?;
     let (mut message, mut keys) = ([0; 5], 1);
     loop {
         match stream.read_exact(&mut message).await {
-            Ok(_) => stream.write_all(&message).await?,
+            Ok(_) => keys += renew(&mut stream).await?,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
-        keys += renew(&mut stream).await?;
+        stream.write_all(&message).await?;
     }
-    stream.shutdown().await?;
+    // The client has said all, and may be gone.
+    let _ = stream.shutdown().await;
     Ok(keys)
 }
 
