@@ -163,8 +163,13 @@ fn differing(request: &Request<'_>, their: Option<(u16, Vec<u8>)>, our: Option<(
     let is_plain = !request.path.contains(['%', '?']) && !request.path.contains("//") && !request.path.contains("/./");
     let is_same = match (&their_path, &our_path) {
         (Some(their), Some(our)) => their == our || !is_plain,
-        (Some(_), None) => is_refusal(our.as_ref().map(|(status, _)| *status)),
-        (None, Some(_)) => false,
+        // Where files go before, so do the index of a directory and the redirect to it.
+        (Some(_), None) => {
+            let status = our.as_ref().map(|(status, _)| *status);
+            is_refusal(status) || status == Some(301) || request.path.ends_with('/')
+        }
+        // A name that begins with a dot is no file here.
+        (None, Some(_)) => request.path.contains("/."),
         (None, None) => true,
     };
     (!is_same)
