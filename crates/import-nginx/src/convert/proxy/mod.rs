@@ -473,9 +473,12 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
     let others = files(site, settings, &drafts);
     for draft in &drafts {
         let behind_fallback = draft.keys.iter().any(|(key, _)| *key == "files_first") && site.get("fallback").is_some();
-        let found = match behind_fallback {
-            true => Err("the site's fallback goes before it".to_owned()),
-            false => paths(draft, &drafts, &others),
+        let found = if behind_fallback {
+            Err("the site's fallback goes before it".to_owned())
+        } else if takes_index(site, draft, &drafts) {
+            Err("nginx forwards the index of a directory there, and it would be sent as a file here".to_owned())
+        } else {
+            paths(draft, &drafts, &others)
         };
         match found {
             Ok((key, paths)) => {
@@ -490,6 +493,35 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
                 let Draft { location, pass, scope, .. } = draft;
                 refuse(context, site, settings, Some(scope), location, pass, &why);
             }
+        }
+    }
+}
+
+/// Whether nginx forwards the index of a directory that is not forwarded itself.
+fn takes_index(site: &Table, draft: &Draft, drafts: &[Draft]) -> bool {
+    if drafts.iter().any(|other| other.scope == Scope::Everything) {
+        return false;
+    }
+    let names: Vec<String> = match site.get("index").and_then(Value::as_array) {
+        Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        None => vec!["index.html".to_owned()],
+    };
+    let name_of = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    match (&draft.scope, draft.kind) {
+        (Scope::Exact(path), _) => names.contains(&name_of(path)),
+        (Scope::Prefix(prefix), Kind::Preferred | Kind::Prefix) => {
+            let start = name_of(prefix);
+            !start.is_empty() && names.iter().any(|name| name.starts_with(&start))
+        }
+        (scope, _) => {
+            let built = scope.regex().and_then(|regex| regex::bytes::Regex::new(&format!("(?s-u){regex}")).ok());
+            let start = start(scope);
+            let directory = &start[..start.rfind('/').map_or(0, |slash| slash + 1)];
+            let directory = if directory.is_empty() { "/" } else { directory };
+            let takes = |regex: &regex::bytes::Regex, name: &String| {
+                regex.is_match(format!("{directory}{name}").as_bytes()) && !regex.is_match(directory.as_bytes())
+            };
+            built.is_some_and(|regex| names.iter().any(|name| takes(&regex, name)))
         }
     }
 }

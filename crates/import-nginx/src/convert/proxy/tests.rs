@@ -172,6 +172,19 @@ fn where_no_rule_has_the_paths_of_a_location_it_is_closed() {
         let is_closable = !body.contains("(?!a)");
         assert_eq!(marked(&named).is_empty(), is_closable, "{body}: {named:#?}");
     }
+    for (body, is_closed) in [
+        ("location ~ \\.html$ { proxy_pass http://b; }", true),
+        ("location = /a/index.html { proxy_pass http://b; }", true),
+        ("location /a/ind { proxy_pass http://b; }", true),
+        ("index start.htm; location ~ \\.html$ { proxy_pass http://b; }", false),
+        ("index start.htm; location ~ ^/a/start { proxy_pass http://b; }", true),
+        ("location ~ \\.html$ { proxy_pass http://b; } location / { proxy_pass http://c; }", false),
+        ("location ~ ^/a/ { proxy_pass http://b; }", false),
+    ] {
+        let (site, named) = site(body);
+        let is_named = named.iter().any(|line| line.contains("index of a directory"));
+        assert_eq!((is_named, rules(&site).is_empty()), (is_closed, is_closed), "{body}: {named:#?}");
+    }
     // The whole site is not closed for one location: its files are marked.
     let (_, named) = site("location / { proxy_pass http://$b; } location /x/ { }");
     assert_eq!(marked(&named).len(), 1, "{named:#?}");
