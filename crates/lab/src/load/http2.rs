@@ -328,7 +328,8 @@ mod tests {
         let octets = two_responses(b"ent");
         for cut in 1..octets.len() {
             let mut frames = frames(Read::Verify);
-            (ask(&mut frames), ask(&mut frames));
+            ask(&mut frames);
+            ask(&mut frames);
             assert_eq!(frames.open(), 2);
             frames.take_outgoing();
             for record in octets.chunks(cut) {
@@ -346,7 +347,8 @@ mod tests {
     fn a_response_unlike_the_first_is_a_failure() {
         let failure = |read: Read, octets: &[u8]| {
             let mut frames = frames(read);
-            (ask(&mut frames), ask(&mut frames));
+            ask(&mut frames);
+            ask(&mut frames);
             frames.receive(octets).unwrap_err().kind
         };
         assert_eq!(failure(Read::Drain, &two_responses(b"en")), Kind::Body);

@@ -154,8 +154,19 @@ mod tests {
             }
         }
         let tables: Vec<&String> = config.as_object().unwrap().keys().collect();
-        let known =
-            ["access_log", "http2", "include", "limits", "listen", "metrics", "privileges", "server", "site", "tls"];
+        let known = [
+            "access_log",
+            "http2",
+            "include",
+            "limits",
+            "listen",
+            "metrics",
+            "privileges",
+            "server",
+            "site",
+            "tls",
+            "upstream",
+        ];
         assert!(
             tables.len() == known.len() && tables.iter().all(|table| known.contains(&table.as_str())),
             "{tables:?}"

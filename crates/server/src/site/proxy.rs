@@ -23,7 +23,7 @@ use crate::upstream::{
 use crate::values::{At, Problems, Size};
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProxyConfig {
     /// Path to forward, with everything beneath it [default: `/`, unless `regex` is given]
@@ -44,8 +44,29 @@ pub(crate) struct ProxyConfig {
     pub response_headers: At<Vec<FieldRule>>,
     /// Whether the site's error pages replace those of the server.
     pub intercept_errors: bool,
+    /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
+    /// instance, clients could send it requests that no rule has seen.
+    pub upgrade: At<Vec<String>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        ProxyConfig {
+            path: None,
+            regex: None,
+            upstream: At::default(),
+            strip_prefix: false.into(),
+            files_first: false,
+            host: None,
+            request_headers: At::default(),
+            response_headers: At::default(),
+            intercept_errors: false,
+            upgrade: vec!["websocket".to_owned()].into(),
+            max_body: None,
+        }
+    }
 }
 
 /// A field to set.
@@ -70,6 +91,8 @@ pub(crate) struct Rule {
     request: Vec<(HeaderName, Option<HeaderValue>)>,
     response: Vec<(HeaderName, Option<HeaderValue>)>,
     pub(super) intercept_errors: bool,
+    /// In lower case.
+    upgrade: Vec<String>,
     max_body: Option<u64>,
 }
 
@@ -138,6 +161,12 @@ impl ProxyConfig {
         };
         let request = fields(&self.request_headers, &format!("{key}.request_headers"), problems);
         let response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        if let Some(wrong) =
+            self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
+        {
+            let what = format_args!("{wrong:?} cannot be a tunnel: write for instance websocket, or [] for none");
+            problems.add(&self.upgrade.span, &format!("{key}.upgrade"), what);
+        }
         if problems.len() > before {
             return None;
         }
@@ -150,6 +179,7 @@ impl ProxyConfig {
             request,
             response,
             intercept_errors: self.intercept_errors,
+            upgrade: self.upgrade.iter().map(|protocol| protocol.to_ascii_lowercase()).collect(),
             max_body: self.max_body.map(|most| most.0),
         })
     }
@@ -274,13 +304,17 @@ impl Rule {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
             Host::Fixed(host) => Some(host.clone()),
         };
-        let upgrade = inbound.upgrade.then(|| request.fields.first("upgrade")).flatten();
+        let upgrade = inbound.upgrade.then(|| request.fields.singleton("upgrade").value()).flatten();
+        let is_permitted =
+            |protocol: &&[u8]| self.upgrade.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol));
+        let upgrade = upgrade.filter(is_permitted);
         Some(Forwarded {
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
             target,
             fields,
             host,
-            content: inbound.content,
+            // What follows a request that asks for another protocol in vain is the next request.
+            content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
             upgrade: upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok()),
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         })

@@ -50,7 +50,7 @@ fn is_made_here(name: &str) -> bool {
         own.len() == name.len()
             && own.bytes().zip(name.bytes()).all(|(own, octet)| own == octet || (own == b'-' && octet == b'_'))
     };
-    MADE_HERE.iter().any(|own| same(&own))
+    MADE_HERE.iter().any(same)
 }
 
 /// The members of Connection, in lower case.

@@ -7,6 +7,7 @@ use sealion_http::{FieldSection, Method, Request, Target};
 use sealion_tls::{Group, HandshakeInfo, SealedBy, Version};
 
 use super::*;
+use crate::observe::access_log::UpstreamTrace;
 use crate::path::policy::PathReason;
 
 static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo {
@@ -173,8 +174,16 @@ fn no_byte_forges_a_line() {
         let request = Request { authority: Some(&host), ..get(&target, &lines) };
         let requested = Requested { request: &request, protocol: "HTTP/1.1", site: &user };
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
-        let entry =
-            Entry { request: Some(requested), user: Some(&user), tls: &tls, aborted: Some(&user), ..entry(&request) };
+        let trace =
+            UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };
+        let entry = Entry {
+            request: Some(requested),
+            user: Some(&user),
+            tls: &tls,
+            upstream: Some(&trace),
+            aborted: Some(&user),
+            ..entry(&request)
+        };
         let all = Field::ALL.to_vec();
 
         let logfmt = line(Format::Logfmt, &all, &entry);

@@ -168,6 +168,7 @@ fn what_is_wrong_with_a_rule_is_said() {
             "",
             "belongs to the connection",
         ),
+        ("proxy = [{ upstream = 'http://a', upgrade = ['h2c'] }]", "", "\"h2c\" cannot be a tunnel"),
         ("", "[[upstream]]\nname = 'a'\nservers = []", "upstream.servers: is empty for upstream a"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a/b' }]", "has a path"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has backups alone"),

@@ -7,18 +7,18 @@ use crate::support::upstream::Upstream;
 use crate::support::{Site, access_line};
 
 const ASKS: [(&str, &str); 3] =
-    [("Connection", "keep-alive, Upgrade"), ("Upgrade", "echo"), ("Sec-WebSocket-Key", "a")];
+    [("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket"), ("Sec-WebSocket-Key", "a")];
 
 /// A server that echoes what comes behind the upgrade, and ends with the client.
 fn echo() -> Upstream {
     Upstream::start(|accepted| {
         let Some(request) = accepted.request() else { return };
-        if request.all("upgrade") != ["echo"] {
+        if request.all("upgrade") != ["WebSocket"] {
             return accepted.write(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n");
         }
         assert_eq!(request.field("connection").to_ascii_lowercase(), "upgrade");
         accepted.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\nX-Own: 1\r\n\r\nhello",
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Own: 1\r\n\r\nhello",
         );
         while let Some(octet) = accepted.read(1) {
             accepted.write(&octet);
@@ -41,7 +41,7 @@ fn a_tunnel_passes_octets_in_both_directions_up_to_the_end_of_each() {
     let mut client = site.connect(&server);
     let head = open(&mut client).to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101 switching protocols\r\n"), "{head}");
-    for field in ["\r\nupgrade: echo\r\n", "\r\nconnection: upgrade\r\n", "\r\nx-own: 1\r\n"] {
+    for field in ["\r\nupgrade: websocket\r\n", "\r\nconnection: upgrade\r\n", "\r\nx-own: 1\r\n"] {
         assert!(head.contains(field), "{head}");
     }
     assert!(!head.contains("content-length") && !head.contains("transfer-encoding"), "{head}");
@@ -75,12 +75,28 @@ fn a_server_may_refuse_the_tunnel_and_the_connection_goes_on() {
     assert_eq!(upstream.last().line(), "GET /next");
 }
 
+/// By h2c a client could send requests that no rule has seen.
+#[test]
+fn only_protocols_that_the_rule_names_become_tunnels() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    for protocol in ["h2c", "echo", "websocket, h2c", "h2c, websocket"] {
+        let asks = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", protocol), ("HTTP2-Settings", "AAMAAABk")];
+        let response = http::request(&mut client, "GET", "/", &asks).expect("a response");
+        assert_eq!(response.status, 426, "{protocol}");
+        assert_eq!(upstream.last().all("http2-settings"), [""; 0]);
+    }
+}
+
 #[test]
 fn upgrade_without_connection_asks_for_nothing() {
     let site = Site::new();
     let upstream = echo();
     let server = serve(&site, &upstream, "");
-    let response = http::request(&mut site.connect(&server), "GET", "/", &[("Upgrade", "echo")]).expect("a response");
+    let response =
+        http::request(&mut site.connect(&server), "GET", "/", &[("Upgrade", "WebSocket")]).expect("a response");
     assert_eq!(response.status, 426);
 }
 
