@@ -21,6 +21,7 @@ use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Ve
 use sealion_http::http1::write::Connection;
 use sealion_http::{Method, Request, Status};
 use sealion_tls::{Part, TlsStream};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
@@ -209,9 +210,16 @@ impl Http1<'_> {
                     Some(response) => response,
                     None if forwards => {
                         let patience = current.limits.request_timeout.duration();
+                        let (here, gone) = oneshot::channel();
                         let inbound = self.inbound(&head, remote, *peer, patience, &mut content);
+                        let inbound = Inbound { gone: Some(gone), ..inbound };
                         let answer = site::answer(site, &head.request, client, date, inbound);
-                        Box::pin(answer_meanwhile(stream, answer, &mut content)).await?
+                        let request = (&head.request, protocol(head.version));
+                        let mut awaiting =
+                            Awaiting { stream, exchange: &exchange, request, peer: *peer, is_over: false };
+                        let response = Box::pin(answer_meanwhile(awaiting.stream, answer, &mut content, here)).await;
+                        awaiting.is_over = true;
+                        response
                     }
                     None => Box::pin(site::answer(site, &head.request, client, date, Inbound::default())).await,
                 }
@@ -231,9 +239,8 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let protocol = if head.version == Version::Http11 { "HTTP/1.1" } else { "HTTP/1.0" };
         let policy = shared.path_policy(current.ktls);
-        let request = Some((&head.request, protocol));
+        let request = Some((&head.request, protocol(head.version)));
         let mut sending = Responding::new(&mut self.path, stream, &exchange, request, *peer, &mut response);
         let Responding { path, stream, response, progress, .. } = &mut sending;
         let content = content.as_mut();
@@ -267,6 +274,7 @@ impl Http1<'_> {
             is_trusted: self.listener.trusts(remote),
             client: address(client),
             scheme: "https",
+            gone: None,
         }
     }
 
@@ -294,6 +302,33 @@ impl Http1<'_> {
     }
 }
 
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::Http11 => "HTTP/1.1",
+        Version::Http10 => "HTTP/1.0",
+    }
+}
+
+/// A request whose answer is awaited. It has a line in the log if it is dropped before, at the end of the grace time.
+struct Awaiting<'a> {
+    stream: &'a mut TlsStream,
+    exchange: &'a Exchange<'a>,
+    request: (&'a Request<'a>, &'static str),
+    peer: SocketAddr,
+    is_over: bool,
+}
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let response = Response::plain(Status::SERVICE_UNAVAILABLE);
+            let (cut, path) = (self.exchange.cut(), self.stream.path());
+            let outcome = Outcome::of(&response, (0, 0), path, &PathChoice::default(), Some(&cut));
+            self.exchange.finish(Some(self.request), self.peer, self.stream.info(), &outcome);
+        }
+    }
+}
+
 /// Whether a request asks for another protocol (RFC 9110 §7.8).
 fn asks_for_upgrade(request: &Request<'_>) -> bool {
     let names_it =
@@ -301,48 +336,61 @@ fn asks_for_upgrade(request: &Request<'_>) -> bool {
     request.fields.first("upgrade").is_some() && request.fields.all("connection").any(names_it)
 }
 
-/// Awaits the answer of an upstream, and reads the content of the request meanwhile. A client that leaves ends it.
+/// Awaits an answer that may come from an upstream, and reads the content of the request meanwhile. A client that leaves ends what is
+/// forwarded, by `here`. What the site answers by itself is awaited: a wrong password is logged as such.
 async fn answer_meanwhile(
     stream: &mut TlsStream,
     answer: impl Future<Output = Response>,
     content: &mut Option<ContentReader>,
-) -> Result<Response, Error> {
+    here: oneshot::Sender<()>,
+) -> Response {
     let mut answer = Box::pin(answer);
-    let mut is_here = true;
+    let mut here = Some(here);
+    // Whether the client may still send, or close.
+    let mut is_open = true;
     loop {
         // `None`: 100 is to be sent.
         let answered = poll_fn(|cx| {
             if let Poll::Ready(response) = answer.as_mut().poll(cx) {
                 return Poll::Ready(Some(response));
             }
-            match content.as_mut().map(|content| content.poll(cx, stream)) {
-                Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(None),
-                Some(Poll::Ready(Err(error))) => return Poll::Ready(Some(left(&error))),
-                Some(Poll::Pending) => return Poll::Pending,
-                // The content is complete, and has perhaps made the answer go on.
-                Some(Poll::Ready(Ok(Step::Done))) | None => {}
-            }
-            if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
-                match gone {
-                    // It closed its direction alone.
-                    Ok(()) | Err(sealion_tls::Error::Truncated) => is_here = false,
-                    Err(error) => return Poll::Ready(Some(left(&error))),
+            let was_open = is_open;
+            while is_open {
+                let lost = match content.as_mut().map(|content| content.poll(cx, stream)) {
+                    Some(Poll::Pending) => return Poll::Pending,
+                    Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(None),
+                    Some(Poll::Ready(Err(error))) => Some(error),
+                    // The content is complete.
+                    Some(Poll::Ready(Ok(Step::Done))) | None => match stream.poll_peer_gone(cx) {
+                        Poll::Pending => return Poll::Pending,
+                        // It closed its own direction, and may still read.
+                        Poll::Ready(Ok(()) | Err(sealion_tls::Error::Truncated)) => None,
+                        Poll::Ready(Err(error)) => Some(error.into()),
+                    },
+                };
+                is_open = false;
+                if let Some(error) = lost {
+                    tracing::debug!("the client left before the answer: {error}");
+                    here = None;
                 }
             }
-            Poll::Pending
+            // What waited for the client goes on now.
+            if was_open { answer.as_mut().poll(cx).map(Some) } else { Poll::Pending }
         })
         .await;
         match answered {
-            Some(response) => return Ok(response),
-            None => stream.respond(&[Part::Bytes(b"HTTP/1.1 100 Continue\r\n\r\n")]).await?,
+            Some(response) => {
+                drop(here);
+                return response;
+            }
+            None => {
+                if let Err(error) = stream.respond(&[Part::Bytes(b"HTTP/1.1 100 Continue\r\n\r\n")]).await {
+                    tracing::debug!("the client left before 100: {error}");
+                    (here, is_open) = (None, false);
+                }
+            }
         }
     }
-}
-
-/// What the log says of a request whose client left before its answer, as nginx has it.
-fn left(error: &dyn Display) -> Response {
-    tracing::debug!("the client left before the answer: {error}");
-    Response::plain(Status::CLIENT_CLOSED_REQUEST)
 }
 
 /// A response being sent. Its line is written when it ends, or when it is dropped before: with the worker's runtime, at the end of the grace

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context as TaskContext, Poll, ready};
+use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use sealion_h2::{By, Connection, ErrorCode, Event, HeadBuffer, StreamId};
@@ -77,6 +77,14 @@ struct Serving<'s, 'a> {
 impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
+        for Waiting { stream: id, mut answer, cancel, .. } in std::mem::take(&mut self.connection.answering) {
+            // What is forwarded is answered at once when its client is gone.
+            if cancel.map(drop).is_some()
+                && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
+            {
+                self.connection.finish(Sending::new(id, answered, 0), self.stream, Some(&cut));
+            }
+        }
         for sending in std::mem::take(&mut self.connection.sending) {
             self.connection.finish(sending, self.stream, Some(&cut));
         }
@@ -573,7 +581,8 @@ impl<'a> Http2<'a> {
         }
         let stalled = self.protocol.stalled().next().is_some();
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
-        if !within_frame && !stalled && !unacknowledged && self.receiving.is_empty() {
+        let owes_content = self.streamed.iter().any(|streamed| streamed.owed_since().is_some());
+        if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
             self.timer = None;
             return Poll::Pending;
         }
@@ -598,10 +607,10 @@ impl<'a> Http2<'a> {
         let settings = unacknowledged.then(|| *self.settings_due.get_or_insert(now + request_timeout));
         let frame = self.frame.map(|frame| frame.deadline);
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
+        let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.owed_since()? + request_timeout));
         let windows = self.sending.iter().filter_map(|sending| sending.deadline());
-        let Some(first) = frame.into_iter().chain(settings).chain(contents).chain(windows).min() else {
-            return Poll::Pending;
-        };
+        let all = frame.into_iter().chain(settings).chain(contents).chain(pieces).chain(windows);
+        let Some(first) = all.min() else { return Poll::Pending };
         if first > now {
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(first.into())));
             if timer.deadline() != first.into() {
@@ -610,12 +619,12 @@ impl<'a> Http2<'a> {
             ready!(timer.as_mut().poll(cx));
         }
         self.timer = None;
-        self.expire(first, stream, stall_timeout);
+        self.expire(first, stream, request_timeout, stall_timeout);
         Poll::Ready(())
     }
 
     /// Ends the wait for what should have been there at `first`, which has passed.
-    fn expire(&mut self, first: Instant, stream: &TlsStream, stall_timeout: Duration) {
+    fn expire(&mut self, first: Instant, stream: &TlsStream, request_timeout: Duration, stall_timeout: Duration) {
         if self.frame.is_some_and(|frame| frame.deadline <= first) {
             metrics::timed_out(metrics::Deadline::Request);
             self.protocol.close(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
@@ -632,6 +641,12 @@ impl<'a> Http2<'a> {
         for receiving in late {
             metrics::timed_out(metrics::Deadline::Request);
             self.refuse(receiving.stream, Status::REQUEST_TIMEOUT, receiving.head);
+        }
+        for streamed in &mut self.streamed {
+            if streamed.owed_since().is_some_and(|since| since + request_timeout <= first) {
+                metrics::timed_out(metrics::Deadline::Request);
+                streamed.time_out();
+            }
         }
         let late = |sending: &Sending| sending.deadline().is_some_and(|deadline| deadline <= first);
         while let Some(index) = self.sending.iter().position(late) {

@@ -1,6 +1,7 @@
 //! The content of a request that is forwarded: it passes as fast as the upstream takes it, by the stream's window.
 
 use std::task::Context;
+use std::time::Instant;
 
 use bytes::Bytes;
 use sealion_h2::{Connection, HeaderBlock, StreamId};
@@ -18,18 +19,21 @@ pub(super) struct Streamed {
     granted: u64,
     /// The client waits for 100 (RFC 9110 §10.1.1).
     expects_continue: bool,
+    /// Since when the upstream waits for the client.
+    owed_since: Option<Instant>,
 }
 
 impl Streamed {
     /// `length`: as announced.
     pub(super) fn new(stream: StreamId, length: Option<u64>, expects_continue: bool) -> (Self, RequestContent) {
         let (writer, content) = pipe(length);
-        (Streamed { stream, writer: Some(writer), came: 0, granted: 0, expects_continue }, content)
+        (Streamed { stream, writer: Some(writer), came: 0, granted: 0, expects_continue, owed_since: None }, content)
     }
 
     /// Passes content on.
     pub(super) fn receive(&mut self, data: &[u8], end: bool) {
         self.came += data.len() as u64;
+        self.owed_since = None;
         if let Some(writer) = &mut self.writer {
             writer.write(Bytes::copy_from_slice(data));
         }
@@ -38,11 +42,27 @@ impl Streamed {
         }
     }
 
+    /// Since when the upstream waits for the client, if it does.
+    pub(super) fn owed_since(&self) -> Option<Instant> {
+        self.owed_since.filter(|_| self.writer.is_some())
+    }
+
+    /// The client did not send the next piece in time.
+    pub(super) fn time_out(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.fail(Status::REQUEST_TIMEOUT);
+        }
+    }
+
     /// Gives the client room for as much as the upstream has taken, and sends 100 when content is wanted.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, protocol: &mut Connection, heads: &mut Vec<u8>) {
         let taken = match &mut self.writer {
             Some(writer) => {
                 let taken = writer.poll_taken(cx);
+                match taken.is_owed {
+                    true => drop(self.owed_since.get_or_insert_with(Instant::now)),
+                    false => self.owed_since = None,
+                }
                 if taken.is_wanted && std::mem::take(&mut self.expects_continue) {
                     let mut block = HeaderBlock::default();
                     block.status(Status::CONTINUE.code());

@@ -50,7 +50,7 @@ pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered>> + Sen
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
     Now(Box<Answered>),
-    /// The sender, dropped, says that the client left: a request that is forwarded ends then.
+    /// The sender, of a request that may be forwarded: dropped, it says that the client left, and the request to the server ends.
     Later(Answering<'a>, Option<oneshot::Sender<()>>),
 }
 
@@ -83,7 +83,9 @@ impl<'a> Context<'a> {
         let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);
         let peer = Peer { address: client, auth: self.auth };
-        let response = match exchange.route(peer) {
+        let site = exchange.route(peer);
+        let forwards = site.is_some_and(|site| site.may_forward(&request));
+        let response = match site {
             None => Some(exchange.misdirected()),
             Some(site) => site::answer_from_cache(site, &request, Client { address: address(client), refusal }, now()),
         };
@@ -97,9 +99,9 @@ impl<'a> Context<'a> {
             }
             None => {
                 let head = std::mem::replace(head, free_head());
-                let (cancel, cancelled) = oneshot::channel();
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, cancelled));
-                Answer::Later(answer, Some(cancel))
+                let (cancel, gone) = oneshot::channel();
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, gone));
+                Answer::Later(answer, forwards.then_some(cancel))
             }
         }
     }
@@ -113,7 +115,7 @@ impl<'a> Context<'a> {
         peer: Peer,
         refusal: Option<Refusal>,
         content: Option<RequestContent>,
-        cancelled: oneshot::Receiver<()>,
+        gone: oneshot::Receiver<()>,
     ) -> Box<Answered> {
         let (response, framing) = {
             let decoded = head.request();
@@ -122,15 +124,8 @@ impl<'a> Context<'a> {
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { address: address(peer.address), refusal };
-                    let forwards = site.may_forward(request);
-                    let inbound = self.inbound(peer, content);
-                    let answer = site::answer(site, request, client, now(), inbound);
-                    let response = tokio::select! {
-                        biased;
-                        response = answer => response,
-                        // What a site answers by itself is logged as it was answered, a wrong password too.
-                        _ = cancelled, if forwards => Response::plain(Status::CLIENT_CLOSED_REQUEST),
-                    };
+                    let inbound = self.inbound(peer, content, gone);
+                    let response = site::answer(site, request, client, now(), inbound).await;
                     exchange.answered(request, peer, &response);
                     let framing = framing(request.method, &response);
                     (response, framing)
@@ -146,7 +141,7 @@ impl<'a> Context<'a> {
         Box::new(Answered { head: Some(head), current, started, client: peer.address, response, framing })
     }
 
-    fn inbound(&self, peer: Peer, content: Option<RequestContent>) -> Inbound {
+    fn inbound(&self, peer: Peer, content: Option<RequestContent>, gone: oneshot::Receiver<()>) -> Inbound {
         Inbound {
             content,
             upgrade: false,
@@ -154,6 +149,7 @@ impl<'a> Context<'a> {
             is_trusted: self.listener.trusts(self.remote),
             client: address(peer.address),
             scheme: "https",
+            gone: Some(gone),
         }
     }
 

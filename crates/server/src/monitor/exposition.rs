@@ -14,6 +14,7 @@ use crate::observe::metrics::{
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
+use crate::upstream::{CLASSES, FailureKind};
 
 /// Renders the page.
 pub(super) fn render(shared: &Shared) -> String {
@@ -24,6 +25,7 @@ pub(super) fn render(shared: &Shared) -> String {
     scrape.connections(&mut page);
     scrape.handshakes(&mut page);
     scrape.responses(&mut page);
+    scrape.upstreams(&mut page);
     scrape.kernel_path(&mut page);
     scrape.trouble(&mut page);
     scrape.kernel_counters(&mut page);
@@ -53,6 +55,40 @@ impl Scrape<'_> {
             sum.1 += nanoseconds;
         }
         sum
+    }
+
+    fn upstreams(&self, page: &mut Page) {
+        let generation = self.shared.generations.latest();
+        let upstreams = generation.upstreams.iter();
+        let servers: Vec<_> =
+            upstreams.flat_map(|upstream| upstream.servers().map(|server| (&*upstream.name, server))).collect();
+        if servers.is_empty() {
+            return;
+        }
+        page.counter("sealion_upstream_answers_total", "Answers of servers by class of status.");
+        for (upstream, server) in &servers {
+            for (class, count) in CLASSES.into_iter().zip(server.answers) {
+                page.sample(&[("upstream", upstream), ("server", server.name), ("class", class)], count);
+            }
+        }
+        page.counter("sealion_upstream_failures_total", "Requests that a server did not answer, each try by itself.");
+        for (upstream, server) in &servers {
+            for (kind, count) in FailureKind::ALL.iter().zip(server.failures) {
+                page.sample(&[("upstream", upstream), ("server", server.name), ("kind", kind.label())], count);
+            }
+        }
+        page.counter("sealion_upstream_connections_total", "Connections to servers that were opened, or tried to be.");
+        for (upstream, server) in &servers {
+            page.sample(&[("upstream", upstream), ("server", server.name)], server.connections);
+        }
+        page.gauge("sealion_upstream_active", "Requests that a server is answering.");
+        for (upstream, server) in &servers {
+            page.sample(&[("upstream", upstream), ("server", server.name)], server.active);
+        }
+        page.gauge("sealion_upstream_up", "1 if the server gets requests, 0 if it is left out.");
+        for (upstream, server) in &servers {
+            page.sample(&[("upstream", upstream), ("server", server.name)], u8::from(server.is_up));
+        }
     }
 
     fn process(&self, page: &mut Page) {

@@ -250,8 +250,15 @@ impl<'a> Answering<'a> {
         redirect.or_else(|| refusal.map(Response::plain))
     }
 
+    /// Whether a rule forwards the path, after rewrites.
     fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
-        self.site.features.proxies.as_ref().is_some_and(|proxies| proxies.find(path).is_some())
+        let features = &self.site.features;
+        let Some(proxies) = &features.proxies else { return false };
+        match features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path)) {
+            None => proxies.find(path).is_some(),
+            Some(rewritten) => SitePath::parse(&rewritten, self.site.options.show_dotfiles)
+                .is_ok_and(|path| proxies.find(&path).is_some()),
+        }
     }
 
     fn query(&self) -> Option<&'a str> {

@@ -4,10 +4,13 @@
 //! sent as the client wrote it.
 
 use std::borrow::Cow;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
+use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
@@ -245,8 +248,9 @@ impl Rule {
         request: &Request<'_>,
         path: &SitePath<'_>,
         rewritten: Option<&str>,
-        inbound: Inbound,
+        mut inbound: Inbound,
     ) -> Response {
+        let gone = inbound.gone.take();
         if let (Some(most), Some(content), false) = (self.max_body, &inbound.content, inbound.upgrade)
             && let Err(too_long) = content.limit(most)
         {
@@ -255,7 +259,17 @@ impl Rule {
         let Some(forwarded) = self.request(request, path, rewritten, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
-        let (trace, result) = forward(&self.upstream, forwarded).await;
+        let gone = async {
+            match gone {
+                Some(gone) => drop(gone.await),
+                None => pending().await,
+            }
+        };
+        let (trace, result) = tokio::select! {
+            biased;
+            () = gone => return Response::plain(Status::CLIENT_CLOSED_REQUEST),
+            answered = forward(&self.upstream, forwarded) => answered,
+        };
         let mut response = match result {
             Ok(reply) => self.response(reply, request.method),
             Err(failure) => {
@@ -310,7 +324,7 @@ impl Rule {
         let upgrade = upgrade.filter(is_permitted);
         Some(Forwarded {
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
-            target,
+            target: uri(&target)?,
             fields,
             host,
             // What follows a request that asks for another protocol in vain is the next request.
@@ -336,6 +350,13 @@ impl Rule {
         let length = length.filter(|_| has_length);
         Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
     }
+}
+
+/// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.
+fn uri(target: &str) -> Option<Uri> {
+    const UNWISE: &AsciiSet =
+        &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+    Uri::try_from(target).or_else(|_| Uri::try_from(utf8_percent_encode(target, UNWISE).to_string())).ok()
 }
 
 /// The length that the answer announced.

@@ -247,10 +247,15 @@ impl Balancer {
         server.out_until.swap(until, Ordering::Relaxed) == 0
     }
 
-    /// Requests in progress at a server.
+    /// Requests in progress at a server, and whether it is not left out.
+    pub(super) fn state(&self, server: usize) -> (usize, bool) {
+        let server = &self.servers[server];
+        (server.active.load(Ordering::Relaxed), !server.is_out(self.clock.now()))
+    }
+
     #[cfg(test)]
     fn active(&self, server: usize) -> usize {
-        self.servers[server].active.load(Ordering::Relaxed)
+        self.state(server).0
     }
 }
 

@@ -13,10 +13,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::Server;
 use super::config::ServerUrl;
 use super::content::{Incomplete, RequestContent};
 
@@ -112,21 +113,25 @@ impl std::fmt::Debug for Tls {
 
 /// Connects to a server. The connection closes after it has been idle for `idle_timeout`, or as soon as nobody has its sender.
 pub(super) async fn connect(
-    url: &ServerUrl,
-    tls: Option<&Tls>,
+    server: &Server,
     connect_timeout: Duration,
     idle_timeout: Duration,
 ) -> Result<Connected, ConnectError> {
+    server.counts.connected();
     let connected = timeout(connect_timeout, async {
-        match url {
+        match &server.url {
             ServerUrl::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(ConnectError::Refused)?;
                 shake_hands(stream, idle_timeout).await
             }
             ServerUrl::Tcp { host, port, .. } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(ConnectError::Refused)?;
+                let stream = server.names.connect(host, *port, connect_timeout).await;
+                let stream = stream.map_err(|error| match error.kind() {
+                    io::ErrorKind::TimedOut => ConnectError::Timeout(connect_timeout),
+                    _ => ConnectError::Refused(error),
+                })?;
                 stream.set_nodelay(true).map_err(ConnectError::Refused)?;
-                match tls {
+                match &server.tls {
                     None => shake_hands(stream, idle_timeout).await,
                     Some(tls) => {
                         let stream = tls.connector.connect(tls.name.clone(), stream).await;

@@ -49,6 +49,8 @@ pub(crate) struct Taken {
     pub(crate) octets: u64,
     /// Whether the upstream has asked for content.
     pub(crate) is_wanted: bool,
+    /// Whether it waits for the client.
+    pub(crate) is_owed: bool,
 }
 
 /// The content of a request broke off.
@@ -69,6 +71,8 @@ struct Pipe {
     state: State,
     /// The reader has asked for content: the upstream has the request's head.
     wanted: bool,
+    /// The reader was dropped while it waited for the writer.
+    was_owed: bool,
     /// Octets that may still be written.
     allowance: Option<u64>,
     reader: Option<Waker>,
@@ -111,7 +115,7 @@ impl ContentWriter {
         pipe.writer = Some(cx.waker().clone());
         // What nobody takes is dropped, and counts as taken.
         let octets = if pipe.state == State::Open { pipe.taken } else { u64::MAX };
-        Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open }
+        Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open, is_owed: pipe.is_owed() }
     }
 
     /// Appends content. There may be more than was asked for, by what one record holds.
@@ -155,6 +159,7 @@ impl Drop for ContentWriter {
 impl Drop for RequestContent {
     fn drop(&mut self) {
         let mut pipe = lock(&self.pipe);
+        pipe.was_owed = pipe.is_owed();
         (pipe.state, pipe.kept) = (State::Closed, 0);
         pipe.ready = VecDeque::new();
         pipe.wake_writer();
@@ -162,6 +167,10 @@ impl Drop for RequestContent {
 }
 
 impl Pipe {
+    fn is_owed(&self) -> bool {
+        self.wanted && self.state == State::Open && self.ready.is_empty()
+    }
+
     fn fail(&mut self, status: Status) {
         if self.state == State::Open {
             self.state = State::Incomplete(status);
@@ -185,10 +194,13 @@ impl Pipe {
 impl RequestContent {
     /// Refuses content of more than `most` octets (413). An error: it announces more.
     pub(crate) fn limit(&self, most: u64) -> Result<(), Incomplete> {
-        lock(&self.pipe).allowance = Some(most);
-        match self.left {
-            Some(length) if length > most => Err(Incomplete { status: Status::CONTENT_TOO_LARGE }),
-            _ => Ok(()),
+        let mut pipe = lock(&self.pipe);
+        // Some may have come before.
+        let came = pipe.kept as u64 + pipe.taken;
+        pipe.allowance = most.checked_sub(came);
+        match pipe.allowance {
+            Some(_) if self.left.is_none_or(|length| length <= most) => Ok(()),
+            _ => Err(Incomplete { status: Status::CONTENT_TOO_LARGE }),
         }
     }
 
@@ -208,10 +220,10 @@ impl ContentProgress {
         lock(&self.0).taken
     }
 
-    /// Whether the upstream waits for the client: it has taken all that came, and that is not all.
+    /// Whether the upstream waits for the client, or did when it gave up: it has taken all that came, and that is not all.
     pub(crate) fn is_owed(&self) -> bool {
         let pipe = lock(&self.0);
-        pipe.wanted && pipe.state == State::Open && pipe.ready.is_empty()
+        pipe.is_owed() || pipe.was_owed
     }
 }
 
@@ -304,6 +316,9 @@ mod tests {
         let too_long = Incomplete { status: Status::CONTENT_TOO_LARGE };
         let (_writer, content) = pipe(Some(4));
         assert_eq!((content.limit(3), content.limit(4)), (Err(too_long), Ok(())));
+        let (mut writer, content) = pipe(None);
+        writer.write("abcd".into());
+        assert_eq!(content.limit(3), Err(too_long), "what came before the limit counts");
         let (mut writer, mut content) = pipe(None);
         content.limit(3).unwrap();
         writer.write("abc".into());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use hyper::body::Incoming;
 use sealion_http::Status;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::balance::Key;
@@ -25,7 +26,7 @@ use crate::observe::access_log::UpstreamTrace;
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
     /// Path and query.
-    pub(crate) target: String,
+    pub(crate) target: Uri,
     pub(crate) fields: HeaderMap,
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
@@ -64,7 +65,8 @@ pub(crate) async fn forward(
     let begun = Instant::now();
     let mut tried = Vec::new();
     loop {
-        let key = Key { address: &request.address, uri: request.target.as_bytes() };
+        let target = request.target.path_and_query().map_or("", |target| target.as_str());
+        let key = Key { address: &request.address, uri: target.as_bytes() };
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index };
         tried.push(index);
@@ -80,10 +82,12 @@ pub(crate) async fn forward(
             Ok(reply) => {
                 upstream.succeeded(index);
                 trace.status = Some(reply.status.code());
+                server.counts.answered(reply.status);
                 return (trace, Ok(reply));
             }
             Err(attempt) => attempt,
         };
+        server.counts.failed(&attempt.failure);
         if attempt.counts {
             upstream.failed(index, &attempt.failure);
         }
@@ -108,13 +112,16 @@ async fn attempt(in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     let server = &upstream.servers[in_progress.server];
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
+    if !is_repeatable {
+        // The end of a kept connection may have come with this request: its task notices first.
+        yield_now().await;
+    }
     let mut connection = server.pool.take();
     loop {
         let (connected, is_kept) = match connection {
             Some(connected) => (connected, true),
             None => {
-                let connected =
-                    connect(&server.url, server.tls.as_ref(), upstream.connect_timeout, upstream.idle_timeout).await;
+                let connected = connect(server, upstream.connect_timeout, upstream.idle_timeout).await;
                 (connected.map_err(|error| unreachable_server(&error))?, false)
             }
         };
@@ -129,6 +136,10 @@ async fn attempt(in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             Err(Unanswered::Failed(failure)) => {
                 let is_server = !matches!(failure, Failure::Client(_));
                 return Err(FailedAttempt { failure, may_repeat: is_repeatable && is_server, counts: is_server });
+            }
+            // A server may give up on a client that does not go on.
+            Err(Unanswered::Impatient(failure)) => {
+                return Err(FailedAttempt { failure, may_repeat: false, counts: false });
             }
         }
     }
@@ -146,6 +157,8 @@ enum Unanswered {
     /// Nothing of the request left.
     NotSent(hyper::Error),
     Failed(Failure),
+    /// The server ended the connection while the client owed content.
+    Impatient(Failure),
 }
 
 /// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
@@ -163,8 +176,7 @@ async fn send(
     let body = content.map_or(Content::Nothing, Content::OfClient);
     let mut message = Request::new(body);
     *message.method_mut() = request.method.clone();
-    *message.uri_mut() = Uri::try_from(&request.target)
-        .map_err(|error| Unanswered::Failed(Failure::Broken(format!("the path cannot be sent: {error}"))))?;
+    *message.uri_mut() = request.target.clone();
     *message.headers_mut() = request.fields.clone();
     if let Some(host) = &request.host {
         message.headers_mut().insert(header::HOST, host.clone());
@@ -173,7 +185,7 @@ async fn send(
         message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         message.headers_mut().insert(header::UPGRADE, protocol.clone());
     }
-    let answered = wait(connected.sender.try_send_request(message), progress, patience).await;
+    let answered = wait(connected.sender.try_send_request(message), progress.as_ref(), patience).await;
     match answered {
         // Whoever holds the answer up: a client cannot have a server left out.
         Err(true) => Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT }))),
@@ -193,6 +205,9 @@ async fn send(
                 let error = unsent.into_error();
                 match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
                     Some(incomplete) => Err(Unanswered::Failed(Failure::Client(*incomplete))),
+                    None if progress.is_some_and(|progress| progress.is_owed()) => {
+                        Err(Unanswered::Impatient(Failure::Broken(describe(&error))))
+                    }
                     None => Err(Unanswered::Failed(Failure::Broken(describe(&error)))),
                 }
             }
@@ -204,7 +219,7 @@ async fn send(
 ///
 /// # Errors
 /// In vain: `true` if the client owes content.
-async fn wait<F: Future>(answer: F, progress: Option<ContentProgress>, patience: Duration) -> Result<F::Output, bool> {
+async fn wait<F: Future>(answer: F, progress: Option<&ContentProgress>, patience: Duration) -> Result<F::Output, bool> {
     let mut answer = pin!(answer);
     let Some(progress) = progress else { return timeout(patience, answer).await.map_err(|_| false) };
     let mut taken = progress.taken();

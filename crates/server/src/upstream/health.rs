@@ -115,7 +115,7 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
 
 async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
     let server = &upstream.servers[index];
-    let connected = connect(&server.url, server.tls.as_ref(), health.timeout, health.timeout).await;
+    let connected = connect(server, health.timeout, health.timeout).await;
     let mut connected = connected.map_err(|error| error.to_string())?;
     let own = || HeaderValue::try_from(server.url.authority()).ok();
     let host = health.host.clone().or_else(own).unwrap_or_else(|| HeaderValue::from_static("localhost"));

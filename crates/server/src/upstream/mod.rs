@@ -10,9 +10,11 @@ mod balance;
 mod config;
 mod connect;
 mod content;
+mod counts;
 mod forward;
 mod head;
 mod health;
+mod names;
 mod pool;
 mod reply;
 mod tls;
@@ -22,10 +24,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::values::{At, Problems};
 
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
+pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{Hop, is_hop_by_hop, request_fields, response_fields};
 pub(crate) use health::check_health;
@@ -34,7 +39,9 @@ pub(crate) use reply::{Patience, Reply};
 
 use balance::{Balancer, FailureRule};
 use connect::{Connected, Tls};
+use counts::Counts;
 use health::Health;
+use names::Names;
 use pool::Pool;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
@@ -52,6 +59,8 @@ pub(crate) struct Inbound {
     pub(crate) client: Option<IpAddr>,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
+    /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
+    pub(crate) gone: Option<oneshot::Receiver<()>>,
 }
 
 /// Servers that can answer the same requests.
@@ -77,7 +86,24 @@ struct Server {
     name: Arc<str>,
     url: ServerUrl,
     tls: Option<Tls>,
+    names: Names,
     pool: Pool,
+    counts: Counts,
+}
+
+/// A server as metrics show it.
+pub(crate) struct ServerState<'a> {
+    pub(crate) name: &'a str,
+    /// Answers by [`CLASSES`].
+    pub(crate) answers: [u64; CLASSES.len()],
+    /// Failures by [`FailureKind`].
+    pub(crate) failures: [u64; FailureKind::ALL.len()],
+    /// Connections that were opened, or tried to be.
+    pub(crate) connections: u64,
+    /// Requests in progress.
+    pub(crate) active: usize,
+    /// Whether it is not left out.
+    pub(crate) is_up: bool,
 }
 
 /// A request that a server is answering.
@@ -117,6 +143,15 @@ impl Upstream {
             let name = &self.servers[server].name;
             tracing::warn!("upstream {}: {name} is left out for a while: {failure}", self.name);
         }
+    }
+
+    /// Its servers, in their order.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = ServerState<'_>> {
+        self.servers.iter().enumerate().map(|(index, server)| {
+            let (answers, failures, connections) = server.counts.read();
+            let (active, is_up) = self.balancer.state(index);
+            ServerState { name: &server.name, answers, failures, connections, active, is_up }
+        })
     }
 
     /// The Host of requests that do not keep the client's.
@@ -211,7 +246,9 @@ impl UpstreamConfig {
                 name: config.url.to_string().into(),
                 url: config.url.value.clone(),
                 tls,
+                names: Names::default(),
                 pool: Pool::new(max_idle),
+                counts: Counts::default(),
             }
         };
         let servers = self.servers.iter().map(server).collect();

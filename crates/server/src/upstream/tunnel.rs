@@ -10,12 +10,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::time::timeout;
 
 use super::InProgress;
 use super::content::RequestContent;
@@ -39,22 +41,31 @@ pub(super) struct Tunnel {
 pub(super) fn open(upgraded: Upgraded, content: RequestContent, in_progress: InProgress) -> Tunnel {
     let (from, to) = tokio::io::split(TokioIo::new(upgraded));
     let has_sent = Arc::new(AtomicBool::new(false));
-    tokio::spawn(write(content, to, Arc::clone(&has_sent)));
+    tokio::spawn(write(content, to, in_progress.upstream.stall_timeout, Arc::clone(&has_sent)));
     let patience = Patience::new(in_progress.upstream.tunnel_timeout);
     Tunnel { in_progress, from: Mutex::new(from), has_sent, patience }
 }
 
-/// Writes what the client sends, until it ends or either side is lost.
-async fn write(mut content: RequestContent, mut to: WriteHalf<TokioIo<Upgraded>>, has_sent: Arc<AtomicBool>) {
+/// Writes what the client sends, until it ends or either side is lost, or the server takes nothing for `patience`.
+async fn write(
+    mut content: RequestContent,
+    mut to: WriteHalf<TokioIo<Upgraded>>,
+    patience: Duration,
+    has_sent: Arc<AtomicBool>,
+) {
     while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
         has_sent.store(true, Ordering::Relaxed);
         let Ok(octets) = frame.into_data() else { continue };
-        if to.write_all(&octets).await.is_err() || to.flush().await.is_err() {
-            return;
+        let written = timeout(patience, async {
+            to.write_all(&octets).await?;
+            to.flush().await
+        });
+        if !matches!(written.await, Ok(Ok(()))) {
+            break;
         }
     }
     // A client that was lost has no more to say either.
-    let _ = to.shutdown().await;
+    let _ = timeout(patience, to.shutdown()).await;
 }
 
 impl Source for Tunnel {

@@ -16,6 +16,7 @@ pub(crate) struct Upstream {
 #[derive(Default)]
 struct Seen {
     connections: usize,
+    ended: usize,
     requests: Vec<Received>,
 }
 
@@ -76,7 +77,12 @@ impl Upstream {
                 io.set_read_timeout(Some(PATIENCE)).expect("a timeout");
                 io.set_nodelay(true).expect("an option");
                 let (seen, serve) = (Arc::clone(&all), Arc::clone(&serve));
-                thread::spawn(move || serve(&mut Accepted { number, io: BufReader::new(io), seen }));
+                thread::spawn(move || {
+                    let mut accepted = Accepted { number, io: BufReader::new(io), seen: Arc::clone(&seen) };
+                    serve(&mut accepted);
+                    drop(accepted);
+                    seen.lock().expect("no panic").ended += 1;
+                });
             }
         });
         Self { address, seen }
@@ -112,6 +118,11 @@ impl Upstream {
     #[track_caller]
     pub(crate) fn last(&self) -> Received {
         self.requests().pop().expect("a request came")
+    }
+
+    /// Connections that were closed here.
+    pub(crate) fn ended(&self) -> usize {
+        self.seen.lock().expect("no panic").ended
     }
 
     pub(crate) fn connections(&self) -> usize {

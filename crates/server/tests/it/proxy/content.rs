@@ -3,9 +3,11 @@
 use std::io::ErrorKind;
 use std::thread;
 
-use sealion_testkit::{http, pattern};
+use sealion_testkit::server::Signal;
+use sealion_testkit::{Suite, http, pattern};
 
 use super::{post, serve};
+use crate::support::http2::Http2;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, access_line, curl, exchange, get, parse_responses, wait_until};
 
@@ -280,4 +282,25 @@ fn content_that_breaks_off_never_arrives_as_complete() {
         }
     }
     assert!(upstream.requests().is_empty(), "{:?}", upstream.requests());
+}
+
+#[test]
+fn a_request_that_awaits_its_answer_at_the_end_of_the_grace_time_has_a_line() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        accepted.head();
+        accepted.read_to_end();
+    });
+    let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+    let mut server = config.table("[limits]\ngrace = '200ms'").serve_from_user_space();
+    let mut client = site.connect(&server);
+    client.send(get("/waits").as_bytes()).expect("it leaves");
+    let mut http2 = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    http2.get("/waits-too");
+    wait_until("the server has both", || upstream.connections() == 2);
+    server.signal(Signal::TERM);
+    server.wait();
+    for line in crate::support::access_lines(&server, 2) {
+        assert!(line.get("target").starts_with("/waits") && line.find("aborted").is_some(), "{}", line.text);
+    }
 }

@@ -9,7 +9,8 @@ use sealion_testkit::server::Signal;
 
 use super::{is_orderly, post, serve, serve_config, serve_to};
 use crate::support::upstream::{Accepted, Upstream, ok};
-use crate::support::{Site, access_line, get, read_until_cut, wait_for_message};
+use crate::support::watch::Watched;
+use crate::support::{Site, access_line, get, read_until_cut, wait_for_message, wait_until};
 
 /// A port that refuses connections.
 fn closed_port() -> String {
@@ -58,7 +59,7 @@ fn each_fault_before_the_answer_has_its_status_and_the_connection_goes_on() {
             }
         }
     });
-    let server = serve(&site, &upstream, "answer_timeout = '300ms'\ntries = 1");
+    let server = serve(&site, &upstream, "answer_timeout = '2s'\ntries = 1");
     let mut client = site.connect(&server);
     let mut lines = 0;
     for (target, _, status) in faults {
@@ -162,9 +163,9 @@ fn a_kept_connection_that_was_closed_is_not_used() {
     });
     let server = serve(&site, &upstream, "");
     let mut client = site.connect(&server);
-    for _ in 0..20 {
+    for n in 1..=20 {
         assert_eq!(post(&mut client, "/", &[("Content-Length", "3")], b"abc").body, b"abc");
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        wait_until("the connection is closed", || upstream.ended() == n);
     }
     assert!(crate::support::access_lines(&server, 20).iter().all(|line| line.find("tries").is_none()));
 }
@@ -239,4 +240,63 @@ fn a_reload_keeps_the_connections_of_upstreams_that_stay_as_they_are() {
     server.wait_for_lines(4, "a reload", |line| line.text.contains("configuration") && line.text.contains("is in use"));
     assert_eq!(http::get(&mut client, "/3").expect("a response").status, 200);
     assert_eq!(upstream.connections(), 2);
+}
+
+#[test]
+fn what_servers_answer_and_how_they_fail_is_counted() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| match request.line() {
+        "GET /404" => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok(b"x"),
+    });
+    let closed = closed_port();
+    let keys = "balance = 'first'\nmax_fails = 1\nfail_time = '1h'";
+    let config = serve_config(&site, &[&closed, &upstream.url()], keys).table("[metrics]\nlisten = '127.0.0.1:0'");
+    let watched = Watched::of(config.serve_from_user_space());
+    let mut client = site.connect(&watched.server);
+    for target in ["/", "/", "/404"] {
+        http::get(&mut client, target).expect("a response");
+    }
+    let scrape = watched.scrape();
+    let series =
+        |name: &str, server: &str, label: &str| format!("{name}{{upstream=\"app\",server=\"{server}\"{label}}}");
+    for (series, value) in [
+        (series("sealion_upstream_answers_total", &upstream.url(), ",class=\"2xx\""), 2.0),
+        (series("sealion_upstream_answers_total", &upstream.url(), ",class=\"4xx\""), 1.0),
+        (series("sealion_upstream_failures_total", &closed, ",kind=\"unreachable\""), 1.0),
+        (series("sealion_upstream_connections_total", &upstream.url(), ""), 1.0),
+        (series("sealion_upstream_up", &upstream.url(), ""), 1.0),
+        (series("sealion_upstream_up", &closed, ""), 0.0),
+    ] {
+        assert_eq!(scrape.get(&series), value, "{series}");
+    }
+}
+
+#[test]
+fn no_client_can_have_a_server_left_out() {
+    let site = Site::new();
+    // A server that gives up on a request whose content does not come.
+    let upstream = Upstream::start(|accepted| {
+        while let Some(head) = accepted.head() {
+            if head.starts_with("POST") {
+                let _ = accepted.read(5);
+                return;
+            }
+            accepted.write(&ok(b"x"));
+        }
+    });
+    let other = Upstream::answering(|_| ok(b"other"));
+    let keys = "balance = 'first'\nmax_fails = 1\nfail_time = '1h'";
+    let server = serve_to(&site, &[&upstream.url(), &other.url()], keys);
+    for request in [
+        http::head("POST", "/", &[("Content-Length", "10")]) + "12345",
+        http::head("POST", "/", &[("Transfer-Encoding", "chunked")]) + "5\r\n12345\r\nzz",
+        get("/a<b>`\"{|}^"),
+    ] {
+        let mut client = site.connect(&server);
+        client.send(request.as_bytes()).expect("it leaves");
+        http::read_response(&mut client, "POST").expect("a response");
+        let mut client = site.connect(&server);
+        assert_eq!(http::get(&mut client, "/").expect("a response").body, b"x", "after {request}");
+    }
 }

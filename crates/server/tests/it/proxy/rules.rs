@@ -2,9 +2,9 @@
 
 use sealion_testkit::http;
 
-use super::post;
+use super::{post, serve};
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{Site, wait_for_message};
+use crate::support::{Site, curl, wait_for_message};
 
 #[test]
 fn the_first_rule_that_covers_a_path_forwards_it_and_files_serve_the_rest() {
@@ -36,6 +36,7 @@ fn the_first_rule_that_covers_a_path_forwards_it_and_files_serve_the_rest() {
         let response = http::get(&mut client, target).expect("a response");
         assert_eq!(String::from_utf8_lossy(&response.body), body, "{target}");
     }
+    assert_eq!(post(&mut client, "/users", &[("Content-Length", "1")], b"x").body, b"api POST /v1/users");
     // An encoded slash hides where the prefix ends.
     assert_eq!(http::get(&mut client, "/api%2Fx").expect("a response").status, 400);
     assert_eq!(post(&mut client, "/", &[("Content-Length", "1")], b"x").status, 405);
@@ -107,6 +108,38 @@ fn content_that_is_too_long_is_refused() {
         post(&mut site.connect(&server), "/", &[("Transfer-Encoding", "chunked")], b"b\r\n0123456789a\r\n0\r\n\r\n");
     assert_eq!(chunked.status, 413);
     assert_eq!(upstream.requests().len(), 1);
+}
+
+/// Some of the first read of HTTP/2 comes before the rule is known.
+#[test]
+fn content_that_is_too_long_is_refused_over_http2() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let keys = format!("proxy = [{{ upstream = '{}', max_body = 10 }}]", upstream.url());
+    let server = site.config(&keys).serve_from_user_space();
+    let file = site.add_pattern("upload", 16_000);
+    let upload = format!("@{}", file.display());
+    for framing in ["X-Framing: length", "Content-Length:"] {
+        let options = ["--http2", "--data-binary", &upload, "-H", framing, "-H", "Expect:"];
+        assert_eq!(curl::get(&site.pki, server.address(), "/", &options).status, 413, "{framing}");
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+/// Characters that no URI has are what browsers send, and no fault of the servers.
+#[test]
+fn every_visible_character_is_forwarded() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let server = serve(&site, &upstream, "max_fails = 1");
+    let mut client = site.connect(&server);
+    for octet in (b'!'..=b'~').filter(|octet| !b"#%?/abc=".contains(octet)).map(char::from) {
+        let raw = format!("/a{octet}b?c={octet}");
+        let encoded = raw.replace(octet, &format!("%{:02X}", octet as u32));
+        let response = http::get(&mut client, &raw).expect("a response");
+        let body = String::from_utf8(response.body).expect("text");
+        assert!(body == format!("GET {raw}") || body == format!("GET {encoded}"), "{raw}: {} {body}", response.status);
+    }
 }
 
 #[test]
