@@ -73,6 +73,7 @@ statuses! {
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
     GATEWAY_TIMEOUT = 504 "Gateway Timeout";
     HTTP_VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
+    LOOP_DETECTED = 508 "Loop Detected";
 }
 
 impl Status {

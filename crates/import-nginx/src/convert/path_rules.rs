@@ -156,7 +156,7 @@ pub(super) fn error_page(context: &mut Context, site: &mut Table, directive: &Di
     }
     for code in codes {
         match code.parse::<u16>() {
-            Ok(400 | 401 | 403 | 404 | 405 | 412 | 429 | 500 | 501 | 503) => {
+            Ok(400 | 401 | 403 | 404 | 405 | 412 | 413 | 429 | 500..=504) => {
                 site.table("error_pages").set(code, page.as_str())
             }
             // Sealion has no page for these statuses.

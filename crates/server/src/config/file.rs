@@ -103,6 +103,9 @@ fn explain(message: &str, key: &str) -> String {
     {
         return format!("{message}: write \"{number}s\" for seconds");
     }
+    if message.ends_with("expected struct ServerConfig") {
+        return "is a list of tables: write for instance [{ url = \"http://127.0.0.1:3000\" }]".to_owned();
+    }
     match message {
         _ if message.starts_with("missing field") => format!("{message}: add it"),
         _ if message.starts_with("unknown variant") => format!("{}: write one of these words", with_nearest(message)),

@@ -157,6 +157,10 @@ impl ServeArgs {
             site.root = Some(self.root.clone().into());
             self.check_secrets(&mut problems);
         }
+        if self.spa && !self.to.is_empty() {
+            let what = "--spa and --to both answer what is no file: name the paths of the application in a configuration file, by [[site.proxy]]";
+            problems.add(&(0..0), "", what);
+        }
         let mut upstream = Vec::new();
         if !self.to.is_empty() {
             const NAME: &str = "upstream";

@@ -363,9 +363,10 @@ async fn answer_meanwhile(
                     // The content is complete.
                     Some(Poll::Ready(Ok(Step::Done))) | None => match stream.poll_peer_gone(cx) {
                         Poll::Pending => return Poll::Pending,
-                        // It closed its own direction, and may still read.
-                        Poll::Ready(Ok(()) | Err(sealion_tls::Error::Truncated)) => None,
-                        Poll::Ready(Err(error)) => Some(error.into()),
+                        // Nobody closes one direction alone while a response is awaited.
+                        Poll::Ready(gone) => {
+                            Some(gone.map_or_else(Error::from, |()| sealion_tls::Error::Truncated.into()))
+                        }
                     },
                 };
                 is_open = false;

@@ -455,6 +455,11 @@ impl<'a> Answering<'a> {
         asked: &SitePath<'_>,
         user: &mut Option<Box<str>>,
     ) -> Answer {
+        // An application answers what is no file.
+        let goes_on = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
+            return Response::plain(Status::NOT_FOUND).into();
+        }
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             let covers = |listing: &&Listing| listing.covers(path.as_bytes());
             if let Some(listing) = self.site.features.listing.as_ref().filter(covers)

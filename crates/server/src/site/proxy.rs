@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{Guarded, Prefix};
 use crate::response::{Body, BodyStream, Response};
 use crate::upstream::{
-    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, request_fields,
+    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, request_fields,
     response_fields,
 };
 use crate::values::{At, Problems, Size};
@@ -250,6 +250,10 @@ impl Rule {
         rewritten: Option<&str>,
         mut inbound: Inbound,
     ) -> Response {
+        if is_loop(request) {
+            let what = "the request has come back: one of the upstream's servers leads here again";
+            return Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)));
+        }
         let gone = inbound.gone.take();
         if let (Some(most), Some(content), false) = (self.max_body, &inbound.content, inbound.upgrade)
             && let Err(too_long) = content.limit(most)

@@ -91,7 +91,10 @@ pub(crate) async fn forward(
         if attempt.counts {
             upstream.failed(index, &attempt.failure);
         }
-        if !attempt.may_repeat || tried.len() >= upstream.tries {
+        // A server that is silent is not asked again: the client waits long enough for one.
+        let is_silent = matches!(attempt.failure, Failure::Timeout(_));
+        let has_others = (0..upstream.servers.len()).any(|other| !tried.contains(&other));
+        if !attempt.may_repeat || tried.len() >= upstream.tries || (is_silent && !has_others) {
             return (trace, Err(attempt.failure));
         }
         tracing::debug!("{}: {}; asking again", server.name, attempt.failure);

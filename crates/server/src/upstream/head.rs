@@ -2,6 +2,7 @@
 //! the client is made here.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sealion_http::{ExtraFields, Fields, Request};
@@ -39,6 +40,15 @@ const HOP_BY_HOP: [&str; 11] = [
 /// Fields that are made here. Servers that follow CGI read `_` as `-`, so that neither spelling passes.
 const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
+
+/// What this process adds to CDN-Loop (RFC 8586).
+static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
+
+/// Whether a request has passed here before.
+pub(crate) fn is_loop(request: &Request<'_>) -> bool {
+    let is_own = |line: &[u8]| memchr::memmem::find(line, LOOP_ID.as_bytes()).is_some();
+    request.fields.all("cdn-loop").any(is_own)
+}
 
 /// Whether a field belongs to one connection. `name`: in lower case.
 pub(crate) fn is_hop_by_hop(name: &str) -> bool {
@@ -98,6 +108,8 @@ impl Hop<'_> {
             set("x-real-ip", client);
         }
         set("forwarded", list(given("forwarded"), Some(&self.element(remote.as_deref()))));
+        let before: Vec<_> = request.fields.all("cdn-loop").map(String::from_utf8_lossy).collect();
+        set("cdn-loop", list(before.join(", "), Some(&LOOP_ID)));
         let id = given("x-request-id");
         set("x-request-id", if is_request_id(&id) { id } else { request_id() });
     }

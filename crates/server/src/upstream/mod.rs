@@ -32,7 +32,7 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
-pub(crate) use head::{Hop, is_hop_by_hop, request_fields, response_fields};
+pub(crate) use head::{Hop, is_hop_by_hop, is_loop, request_fields, response_fields};
 pub(crate) use health::check_health;
 
 pub(crate) use reply::{Patience, Reply};
@@ -141,7 +141,8 @@ impl Upstream {
     fn failed(&self, server: usize, failure: &Failure) {
         if self.balancer.failed(server) && self.servers.len() > 1 {
             let name = &self.servers[server].name;
-            tracing::warn!("upstream {}: {name} is left out for a while: {failure}", self.name);
+            let time = self.config.fail_time;
+            tracing::warn!("upstream {}: {name} is left out for {time}: {failure}", self.name);
         }
     }
 

@@ -107,7 +107,10 @@ fn a_static_site_with_kernel_tls() {
     assert_eq!(site["default"].as_bool(), Some(true));
     assert_eq!(site["precompressed"].to_string(), r#"["br", "gzip"]"#);
     assert_eq!(site["hsts"].to_string(), r#"{ max_age = "730d", include_subdomains = true, preload = true }"#);
-    assert_eq!(site["error_pages"].to_string(), r#"{ 404 = "/404.html", 500 = "/50x.html", 503 = "/50x.html" }"#);
+    assert_eq!(
+        site["error_pages"].to_string(),
+        r#"{ 404 = "/404.html", 500 = "/50x.html", 502 = "/50x.html", 503 = "/50x.html", 504 = "/50x.html" }"#
+    );
     assert_eq!(site["media_types"].to_string(), r#"{ madeup = "text/x-made-up" }"#);
     assert_eq!(site["cache_control"][0]["path"].as_str(), Some("*.{css,js,woff2,woff}"));
     assert_eq!(site["cache_control"][0]["value"].as_str(), Some("max-age=31536000, public, immutable"));

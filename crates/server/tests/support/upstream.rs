@@ -120,9 +120,15 @@ impl Upstream {
         self.requests().pop().expect("a request came")
     }
 
-    /// Connections that were closed here.
-    pub(crate) fn ended(&self) -> usize {
-        self.seen.lock().expect("no panic").ended
+    /// Whether so many connections were closed here, and their other ends have closed too (FIN-WAIT-1 and FIN-WAIT-2 are over).
+    pub(crate) fn has_ended(&self, connections: usize) -> bool {
+        let port = format!(":{:04X}", self.address.port());
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+        let waits = |line: &str| {
+            let fields: Vec<_> = line.split_whitespace().take(4).collect();
+            matches!(fields[..], [_, local, _, "04" | "05"] if local.ends_with(&port))
+        };
+        self.seen.lock().expect("no panic").ended == connections && !table.lines().any(waits)
     }
 
     pub(crate) fn connections(&self) -> usize {

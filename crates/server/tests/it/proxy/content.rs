@@ -224,16 +224,24 @@ fn a_client_that_leaves_ends_the_request_to_the_server() {
         gone.lock().expect("no panic").send(body).expect("the test waits");
     });
     let server = serve(&site, &upstream, "");
-    for request in [get("/waits"), http::head("POST", "/", &[("Content-Length", "10")]) + "12345"] {
+    let post = http::head("POST", "/", &[("Content-Length", "10")]) + "12345";
+    for (request, way) in [(get("/waits"), "reset"), (post.clone(), "reset"), (get("/waits"), "close"), (post, "close")]
+    {
         let mut client = site.connect(&server);
         client.send(request.as_bytes()).expect("it leaves");
         wait_until("the server has the request", || upstream.connections() > 0);
         thread::sleep(std::time::Duration::from_millis(50));
-        client.reset().expect("it closes");
+        match way {
+            "reset" => client.reset().expect("it closes"),
+            _ => {
+                client.close_notify().expect("it leaves");
+                client.fin().expect("it leaves");
+            }
+        }
         let body = told.recv_timeout(sealion_testkit::PATIENCE).expect("the server's connection ends");
         assert!(body.is_some_and(|body| b"12345".starts_with(&body) || body == b"12345"));
     }
-    for line in crate::support::access_lines(&server, 2) {
+    for line in crate::support::access_lines(&server, 4) {
         assert!(["499", "400"].contains(&line.get("status")), "{}", line.text);
     }
 }

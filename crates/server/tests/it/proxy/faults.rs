@@ -165,7 +165,7 @@ fn a_kept_connection_that_was_closed_is_not_used() {
     let mut client = site.connect(&server);
     for n in 1..=20 {
         assert_eq!(post(&mut client, "/", &[("Content-Length", "3")], b"abc").body, b"abc");
-        wait_until("the connection is closed", || upstream.ended() == n);
+        wait_until("the connection is closed", || upstream.has_ended(n));
     }
     assert!(crate::support::access_lines(&server, 20).iter().all(|line| line.find("tries").is_none()));
 }
@@ -182,7 +182,7 @@ fn another_server_is_asked_where_one_refuses_and_that_one_is_left_out() {
     }
     let repeated = crate::support::access_lines(&server, 8).iter().filter(|line| line.find("tries").is_some()).count();
     assert_eq!(repeated, 2);
-    wait_for_message(&server, &format!("upstream app: {closed} is left out for a while: cannot connect"));
+    wait_for_message(&server, &format!("upstream app: {closed} is left out for 1h: cannot connect"));
 }
 
 #[test]
@@ -299,4 +299,32 @@ fn no_client_can_have_a_server_left_out() {
         let mut client = site.connect(&server);
         assert_eq!(http::get(&mut client, "/").expect("a response").body, b"x", "after {request}");
     }
+}
+
+#[test]
+fn a_request_that_comes_back_is_answered_and_not_forwarded_again() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    http::request(&mut client, "GET", "/", &[("CDN-Loop", "another")]).expect("a response");
+    let sent = upstream.last();
+    let passed = sent.field("cdn-loop");
+    assert!(passed.starts_with("another, sealion-"), "{passed}");
+    // As a server behind it would send it back.
+    let response = http::request(&mut client, "GET", "/", &[("CDN-Loop", passed)]).expect("a response");
+    assert_eq!(response.status, 508);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_server_that_is_silent_is_asked_once() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        accepted.request();
+        accepted.read_to_end();
+    });
+    let server = serve(&site, &upstream, "answer_timeout = '200ms'");
+    assert_eq!(http::get(&mut site.connect(&server), "/").expect("a response").status, 504);
+    assert_eq!(upstream.requests().len(), 1);
 }
