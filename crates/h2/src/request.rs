@@ -1,6 +1,7 @@
 //! Field sections of requests (RFC 9113 §8): decoded once into a buffer of the driver's, and checked on the way.
 
 use sealion_http::FieldSection;
+use sealion_http::http1::head::is_authority;
 use sealion_http::request::{Conditions, Method, Request, Target};
 
 use crate::error::ConnectionError;
@@ -353,8 +354,8 @@ fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str>
     let authority = head.pseudo_value(Pseudo::Authority);
     let host = head.host.map(|host| head.slice(host));
     for named in [authority, host].into_iter().flatten() {
-        if named.is_empty() || !is_visible(named) || named.contains(&b'@') {
-            return Err("an :authority or Host that is empty, or has user information or invalid octets");
+        if !is_authority(named) {
+            return Err("an :authority or Host that is no host with a port");
         }
     }
     if let (Some(authority), Some(host)) = (authority, host)

@@ -438,6 +438,11 @@ fn authority(value: &[u8]) -> Result<&str, Reject> {
     if host && is_port { Ok(text) } else { Err(INVALID) }
 }
 
+/// Whether `value` is `uri-host [":" port]`, without user information: a valid Host, or `:authority` of HTTP/2 (RFC 9113 §8.3.1).
+pub fn is_authority(value: &[u8]) -> bool {
+    authority(value).is_ok()
+}
+
 /// The octets of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
 const IS_REG_NAME: [bool; 256] = {
     let mut table = [false; 256];

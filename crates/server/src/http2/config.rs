@@ -35,11 +35,12 @@ impl Default for Http2Config {
 overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_streams" });
 
 impl Http2Config {
-    /// What one client may do on a connection. `head`: the bounds of a request head.
-    pub(crate) fn limits(&self, head: &HeadLimits) -> Limits {
+    /// What one client may do on a connection. `head`: the bounds of a request head. `forwards`: whether content of requests is passed on.
+    pub(crate) fn limits(&self, head: &HeadLimits, forwards: bool) -> Limits {
         let streams = self.max_streams.get() as u32;
         let limits = Limits { streams, head: head.head, fields: head.fields, ..Limits::default() };
-        // Content is discarded: larger windows would only let clients send more of it.
-        Limits { largest_window: limits.stream_window, ..limits }
+        // Where content is discarded, larger windows would only let clients send more of it. Where it is passed on, they grow with what the client's
+        // network carries in a round trip: this much waits at most for a server, on a connection.
+        Limits { largest_window: if forwards { 1 << 20 } else { limits.stream_window }, ..limits }
     }
 }

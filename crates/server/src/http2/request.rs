@@ -79,6 +79,10 @@ impl<'a> Context<'a> {
             let head = std::mem::replace(head, free_head());
             return Answer::Later(self.refuse(Status::BAD_REQUEST, head), None);
         };
+        if request.raw_target.len() > current.head_limits.request_line {
+            let head = std::mem::replace(head, free_head());
+            return Answer::Later(self.refuse(Status::URI_TOO_LONG, head), None);
+        }
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);

@@ -31,7 +31,8 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_HANDSHAKE_TIMEOUT", default_value_t = Self::default().handshake_timeout)]
     pub handshake_timeout: Timeout,
 
-    /// Time from the first byte of a request to the end of its head, and again to the end of its body.
+    /// Time from the first byte of a request to the end of its head, and again to the end of its body; of a body that is forwarded, to its next
+    /// piece.
     #[arg(long, value_name = "TIME", env = "SEALION_REQUEST_TIMEOUT", default_value_t = Self::default().request_timeout)]
     pub request_timeout: Timeout,
 

@@ -76,7 +76,7 @@ pub(crate) fn build(
             certificates: Arc::new(certificates),
             limits: config.limits.clone(),
             head_limits: config.limits.head(),
-            http2: config.http2.limits(&config.limits.head()),
+            http2: config.http2.limits(&config.limits.head(), config.site.iter().any(|site| !site.proxy.is_empty())),
             ktls: config.server.ktls,
         }),
         _ => Err(problems),

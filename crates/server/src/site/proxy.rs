@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{Guarded, Prefix};
 use crate::response::{Body, BodyStream, Response};
 use crate::upstream::{
-    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, request_fields,
-    response_fields,
+    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
+    request_fields, response_fields,
 };
 use crate::values::{At, Problems, Size};
 
@@ -211,6 +211,14 @@ fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec
 
 fn apply(rules: &[(HeaderName, Option<HeaderValue>)], fields: &mut HeaderMap) {
     for (name, value) in rules {
+        let others: Vec<HeaderName> = fields
+            .keys()
+            .filter(|other| *other != name && is_same_by_cgi(other.as_str(), name.as_str()))
+            .cloned()
+            .collect();
+        for other in others {
+            fields.remove(other);
+        }
         match value {
             Some(value) => drop(fields.insert(name, value.clone())),
             None => drop(fields.remove(name)),
@@ -322,6 +330,10 @@ impl Rule {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
             Host::Fixed(host) => Some(host.clone()),
         };
+        // RFC 9110 §8.6: some servers answer 411 without it.
+        if inbound.content.is_none() && matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
         let upgrade = inbound.upgrade.then(|| request.fields.singleton("upgrade").value()).flatten();
         let is_permitted =
             |protocol: &&[u8]| self.upgrade.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol));

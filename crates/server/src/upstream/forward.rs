@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http_body::Body;
 use hyper::body::Incoming;
 use sealion_http::Status;
 use tokio::task::yield_now;
@@ -184,6 +185,10 @@ async fn send(
     if let Some(host) = &request.host {
         message.headers_mut().insert(header::HOST, host.clone());
     }
+    if message.body().size_hint().exact().is_none() {
+        // Without it, the library sends content of a GET as none at all.
+        message.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     if let Some(protocol) = &request.upgrade {
         message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         message.headers_mut().insert(header::UPGRADE, protocol.clone());
@@ -252,9 +257,15 @@ async fn reply(
     let Some(status) = Status::new(response.status().as_u16()) else {
         return Err(refuse(&format!("{} is no status of HTTP", response.status().as_str())));
     };
+    let codings = response.headers().get_all(header::TRANSFER_ENCODING);
+    if codings.iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return Err(refuse("it has a transfer coding other than chunked"));
+    }
     if status != Status::SWITCHING_PROTOCOLS {
         let (head, body) = response.into_parts();
-        let body = ReplyBody::new(in_progress, connected, body);
+        // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
+        let kept = Some(connected).filter(|_| request.method != Method::HEAD);
+        let body = ReplyBody::new(in_progress, kept, body);
         return Ok(Reply { status, fields: head.headers, body: body.into() });
     }
     let asked = request.upgrade.as_ref();

@@ -32,7 +32,7 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
-pub(crate) use head::{Hop, is_hop_by_hop, is_loop, request_fields, response_fields};
+pub(crate) use head::{Hop, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields};
 pub(crate) use health::check_health;
 
 pub(crate) use reply::{Patience, Reply};

@@ -53,9 +53,10 @@ pub(super) struct ReplyBody {
 }
 
 impl ReplyBody {
-    pub(super) fn new(in_progress: InProgress, connected: Connected, body: Incoming) -> Self {
+    /// `connected`: its connection, if it may be kept.
+    pub(super) fn new(in_progress: InProgress, connected: Option<Connected>, body: Incoming) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
-        ReplyBody { in_progress, connected: Some(connected), body, patience }
+        ReplyBody { in_progress, connected, body, patience }
     }
 }
 

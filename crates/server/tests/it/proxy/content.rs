@@ -38,9 +38,12 @@ fn a_request_arrives_as_it_was_sent_and_the_answer_comes_back() {
     assert_eq!((response.status, response.body.as_slice()), (404, &b"POST /missing 3"[..]));
     let received = upstream.last();
     assert_eq!((received.body.as_slice(), received.field("x-forwarded-for")), (&b"abc"[..], "127.0.0.1"));
-    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND"] {
+    for (method, length) in
+        [("PUT", &["0"][..]), ("DELETE", &[]), ("OPTIONS", &[]), ("PATCH", &["0"]), ("PROPFIND", &[])]
+    {
         let response = http::request(&mut client, method, "/", &[]).expect("a response");
         assert_eq!(response.body, format!("{method} / 0").into_bytes());
+        assert_eq!(upstream.last().all("content-length"), length, "{method}");
     }
     assert_eq!(http::request(&mut client, "TRACE", "/", &[]).expect("a response").status, 405);
     assert_eq!(upstream.connections(), 1, "the connection is kept");
@@ -111,7 +114,8 @@ fn answers_without_content_end_with_their_head() {
         let response = http::request(&mut client, method, target, &[]).expect("a response");
         assert_eq!((response.status, response.field("content-length")), (status, length), "{method} {target}");
     }
-    assert_eq!(upstream.connections(), 1);
+    // What a server may send behind the head of an answer to HEAD would be taken for its next answer: that connection is not kept.
+    assert_eq!(upstream.connections(), 2);
 }
 
 #[test]
@@ -311,4 +315,30 @@ fn a_request_that_awaits_its_answer_at_the_end_of_the_grace_time_has_a_line() {
     for line in crate::support::access_lines(&server, 2) {
         assert!(line.get("target").starts_with("/waits") && line.find("aborted").is_some(), "{}", line.text);
     }
+}
+
+/// The library that speaks with the server would send it as a GET without content.
+#[test]
+fn content_of_a_get_arrives_and_never_as_none() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let server = serve(&site, &upstream, "");
+    let file = site.add_pattern("upload", 10);
+    let upload = format!("@{}", file.display());
+    for options in [
+        ["--http1.1", "-X", "GET", "--data-binary", &upload, "-H", "Transfer-Encoding: chunked"],
+        ["--http2", "-X", "GET", "--data-binary", &upload, "-H", "Content-Length:"],
+        ["--http2", "-X", "QUERY", "--data-binary", &upload, "-H", "Content-Length:"],
+    ] {
+        let response = curl::get(&site.pki, server.address(), "/", &options);
+        assert_eq!((response.status, response.body.len()), (200, 10), "{options:?}");
+    }
+    let complete = upstream.requests().len();
+    let mut client = site.connect(&server);
+    client
+        .send((http::head("GET", "/", &[("Transfer-Encoding", "chunked")]) + "5\r\nhe").as_bytes())
+        .expect("it leaves");
+    client.reset().expect("it closes");
+    access_line(&server, 4);
+    assert_eq!(upstream.requests().len(), complete);
 }

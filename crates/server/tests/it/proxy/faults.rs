@@ -21,7 +21,14 @@ fn closed_port() -> String {
 #[test]
 fn each_fault_before_the_answer_has_its_status_and_the_connection_goes_on() {
     type Fault = fn(&mut Accepted);
-    let faults: [(&str, Fault, u16); 9] = [
+    let faults: [(&str, Fault, u16); 10] = [
+        (
+            "/coded",
+            |accepted| {
+                accepted.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n")
+            },
+            502,
+        ),
         ("/closes", |_| {}, 502),
         ("/resets", |accepted| accepted.reset(), 502),
         ("/silent", |accepted| drop(accepted.read_to_end()), 504),

@@ -58,13 +58,15 @@ fn fields_and_host_are_changed_as_the_rule_says() {
     let server = site.config(&keys).serve_from_user_space();
     let mut client = site.connect(&server);
     let response =
-        http::request(&mut client, "GET", "/", &[("Cookie", "a=b"), ("X-Key", "forged")]).expect("a response");
+        http::request(&mut client, "GET", "/", &[("Cookie", "a=b"), ("X-Key", "forged"), ("X_Key", "forged")])
+            .expect("a response");
     let field = |name| response.field(name);
     assert_eq!((field("x-powered-by"), field("server"), field("x-via")), (Some("app"), None, Some("proxy")));
     assert_eq!(field("x-site"), Some("1"));
     let received = upstream.last();
     assert_eq!(received.field("host"), upstream.address().to_string());
     assert_eq!((received.field("x-key"), received.all("cookie")), ("secret", vec![]));
+    assert_eq!(received.all("x_key"), [""; 0], "a server by CGI would take it for X-Key");
 }
 
 #[test]
