@@ -24,7 +24,7 @@ pub(crate) fn table(directory: &Path) -> Result<String> {
             cells.push(row);
         }
     }
-    cells.sort_by_key(|row| (row.calls.is_some(), row.resume, row.size));
+    cells.sort_by_key(|row| (row.calls.is_some(), row.resume, streams(row).is_some(), row.size));
     let mut table = Table { caption: String::new(), head: vec![String::new()], rows: Vec::new(), names: 1 };
     for (_, _, path) in PAIRS {
         table.head.extend([format!("nginx, {path}"), format!("Sealion, {path}"), "ratio".to_owned()]);
@@ -84,10 +84,18 @@ fn kernels(directory: &Path) -> Result<Vec<(String, Vec<Row>)>> {
 fn label(row: &Row) -> String {
     let size = units::body(row.size as f64);
     match (row.calls, row.resume) {
-        (None, _) => size,
+        (None, _) => match streams(row) {
+            Some(streams) => format!("{size}, HTTP/2, {streams} at a time"),
+            None => size,
+        },
         (Some(_), false) => format!("{size}, each with a full handshake"),
         (Some(_), true) => format!("{size}, each with a resumed handshake"),
     }
+}
+
+/// Requests at a time on a connection of HTTP/2, which a cell has in its name.
+fn streams(row: &Row) -> Option<&str> {
+    Some(row.cell.split_once(" h2 ")?.1)
 }
 
 /// Our arm, nginx' on the same path, and the path.
