@@ -475,7 +475,7 @@ fn ask_for_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
 }
 
 /// Installs the key that is there, at the sequence number that is reached. The kernel begins with what it would have gone on with; a card
-/// that has the key is not asked to take another (net/tls/tls_main.c, do_tls_setsockopt_conf: EOPNOTSUPP for TLS_HW).
+/// that has the key is not asked to take another (such a card refuses another key with EOPNOTSUPP).
 fn install_again(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     let failed = |errno| Error::from_errno(Operation::KeyUpdate, errno);
     let size = cipher.layout().size();

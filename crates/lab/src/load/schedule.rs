@@ -99,7 +99,7 @@ impl Starts {
     }
 
     /// A client that sleeps between requests spends more on its waking than on a request, and measures its own delay. MEASURED: 25,000 requests of
-    /// 1 kB a second, 64 connections: p50 81 µs, p99 6.6 ms, 93 % of its core; awake 36 µs and 0.1 ms (one server, alternating runs, 2026-11-22).
+    /// 1 kB a second, 64 connections: p50 81 µs, p99 6.6 ms, 93 % of its core; awake 36 µs and 0.10 to 0.83 ms (one server, three alternating pairs on a busy machine, 2026-11-22).
     async fn wait_until(&self, start: Instant, timer: &mut Timer) -> io::Result<()> {
         let awake = if self.schedule.own_cores { AWAKE } else { Duration::ZERO };
         let asleep = start.saturating_duration_since(Instant::now()).saturating_sub(awake);

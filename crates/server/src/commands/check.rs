@@ -41,9 +41,13 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     print(&listeners(&config))?;
     for site in &config.site {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
-        let root = site.root.as_ref().map(|root| root.display().to_string()).unwrap_or_default();
+        let root = site.root.as_ref().map(|root| root.display().to_string());
         let names = if names.is_empty() { "any name".to_owned() } else { names.join(", ") };
-        print(&format!("{root} for {names}\n"))?;
+        print(&format!("{} for {names}\n", root.as_deref().unwrap_or("no files")))?;
+        for rule in &site.proxy {
+            let paths = rule.path.as_ref().or(rule.regex.as_ref()).map_or("/", |paths| paths.as_str());
+            print(&format!("  {paths} → {}\n", rule.upstream.value))?;
+        }
     }
     for certificate in generation.certificates.in_use() {
         let until = humantime::format_rfc3339_seconds(certificate.facts.not_after);
