@@ -71,7 +71,7 @@ pub(crate) async fn forward(
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index };
         tried.push(index);
-        let result = attempt(in_progress, &mut request).await;
+        let result = ask(in_progress, &mut request).await;
         let server = &upstream.servers[index];
         let mut trace = UpstreamTrace {
             server: Arc::clone(&server.name),
@@ -79,39 +79,39 @@ pub(crate) async fn forward(
             took: begun.elapsed(),
             status: None,
         };
-        let attempt = match result {
+        let failed = match result {
             Ok(reply) => {
                 upstream.succeeded(index);
                 trace.status = Some(reply.status.code());
                 server.counts.answered(reply.status);
                 return (trace, Ok(reply));
             }
-            Err(attempt) => attempt,
+            Err(failed) => failed,
         };
-        server.counts.failed(&attempt.failure);
-        if attempt.counts {
-            upstream.failed(index, &attempt.failure);
+        server.counts.failed(&failed.failure);
+        if failed.is_servers_fault {
+            upstream.failed(index, &failed.failure);
         }
         // A server that is silent is not asked again: the client waits long enough for one.
-        let is_silent = matches!(attempt.failure, Failure::Timeout(_));
+        let is_silent = matches!(failed.failure, Failure::Timeout(_));
         let has_others = (0..upstream.servers.len()).any(|other| !tried.contains(&other));
-        if !attempt.may_repeat || tried.len() >= upstream.tries || (is_silent && !has_others) {
-            return (trace, Err(attempt.failure));
+        if !failed.may_repeat || tried.len() >= upstream.tries || (is_silent && !has_others) {
+            return (trace, Err(failed.failure));
         }
-        tracing::debug!("{}: {}; asking again", server.name, attempt.failure);
+        tracing::debug!("{}: {}; asking again", server.name, failed.failure);
     }
 }
 
 /// A try that failed.
-struct FailedAttempt {
+struct FailedTry {
     failure: Failure,
     /// Whether another try is safe: nothing was sent, or sending it twice changes nothing.
     may_repeat: bool,
-    /// Whether the server is to blame.
-    counts: bool,
+    is_servers_fault: bool,
 }
 
-async fn attempt(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedAttempt> {
+/// Asks a server once, over a kept connection or a new one.
+async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
     let upstream = Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
@@ -135,26 +135,26 @@ async fn attempt(in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             Err(Unanswered::NotSent(_)) if is_kept => connection = server.pool.take(),
             Err(Unanswered::NotSent(error)) => {
                 let failure = Failure::Broken(describe(&error));
-                return Err(FailedAttempt { failure, may_repeat: true, counts: true });
+                return Err(FailedTry { failure, may_repeat: true, is_servers_fault: true });
             }
             Err(Unanswered::Failed(failure)) => {
                 let is_server = !matches!(failure, Failure::Client(_));
-                return Err(FailedAttempt { failure, may_repeat: is_repeatable && is_server, counts: is_server });
+                return Err(FailedTry { failure, may_repeat: is_repeatable && is_server, is_servers_fault: is_server });
             }
             // A server may give up on a client that does not go on.
             Err(Unanswered::Impatient(failure)) => {
-                return Err(FailedAttempt { failure, may_repeat: false, counts: false });
+                return Err(FailedTry { failure, may_repeat: false, is_servers_fault: false });
             }
         }
     }
 }
 
-fn unreachable_server(error: &ConnectError) -> FailedAttempt {
+fn unreachable_server(error: &ConnectError) -> FailedTry {
     let failure = match error {
         ConnectError::Timeout(_) => Failure::Timeout(error.to_string()),
         _ => Failure::Unreachable(error.to_string()),
     };
-    FailedAttempt { failure, may_repeat: true, counts: true }
+    FailedTry { failure, may_repeat: true, is_servers_fault: true }
 }
 
 enum Unanswered {
@@ -195,9 +195,10 @@ async fn send(
     }
     let answered = wait(connected.sender.try_send_request(message), progress.as_ref(), patience).await;
     match answered {
-        // Whoever holds the answer up: a client cannot have a server left out.
-        Err(true) => Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT }))),
-        Err(false) => {
+        Err(InVain::ClientOwes) => {
+            Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT })))
+        }
+        Err(InVain::ServerIsSilent) => {
             let waited = format!("no answer within {} s", patience.as_secs_f32());
             Err(Unanswered::Failed(Failure::Timeout(waited)))
         }
@@ -223,13 +224,22 @@ async fn send(
     }
 }
 
+/// Who held an answer up. A client cannot have a server left out.
+enum InVain {
+    ClientOwes,
+    ServerIsSilent,
+}
+
 /// Waits for `answer`, for `patience` after the content has moved last.
-///
-/// # Errors
-/// In vain: `true` if the client owes content.
-async fn wait<F: Future>(answer: F, progress: Option<&ContentProgress>, patience: Duration) -> Result<F::Output, bool> {
+async fn wait<F: Future>(
+    answer: F,
+    progress: Option<&ContentProgress>,
+    patience: Duration,
+) -> Result<F::Output, InVain> {
     let mut answer = pin!(answer);
-    let Some(progress) = progress else { return timeout(patience, answer).await.map_err(|_| false) };
+    let Some(progress) = progress else {
+        return timeout(patience, answer).await.map_err(|_| InVain::ServerIsSilent);
+    };
     let mut taken = progress.taken();
     loop {
         tokio::select! {
@@ -238,7 +248,7 @@ async fn wait<F: Future>(answer: F, progress: Option<&ContentProgress>, patience
             () = sleep(patience) => {
                 let now = progress.taken();
                 if now == taken {
-                    return Err(progress.is_owed());
+                    return Err(if progress.is_owed() { InVain::ClientOwes } else { InVain::ServerIsSilent });
                 }
                 taken = now;
             }
@@ -251,9 +261,9 @@ async fn reply(
     connected: Connected,
     response: http::Response<Incoming>,
     request: &mut Forwarded,
-) -> Result<Reply, FailedAttempt> {
+) -> Result<Reply, FailedTry> {
     let refuse =
-        |what: &str| FailedAttempt { failure: Failure::Broken(what.to_owned()), may_repeat: false, counts: true };
+        |what: &str| FailedTry { failure: Failure::Broken(what.to_owned()), may_repeat: false, is_servers_fault: true };
     let Some(status) = Status::new(response.status().as_u16()) else {
         return Err(refuse(&format!("{} is no status of HTTP", response.status().as_str())));
     };
