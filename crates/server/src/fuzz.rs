@@ -13,6 +13,7 @@ use crate::files::resolve::SiteFile;
 use crate::process;
 use crate::response::{Body, Response};
 use crate::site::{Client, Site, answer, answer_from_cache};
+use crate::upstream::{Inbound, Upstreams};
 
 /// A configuration file: it is refused with a message, or printed it says the same again, and its times can be added to the clock.
 ///
@@ -136,7 +137,7 @@ impl Guarded {
         let (config, mut problems) =
             Config::parse(Path::new("fuzz.toml"), &text).unwrap_or_else(|problems| panic!("{problems}"));
         let cache = FileCache::new(CacheLimits::default());
-        let site = config.site[0].build(&cache, 16, false, &mut problems);
+        let site = config.site[0].build(&cache, &mut Upstreams::default(), 16, false, &mut problems);
         let site = site.filter(|_| problems.is_empty()).unwrap_or_else(|| panic!("{problems}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Self { _directory: directory, site, runtime }
@@ -151,8 +152,8 @@ impl Guarded {
         let now: HttpTime = "Mon, 01 Jan 2024 00:00:00 GMT".parse().expect("a date");
         let client = Client { address: Some([192, 0, 2, 1].into()), refusal: None };
         let response = answer_from_cache(&self.site, &request, client, now);
-        let Response { status, body, .. } =
-            response.unwrap_or_else(|| self.runtime.block_on(answer(&self.site, &request, client, now)));
+        let Response { status, body, .. } = response
+            .unwrap_or_else(|| self.runtime.block_on(answer(&self.site, &request, client, now, Inbound::default())));
         (status, content(&body))
     }
 }

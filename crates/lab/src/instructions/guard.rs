@@ -95,8 +95,8 @@ pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
                 let server = Some((Whose::Server, recorded.instructions, counted));
                 let guest = recorded.guest.zip(all(row)).map(|(recorded, counted)| (Whose::Guest, recorded, counted));
                 let counts = [server, guest].into_iter().flatten();
-                let above =
-                    counts.filter(|&(whose, recorded, counted)| counted as f64 > recorded as f64 * margin(whose));
+                let above = counts
+                    .filter(|&(whose, recorded, counted)| counted as f64 > recorded as f64 * margin(whose, &row.cell));
                 findings.extend(above.map(|(whose, recorded, counted)| Finding::Above {
                     of: of.clone(),
                     whose,
@@ -219,9 +219,14 @@ const POLICY_MARGIN: f64 = 1.02;
 /// the client waits more or less often. It shows only what moves all of the work.
 const GUEST_MARGIN: f64 = 2.5;
 
-fn margin(whose: Whose) -> f64 {
+/// The margin of small responses over HTTP/2, one at a time, whose count follows how often the client lets the server sleep. MEASURED: 35.5k
+/// with 0.54 wake-ups a request and 36.7k with 0.68 (kernel 6.1, two runs, 2026-11-22); this is twice that.
+const ONE_AT_A_TIME_MARGIN: f64 = 1.07;
+
+fn margin(whose: Whose, cell: &str) -> f64 {
     match whose {
         Whose::Guest => GUEST_MARGIN,
+        Whose::Server if cell.ends_with(" h2 1") => ONE_AT_A_TIME_MARGIN,
         Whose::Server => MARGIN,
     }
 }
