@@ -22,7 +22,7 @@ const FILES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENS
 
 /// Compares each library's interface with its list, public-api.txt.
 ///
-/// The list is made from rustdoc's JSON, which a stable compiler writes with RUSTC_BOOTSTRAP=1. `SEALION_UPDATE=1` writes it anew.
+/// The list comes from rustdoc's JSON; a stable compiler writes that with RUSTC_BOOTSTRAP=1. `SEALION_UPDATE=1` updates the list.
 ///
 /// # Errors
 /// The interface differs from the list, or has a type of a dependency that it does not promise.

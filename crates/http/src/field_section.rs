@@ -4,6 +4,22 @@ use memchr::memchr;
 
 use crate::request::{FieldLines, Singleton};
 
+/// Fields of one connection, in lower case, whatever Connection names (RFC 9110 §7.6.1). Framing is among them: each side of an intermediary
+/// has its own.
+pub const HOP_BY_HOP: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// The validated field lines of a message, borrowed, in order of arrival: `name: value CRLF` for each.
 ///
 /// A lookup scans the lines from the beginning; a request without lookups costs nothing.

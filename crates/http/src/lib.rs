@@ -31,7 +31,7 @@ pub use date::HttpTime;
 pub use decimal::write_decimal;
 pub use etag::EntityTag;
 pub use extra_fields::ExtraFields;
-pub use field_section::FieldSection;
+pub use field_section::{FieldSection, HOP_BY_HOP};
 pub use fields::{ContentRange, Fields};
 pub use request::{Method, Request, Target};
 pub use status::Status;

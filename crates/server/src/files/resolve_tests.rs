@@ -36,7 +36,7 @@ impl Site {
         fs::write(self.path(name), content).unwrap();
     }
 
-    /// A file of three bytes from 1994, opened anew each time.
+    /// A file of three bytes, dated 1994. Each call opens it again.
     fn file_written(&self, name: &str) -> Arc<SiteFile> {
         self.write(name, "abc");
         let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);

@@ -128,7 +128,7 @@ impl ContentReader {
     /// The client sends no more.
     fn ended(&mut self) {
         match (&self.form, self.writer.take()) {
-            (Form::Tunnel { .. }, Some(writer)) => writer.finish(None),
+            (Form::Tunnel { .. }, Some(writer)) => writer.finish(),
             // Its content is incomplete.
             (Form::Content(_), writer) => drop(writer),
             (_, None) => {}
@@ -155,7 +155,7 @@ impl ContentReader {
                 Drained::Done { consumed } => {
                     self.is_complete = true;
                     if let Some(writer) = self.writer.take() {
-                        writer.finish(None);
+                        writer.finish();
                     }
                     consumed
                 }

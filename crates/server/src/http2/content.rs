@@ -38,7 +38,7 @@ impl Streamed {
             writer.write(Bytes::copy_from_slice(data));
         }
         if end && let Some(writer) = self.writer.take() {
-            writer.finish(None);
+            writer.finish();
         }
     }
 

@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
-use sealion_http::{Method, Request, Status};
+use sealion_http::{Request, Status};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Guarded, Prefix};
@@ -94,7 +94,6 @@ pub(crate) struct Rule {
     request: Vec<(HeaderName, Option<HeaderValue>)>,
     response: Vec<(HeaderName, Option<HeaderValue>)>,
     pub(super) intercept_errors: bool,
-    /// In lower case.
     upgrade: Vec<String>,
     max_body: Option<u64>,
 }
@@ -182,7 +181,7 @@ impl ProxyConfig {
             request,
             response,
             intercept_errors: self.intercept_errors,
-            upgrade: self.upgrade.iter().map(|protocol| protocol.to_ascii_lowercase()).collect(),
+            upgrade: self.upgrade.value.clone(),
             max_body: self.max_body.map(|most| most.0),
         })
     }
@@ -283,17 +282,17 @@ impl Rule {
             answered = forward(&self.upstream, forwarded) => answered,
         };
         let mut response = match result {
-            Ok(reply) => self.response(reply, request.method),
+            Ok(reply) => self.response(reply),
             Err(failure) => {
-                let (status, kind) = match &failure {
-                    Failure::Unreachable(_) | Failure::Broken(_) => (Status::BAD_GATEWAY, io::ErrorKind::Other),
-                    Failure::Timeout(_) => (Status::GATEWAY_TIMEOUT, io::ErrorKind::TimedOut),
-                    Failure::Client(incomplete) => (incomplete.status, io::ErrorKind::UnexpectedEof),
-                };
-                // A client that breaks off is no fault of the servers.
-                let is_ours = !matches!(failure, Failure::Client(_));
-                let cause = is_ours.then(|| io::Error::new(kind, format!("{}: {failure}", trace.server)));
-                Response::plain(status).because(cause)
+                let cause = || Some(io::Error::other(format!("{}: {failure}", trace.server)));
+                match &failure {
+                    Failure::Unreachable(_) | Failure::Broken(_) => {
+                        Response::plain(Status::BAD_GATEWAY).because(cause())
+                    }
+                    Failure::Timeout(_) => Response::plain(Status::GATEWAY_TIMEOUT).because(cause()),
+                    // A client that breaks off is no fault of the servers.
+                    Failure::Client(incomplete) => Response::plain(incomplete.status),
+                }
             }
         };
         response.upstream = Some(Box::new(trace));
@@ -350,7 +349,7 @@ impl Rule {
         })
     }
 
-    fn response(&self, reply: Reply, method: Method<'_>) -> Response {
+    fn response(&self, reply: Reply) -> Response {
         let Reply { status, mut fields, body } = reply;
         let length = length(&fields);
         apply(&self.response, &mut fields);
@@ -361,9 +360,6 @@ impl Rule {
             }
             return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
         }
-        // What has no content may have the length of what it would have.
-        let has_length = method != Method::Head || length.is_some();
-        let length = length.filter(|_| has_length);
         Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use sealion_http::Status;
 
@@ -84,7 +83,7 @@ enum State {
     #[default]
     Open,
     /// All content was written.
-    Complete(Option<Box<HeaderMap>>),
+    Complete,
     /// The writer was dropped before the end, or the content is too long.
     Incomplete(Status),
     /// The reader was dropped.
@@ -141,10 +140,10 @@ impl ContentWriter {
     }
 
     /// Ends the content.
-    pub(crate) fn finish(self, trailers: Option<HeaderMap>) {
+    pub(crate) fn finish(self) {
         let mut pipe = lock(&self.pipe);
         if pipe.state == State::Open {
-            pipe.state = State::Complete(trailers.map(Box::new));
+            pipe.state = State::Complete;
             pipe.wake_reader();
         }
     }
@@ -245,20 +244,20 @@ impl Body for RequestContent {
             this.left = this.left.map(|left| left.saturating_sub(content.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(content))));
         }
-        match &mut pipe.state {
+        match pipe.state {
             State::Open => {
                 pipe.reader = Some(cx.waker().clone());
                 Poll::Pending
             }
-            State::Complete(trailers) => Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(*trailers)))),
-            State::Incomplete(status) => Poll::Ready(Some(Err(Incomplete { status: *status }))),
+            State::Complete => Poll::Ready(None),
+            State::Incomplete(status) => Poll::Ready(Some(Err(Incomplete { status }))),
             State::Closed => Poll::Ready(Some(Err(Incomplete { status: Status::BAD_REQUEST }))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let pipe = lock(&self.pipe);
-        pipe.ready.is_empty() && pipe.state == State::Complete(None)
+        pipe.ready.is_empty() && pipe.state == State::Complete
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(vec![1; MOST_KEPT]))));
         assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
         writer.write("end".into());
-        writer.finish(None);
+        writer.finish();
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"end".to_vec()))));
         assert!(content.is_end_stream());
         assert_eq!(read(&mut content), Poll::Ready(None));
@@ -333,6 +332,6 @@ mod tests {
         drop(content);
         assert_eq!(room(&mut writer), Poll::Ready(Room::Closed));
         writer.write("lost".into());
-        writer.finish(None);
+        writer.finish();
     }
 }

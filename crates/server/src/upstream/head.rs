@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use sealion_http::{ExtraFields, Fields, Request};
+use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
 
 /// What the server learns of the connection that a request came by.
 #[derive(Debug, Clone, Copy)]
@@ -21,21 +21,6 @@ pub(crate) struct Hop<'a> {
     /// The host that was asked for.
     pub(crate) host: Option<&'a str>,
 }
-
-/// Fields of one connection, whatever Connection names (RFC 9110 §7.6.1). Framing is among them: each side has its own.
-const HOP_BY_HOP: [&str; 11] = [
-    "connection",
-    "content-length",
-    "expect",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Fields that are made here. Servers that follow CGI read `_` as `-`, so that neither spelling passes.
 const MADE_HERE: [&str; 6] =

@@ -11,7 +11,7 @@ use sealion_testkit::{Suite, http};
 
 use crate::support::{PROGRAM, Site, wait_for_message};
 
-/// A directory with programs in front of the others: the one of this test as `sealion`, and a `systemctl` that writes down what it is told.
+/// A directory for the front of PATH: the program under test as `sealion`, and a `systemctl` that logs its arguments.
 struct Systemd {
     place: tempfile::TempDir,
 }

@@ -1,5 +1,6 @@
 //! `proxy_set_header`, `proxy_hide_header`, and the fields that a location adds to answers.
 
+use sealion_http::HOP_BY_HOP;
 use sealion_http::extra_fields::{is_name, is_value};
 use toml::Value;
 
@@ -23,21 +24,6 @@ const MADE_HERE: [(&str, &[&str]); 6] = [
     ("x-forwarded-host", &["$host", "$http_host", "$host:$server_port", "$http_x_forwarded_host"]),
     ("x-request-id", &["$request_id", "$http_x_request_id"]),
     ("forwarded", &["$proxy_add_forwarded", "$http_forwarded"]),
-];
-
-/// Fields of one connection, which Sealion makes.
-const OF_CONNECTION: [&str; 11] = [
-    "connection",
-    "content-length",
-    "expect",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
 ];
 
 /// Fields of a request or response as a rule sets them.
@@ -77,7 +63,7 @@ pub(super) fn of_requests(
         if MADE_HERE.iter().any(|(made, same)| *made == lower && same.contains(&plain.as_str())) {
             continue;
         }
-        if OF_CONNECTION.contains(&lower.as_str()) {
+        if HOP_BY_HOP.contains(&lower.as_str()) {
             // Upgrades are passed on, and connections are kept.
             let is_usual = matches!(lower.as_str(), "connection" | "upgrade" | "keep-alive")
                 || plain.is_empty() && !matches!(lower.as_str(), "content-length" | "proxy-authorization");
@@ -173,5 +159,5 @@ pub(super) fn of_answers(context: &mut Context, hidden: &[&Directive], added: &[
 }
 
 fn is_of_connection(name: &str) -> bool {
-    OF_CONNECTION.iter().any(|own| own.eq_ignore_ascii_case(name)) || name.eq_ignore_ascii_case("host")
+    HOP_BY_HOP.iter().any(|own| own.eq_ignore_ascii_case(name)) || name.eq_ignore_ascii_case("host")
 }
