@@ -9,7 +9,7 @@ pub(super) fn study(scale: Scale) -> Study {
         Scale::Default => (2.0, 7),
         Scale::Full => (5.0, 9),
     };
-    let (large, idle) = if scale == Scale::Smoke { (4 * MB, 20) } else { (64 * MB, 1000) };
+    let (large, idle) = if scale == Scale::Smoke { (4 * MB, 100) } else { (64 * MB, 1000) };
     let cell = |size, calls| Cell::closed(size, calls, CONNECTIONS, extent(scale, time));
     let mut cells: Vec<Cell> = [KB, 16 * KB, 64 * KB, 128 * KB, MB].map(|size| cell(size, None)).into();
     // Latency at one rate for both: in a closed loop the faster server is also asked more often.
