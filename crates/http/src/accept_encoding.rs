@@ -46,8 +46,8 @@ enum Name {
 
 /// One list member: its coding, and its weight in thousandths. `None`: malformed.
 fn parse(member: &[u8]) -> Option<(Name, u16)> {
-    let mut parts = member.split(|byte| *byte == b';');
-    let name = match parts.next()?.trim_ascii() {
+    let (name, weight) = weighted(member)?;
+    let name = match name {
         b"*" => Name::Any,
         name if name.eq_ignore_ascii_case(b"br") => Name::Coding(Coding::Brotli),
         name if name.eq_ignore_ascii_case(b"zstd") => Name::Coding(Coding::Zstd),
@@ -57,6 +57,13 @@ fn parse(member: &[u8]) -> Option<(Name, u16)> {
         name if name.eq_ignore_ascii_case(b"identity") => Name::Identity,
         _ => Name::Other,
     };
+    Some((name, weight))
+}
+
+/// The coding of one list member as it is spelled, and its weight in thousandths. `None`: malformed.
+pub fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
+    let mut parts = member.split(|byte| *byte == b';');
+    let name = parts.next()?.trim_ascii();
     let weight = match parts.next() {
         None => 1000,
         Some(parameter) => weight(parameter.trim_ascii()).and_then(thousandths)?,

@@ -1,18 +1,25 @@
 //! Conditional requests (RFC 9110 §13): preconditions, and whether a range may be sent.
 
 use crate::date::WholeSeconds;
-use crate::etag::{Comparison, EntityTag};
-use crate::request::{Conditions, Singleton};
+use crate::etag::{Comparison, Tag, is_any};
+use crate::request::{Conditions, FieldLines, Singleton};
 
 /// The validators of a representation (RFC 9110 §8.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validators {
-    /// A strong entity tag changes whenever the file does; a weak one may not.
-    pub etag: EntityTag,
+pub struct Validators<'a> {
+    /// A strong entity tag changes whenever the representation does; a weak one may not.
+    pub etag: Option<Tag<'a>>,
     /// Last-Modified, not later than Date (RFC 9110 §8.8.2.1). `None`: out of range for an HTTP-date.
     pub modified: Option<WholeSeconds>,
     /// Whether other representations exist. They can share the date (RFC 9110 §8.8.2.2).
     pub varies: bool,
+}
+
+impl Validators<'_> {
+    /// Whether a list of entity tags has the tag. `*` matches a representation without one too.
+    fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
+        self.etag.map_or_else(|| is_any(list), |etag| etag.is_in(list, comparison))
+    }
 }
 
 /// The result of evaluating the preconditions of a GET or HEAD.
@@ -27,16 +34,16 @@ pub enum Verdict {
 }
 
 /// Evaluates the preconditions of a GET or HEAD in the order of RFC 9110 §13.2.2.
-pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict {
+pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators<'_>) -> Verdict {
     if conditions.if_match.is_present() {
-        if !validators.etag.is_in(&conditions.if_match, Comparison::Strong) {
+        if !validators.is_in(&conditions.if_match, Comparison::Strong) {
             return Verdict::PreconditionFailed;
         }
     } else if modified_after(validators, &conditions.if_unmodified_since) == Some(true) {
         return Verdict::PreconditionFailed;
     }
     let unchanged = if conditions.if_none_match.is_present() {
-        validators.etag.is_in(&conditions.if_none_match, Comparison::Weak)
+        validators.is_in(&conditions.if_none_match, Comparison::Weak)
     } else {
         modified_after(validators, &conditions.if_modified_since) == Some(false)
     };
@@ -48,12 +55,12 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict
 /// A date matches only if it equals Last-Modified and that second is over, since a file that changes twice within a second
 /// keeps its date. A date never matches a file with several codings: they may share it, and ranges of two codings do not fit
 /// together. A repeated If-Range never matches.
-pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: WholeSeconds) -> bool {
+pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators<'_>, now: WholeSeconds) -> bool {
     match if_range {
         Singleton::Absent => true,
         Singleton::Repeated => false,
         Singleton::Once(value) => {
-            validators.etag.equals_strongly(value)
+            validators.etag.is_some_and(|etag| etag.equals_strongly(value))
                 || !validators.varies
                     && validators.modified.is_some_and(|modified| parse_date(value) == Some(modified) && modified < now)
         }
@@ -62,7 +69,7 @@ pub fn range_applies(if_range: &Singleton<'_>, validators: &Validators, now: Who
 
 /// Whether the file was modified after the date in `field`. `None`: ignore the field, because it is absent, repeated or not a
 /// date, or because the file has no date (RFC 9110 §13.1.3 and §13.1.4).
-fn modified_after(validators: &Validators, field: &Singleton<'_>) -> Option<bool> {
+fn modified_after(validators: &Validators<'_>, field: &Singleton<'_>) -> Option<bool> {
     Some(validators.modified? > parse_date(field.value()?)?)
 }
 
@@ -80,8 +87,8 @@ mod tests {
     const OURS: &str = "\"0000000000000000\"";
     const WEAK: &str = "W/\"0000000000000000\"";
 
-    fn validators() -> Validators {
-        Validators { etag: EntityTag::from_fingerprint([0; 8]), modified: MODIFIED.parse().ok(), varies: false }
+    fn validators() -> Validators<'static> {
+        Validators { etag: Tag::parse(OURS.as_bytes()), modified: MODIFIED.parse().ok(), varies: false }
     }
 
     fn conditions<'a>(fields: &[(&str, &'a str)]) -> Conditions<'a> {
@@ -138,6 +145,11 @@ mod tests {
         for (fields, verdict) in rows {
             assert_eq!(evaluate(&conditions(fields), &validators()), *verdict, "{fields:?}");
         }
+        let untagged = Validators { etag: None, ..validators() };
+        assert_eq!(evaluate(&conditions(&[(IM, "*")]), &untagged), Proceed);
+        assert_eq!(evaluate(&conditions(&[(IM, OURS)]), &untagged), PreconditionFailed);
+        assert_eq!(evaluate(&conditions(&[(INM, "*")]), &untagged), NotModified);
+        assert_eq!(evaluate(&conditions(&[(INM, OURS), (IMS, AFTER)]), &untagged), Proceed);
         let undated = Validators { modified: None, ..validators() };
         assert_eq!(evaluate(&conditions(&[(IMS, AFTER)]), &undated), Proceed);
         assert_eq!(evaluate(&conditions(&[(IUS, BEFORE)]), &undated), Proceed);

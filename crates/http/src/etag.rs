@@ -1,4 +1,4 @@
-//! Entity tags (RFC 9110 §8.8.3): the server's own, and comparison with those in a request.
+//! Entity tags (RFC 9110 §8.8.3): the server's own, those of others, and comparison with those in a request.
 
 use crate::request::FieldLines;
 
@@ -45,7 +45,7 @@ impl EntityTag {
 
     /// The field value: quotes, and `W/` before a weak tag.
     pub fn as_bytes(&self) -> &[u8] {
-        if self.weak { &self.value } else { self.quoted() }
+        if self.weak { &self.value } else { &self.value[2..] }
     }
 
     /// The opaque part: the digits without quotes.
@@ -53,13 +53,40 @@ impl EntityTag {
         &self.value[3..19]
     }
 
-    /// Whether `value` is exactly this entity tag. A weak tag never matches, on either side.
-    pub fn equals_strongly(&self, value: &[u8]) -> bool {
-        !self.weak && value == self.quoted()
+    /// The same tag as one of any form.
+    pub fn tag(&self) -> Tag<'_> {
+        Tag { weak: self.weak, quoted: &self.value[2..] }
+    }
+}
+
+/// An entity tag of any form, as it stands in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag<'a> {
+    weak: bool,
+    quoted: &'a [u8],
+}
+
+impl<'a> Tag<'a> {
+    /// Parses a value of ETag. `None`: not an entity tag.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let mut members = Members(value);
+        let tag = members.next()?;
+        (members.0.is_empty() && value.len() == tag.quoted.len() + if tag.weak { 2 } else { 0 }).then_some(tag)
     }
 
-    fn quoted(&self) -> &[u8] {
-        &self.value[2..]
+    /// Whether it is weak.
+    pub fn is_weak(&self) -> bool {
+        self.weak
+    }
+
+    /// Whether two tags match.
+    pub fn matches(&self, other: &Tag<'_>, comparison: Comparison) -> bool {
+        (comparison == Comparison::Weak || !self.weak && !other.weak) && self.quoted == other.quoted
+    }
+
+    /// Whether `value` is exactly this entity tag. A weak tag never matches, on either side.
+    pub fn equals_strongly(&self, value: &[u8]) -> bool {
+        !self.weak && value == self.quoted
     }
 
     /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
@@ -67,28 +94,22 @@ impl EntityTag {
     /// A line is read up to its first syntax error, and the rest does not match. That is harmless: If-None-Match then sends the
     /// file, and If-Match refuses.
     pub fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
-        list.iter().any(|line| line == b"*" || Members(line).any(|tag| tag.matches(self, comparison)))
+        is_any(list) || list.iter().any(|line| Members(line).any(|tag| tag.matches(self, comparison)))
     }
 }
 
-struct Member<'a> {
-    weak: bool,
-    quoted: &'a [u8],
-}
-
-impl Member<'_> {
-    fn matches(&self, ours: &EntityTag, comparison: Comparison) -> bool {
-        (comparison == Comparison::Weak || !self.weak && !ours.weak) && ours.quoted() == self.quoted
-    }
+/// Whether a list of entity tags is `*`, which matches every representation.
+pub fn is_any(list: &FieldLines<'_>) -> bool {
+    list.iter().any(|line| line == b"*")
 }
 
 /// The well-formed members at the beginning of a list of entity tags.
 struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {
-    type Item = Member<'a>;
+    type Item = Tag<'a>;
 
-    fn next(&mut self) -> Option<Member<'a>> {
+    fn next(&mut self) -> Option<Tag<'a>> {
         // Recipients must accept empty list elements (RFC 9110 §5.6.1.2).
         let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
         let member = &self.0[start..];
@@ -108,7 +129,7 @@ impl<'a> Iterator for Members<'a> {
             return None;
         }
         self.0 = rest;
-        Some(Member { weak, quoted: &quoted[..length + 2] })
+        Some(Tag { weak, quoted: &quoted[..length + 2] })
     }
 }
 
@@ -155,11 +176,11 @@ mod tests {
             (format!("\"a b\", {OURS}"), false, false),
             (format!("*, {OURS}"), false, false),
         ] {
-            assert_eq!(ours.is_in(&lines(&[&line]), Comparison::Strong), strong, "strong {line}");
-            assert_eq!(ours.is_in(&lines(&[&line]), Comparison::Weak), weakly, "weak {line}");
+            assert_eq!(ours.tag().is_in(&lines(&[&line]), Comparison::Strong), strong, "strong {line}");
+            assert_eq!(ours.tag().is_in(&lines(&[&line]), Comparison::Weak), weakly, "weak {line}");
         }
-        assert!(ours.is_in(&lines(&["\"x\"", OURS]), Comparison::Strong), "lines are one list");
-        assert!(!ours.is_in(&lines(&[]), Comparison::Weak));
+        assert!(ours.tag().is_in(&lines(&["\"x\"", OURS]), Comparison::Strong), "lines are one list");
+        assert!(!ours.tag().is_in(&lines(&[]), Comparison::Weak));
     }
 
     #[test]
@@ -169,10 +190,34 @@ mod tests {
         assert_eq!(ours.as_bytes(), weak.as_bytes());
         assert_eq!(ours.opaque(), b"00000000000000ff");
         for line in [OURS, &weak] {
-            assert!(ours.is_in(&lines(&[line]), Comparison::Weak), "{line}");
-            assert!(!ours.is_in(&lines(&[line]), Comparison::Strong), "{line}");
-            assert!(!ours.equals_strongly(line.as_bytes()), "{line}");
+            assert!(ours.tag().is_in(&lines(&[line]), Comparison::Weak), "{line}");
+            assert!(!ours.tag().is_in(&lines(&[line]), Comparison::Strong), "{line}");
+            assert!(!ours.tag().equals_strongly(line.as_bytes()), "{line}");
         }
-        assert!(ours.is_in(&lines(&["*"]), Comparison::Strong));
+        assert!(ours.tag().is_in(&lines(&["*"]), Comparison::Strong));
+    }
+
+    #[test]
+    fn tags_of_others_are_read_whole_or_not_at_all() {
+        for (value, weak) in [
+            ("\"a\"", Some(false)),
+            ("W/\"a\"", Some(true)),
+            ("\"\"", Some(false)),
+            ("\"caf\u{e9}\"", Some(false)),
+            ("", None),
+            ("a", None),
+            ("w/\"a\"", None),
+            ("\"a", None),
+            ("\"a\", \"b\"", None),
+            ("\"a\",", None),
+            (",\"a\"", None),
+            (" \"a\"", None),
+            ("*", None),
+        ] {
+            assert_eq!(Tag::parse(value.as_bytes()).map(|tag| tag.is_weak()), weak, "{value}");
+        }
+        let [strong, weak] = ["\"a\"", "W/\"a\""].map(|value| Tag::parse(value.as_bytes()).unwrap());
+        assert!(strong.matches(&strong, Comparison::Strong) && strong.matches(&weak, Comparison::Weak));
+        assert!(!strong.matches(&weak, Comparison::Strong) && !weak.matches(&weak, Comparison::Strong));
     }
 }

@@ -18,7 +18,8 @@ pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: us
     let content_type = file.content_type.clone();
     // Last-Modified must not be later than Date (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
-    let validators = Validators { etag, modified: modified.map(|modified| modified.seconds()), varies };
+    let validators =
+        Validators { etag: Some(etag.tag()), modified: modified.map(|modified| modified.seconds()), varies };
     let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}
