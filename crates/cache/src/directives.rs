@@ -1,0 +1,456 @@
+//! Cache-Control (RFC 9111 §5.2), of requests and responses.
+
+use http::HeaderName;
+
+/// Directives of a request: those of Cache-Control, or of Pragma where there is no Cache-Control (RFC 9111 §5.4).
+///
+/// An operator who ignores the directives of requests passes the default, which has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestDirectives {
+    /// `no-cache`: a stored response must be validated first.
+    pub no_cache: bool,
+    /// `no-store`: neither this request nor its response is stored.
+    pub no_store: bool,
+    /// `only-if-cached`: where no stored response may be sent, the answer is 504.
+    pub only_if_cached: bool,
+    /// `max-age`: the greatest age in seconds. An invalid value counts as 0, because the client asked for some bound.
+    pub max_age: Option<u32>,
+    /// `min-fresh`: the response must stay fresh for so many seconds.
+    pub min_fresh: Option<u32>,
+    /// `max-stale`: the response may be stale by so many seconds. Without a value: [`DELTA_MAX`].
+    pub max_stale: Option<u32>,
+    /// `stale-if-error` (RFC 5861 §4): if the origin fails, the response may be stale by so many seconds.
+    pub stale_if_error: Option<u32>,
+}
+
+impl RequestDirectives {
+    /// Reads the lines of Cache-Control and Pragma. Allocates nothing.
+    pub fn parse<'a>(
+        cache_control: impl Iterator<Item = &'a [u8]>,
+        pragma: impl Iterator<Item = &'a [u8]>,
+    ) -> RequestDirectives {
+        let mut directives = RequestDirectives::default();
+        let mut is_present = false;
+        for line in cache_control {
+            is_present = true;
+            Members(line).for_each(|member| directives.add(&member));
+        }
+        if !is_present {
+            let is_no_cache = |member: Member<'_>| member.name.eq_ignore_ascii_case(b"no-cache");
+            directives.no_cache = pragma.flat_map(Members).any(is_no_cache);
+        }
+        directives
+    }
+
+    fn add(&mut self, member: &Member<'_>) {
+        let Member { name, argument } = member;
+        let is = |directive: &[u8]| name.eq_ignore_ascii_case(directive);
+        if is(b"no-cache") {
+            self.no_cache = true;
+        } else if is(b"no-store") {
+            self.no_store = true;
+        } else if is(b"only-if-cached") {
+            self.only_if_cached = true;
+        } else if is(b"max-age") {
+            self.max_age.get_or_insert(argument.seconds().unwrap_or(0));
+        } else if is(b"min-fresh") {
+            self.min_fresh = self.min_fresh.or(argument.seconds());
+        } else if is(b"max-stale") {
+            let any = (*argument == Argument::Absent).then_some(DELTA_MAX);
+            self.max_stale = self.max_stale.or(any).or(argument.seconds());
+        } else if is(b"stale-if-error") {
+            self.stale_if_error = self.stale_if_error.or(argument.seconds());
+        }
+    }
+}
+
+/// Directives of a response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseDirectives {
+    pub(crate) no_store: bool,
+    pub(crate) public: bool,
+    pub(crate) must_revalidate: bool,
+    pub(crate) proxy_revalidate: bool,
+    pub(crate) must_understand: bool,
+    /// RFC 8246.
+    pub(crate) immutable: bool,
+    pub(crate) no_cache: Scope,
+    pub(crate) private: Scope,
+    pub(crate) max_age: Option<u32>,
+    pub(crate) s_maxage: Option<u32>,
+    /// RFC 5861 §3.
+    pub(crate) stale_while_revalidate: Option<u32>,
+    /// RFC 5861 §4.
+    pub(crate) stale_if_error: Option<u32>,
+}
+
+/// What `no-cache` and `private` of a response apply to (RFC 9111 §5.2.2.4, §5.2.2.7).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    #[default]
+    Nothing,
+    /// The named fields.
+    Fields(Vec<HeaderName>),
+    /// The whole response.
+    Response,
+}
+
+impl ResponseDirectives {
+    /// Reads the lines of a Cache-Control.
+    pub(crate) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut directives = ResponseDirectives::default();
+        lines.flat_map(Members).for_each(|member| directives.add(member.name, member.argument));
+        directives
+    }
+
+    /// Adds a directive. Of a repeated one with a number, the first counts. An invalid lifetime is one of 0 seconds, and an invalid
+    /// permission to send a stale response grants nothing (RFC 9111 §4.2.1).
+    pub(crate) fn add(&mut self, name: &[u8], argument: Argument<'_>) {
+        let is = |directive: &[u8]| name.eq_ignore_ascii_case(directive);
+        let seconds = |first: &mut Option<u32>| {
+            first.get_or_insert(argument.seconds().unwrap_or(0));
+        };
+        if is(b"no-store") {
+            self.no_store = true;
+        } else if is(b"public") {
+            self.public = true;
+        } else if is(b"must-revalidate") {
+            self.must_revalidate = true;
+        } else if is(b"proxy-revalidate") {
+            self.proxy_revalidate = true;
+        } else if is(b"must-understand") {
+            self.must_understand = true;
+        } else if is(b"immutable") {
+            self.immutable = true;
+        } else if is(b"no-cache") {
+            self.no_cache.widen(argument);
+        } else if is(b"private") {
+            self.private.widen(argument);
+        } else if is(b"max-age") {
+            seconds(&mut self.max_age);
+        } else if is(b"s-maxage") {
+            seconds(&mut self.s_maxage);
+        } else if is(b"stale-while-revalidate") {
+            seconds(&mut self.stale_while_revalidate);
+        } else if is(b"stale-if-error") {
+            seconds(&mut self.stale_if_error);
+        }
+    }
+
+    /// Fields that a stored response must not have: those that `no-cache` and `private` name.
+    pub(crate) fn excluded_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        [&self.no_cache, &self.private].into_iter().flat_map(|scope| match scope {
+            Scope::Fields(names) => &names[..],
+            _ => &[],
+        })
+    }
+}
+
+impl Scope {
+    /// Adds one occurrence. A list of fields that cannot be read means the whole response.
+    fn widen(&mut self, argument: Argument<'_>) {
+        match (&mut *self, argument.names()) {
+            (Scope::Response, _) => {}
+            (Scope::Fields(all), Some(names)) => all.extend(names),
+            (Scope::Nothing, Some(names)) => *self = Scope::Fields(names),
+            (_, None) => *self = Scope::Response,
+        }
+    }
+}
+
+/// The greatest number of seconds; greater ones are this (RFC 9111 §1.2.2).
+pub(crate) const DELTA_MAX: u32 = 1 << 31;
+
+/// delta-seconds (RFC 9111 §1.2.2). `None`: not a number.
+pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u32, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        Some(value.saturating_mul(10).saturating_add(digit).min(DELTA_MAX))
+    })
+}
+
+/// One directive of a list.
+#[derive(Debug, PartialEq, Eq)]
+struct Member<'a> {
+    name: &'a [u8],
+    argument: Argument<'a>,
+}
+
+/// The argument of a directive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Argument<'a> {
+    Absent,
+    Token(&'a [u8]),
+    /// The octets between the quotes.
+    Quoted(&'a [u8]),
+    /// An integer of a structured field.
+    Integer(i64),
+    /// Not by the grammar: an unclosed quote, or spaces around `=`.
+    Malformed,
+}
+
+impl Argument<'_> {
+    /// Both forms of a number are accepted (RFC 9111 §5.2).
+    fn seconds(&self) -> Option<u32> {
+        match self {
+            Argument::Token(text) | Argument::Quoted(text) => delta_seconds(text),
+            Argument::Integer(value) => Some(u64::try_from(*value).ok()?.min(DELTA_MAX.into()) as u32),
+            Argument::Absent | Argument::Malformed => None,
+        }
+    }
+
+    /// A list of field names. `None`: not one.
+    fn names(&self) -> Option<Vec<HeaderName>> {
+        let (Argument::Token(list) | Argument::Quoted(list)) = self else { return None };
+        let members = list.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
+        let names: Vec<_> = members.map(|member| HeaderName::from_bytes(member).ok()).collect::<Option<_>>()?;
+        (!names.is_empty()).then_some(names)
+    }
+}
+
+/// The directives of one line. What has no name is skipped up to the next comma.
+struct Members<'a>(&'a [u8]);
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        loop {
+            let start = self.0.iter().position(|octet| !matches!(octet, b' ' | b'\t' | b','))?;
+            let name = self.take_token(start);
+            let argument = match self.0 {
+                [b'=', b'"', rest @ ..] => self.take_quoted(rest),
+                [b'=', ..] => match self.take_token(1) {
+                    [] => Argument::Malformed,
+                    token => Argument::Token(token),
+                },
+                _ => Argument::Absent,
+            };
+            let is_whole = self.skip_to_comma();
+            if !name.is_empty() {
+                return Some(Member { name, argument: if is_whole { argument } else { Argument::Malformed } });
+            }
+        }
+    }
+}
+
+impl<'a> Members<'a> {
+    /// Takes the token that begins at `start`; it may be empty.
+    fn take_token(&mut self, start: usize) -> &'a [u8] {
+        let rest = &self.0[start..];
+        let (token, rest) = rest.split_at(rest.iter().position(|octet| !is_tchar(*octet)).unwrap_or(rest.len()));
+        self.0 = rest;
+        token
+    }
+
+    /// Takes a quoted string from behind its first quote.
+    fn take_quoted(&mut self, rest: &'a [u8]) -> Argument<'a> {
+        match closing_quote(rest) {
+            Some(end) => {
+                self.0 = &rest[end + 1..];
+                Argument::Quoted(&rest[..end])
+            }
+            None => {
+                self.0 = &[];
+                Argument::Malformed
+            }
+        }
+    }
+
+    /// Goes to the next comma outside quotes. False: there was more than white space before it.
+    fn skip_to_comma(&mut self) -> bool {
+        let mut is_whole = true;
+        while let [octet, rest @ ..] = self.0 {
+            match octet {
+                b',' => break,
+                b' ' | b'\t' => self.0 = rest,
+                b'"' => {
+                    is_whole = false;
+                    self.0 = closing_quote(rest).map_or(&[], |end| &rest[end + 1..]);
+                }
+                _ => {
+                    is_whole = false;
+                    self.0 = rest;
+                }
+            }
+        }
+        is_whole
+    }
+}
+
+/// The index of the quote that ends a quoted string (RFC 9110 §5.6.4), whose first one is before `text`.
+pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn is_tchar(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(line: &str) -> RequestDirectives {
+        RequestDirectives::parse([line.as_bytes()].into_iter(), [&b"no-cache"[..]].into_iter())
+    }
+
+    fn response(lines: &[&str]) -> ResponseDirectives {
+        ResponseDirectives::parse(lines.iter().map(|line| line.as_bytes()))
+    }
+
+    #[test]
+    fn directives_of_requests() {
+        let none = RequestDirectives::default();
+        for (line, expected) in [
+            ("", none),
+            ("no-cache", RequestDirectives { no_cache: true, ..none }),
+            ("NO-STORE , only-if-cached", RequestDirectives { no_store: true, only_if_cached: true, ..none }),
+            ("max-age=0, max-age=5", RequestDirectives { max_age: Some(0), ..none }),
+            ("max-age=\"7\"", RequestDirectives { max_age: Some(7), ..none }),
+            ("max-age", RequestDirectives { max_age: Some(0), ..none }),
+            ("max-age=x", RequestDirectives { max_age: Some(0), ..none }),
+            ("max-stale", RequestDirectives { max_stale: Some(DELTA_MAX), ..none }),
+            ("max-stale=3", RequestDirectives { max_stale: Some(3), ..none }),
+            ("max-stale=x, min-fresh=x, stale-if-error=x", none),
+            (
+                "min-fresh=4, stale-if-error=5",
+                RequestDirectives { min_fresh: Some(4), stale_if_error: Some(5), ..none },
+            ),
+            (
+                "extension=\"no-cache, no-store\", max-stale=99999999999",
+                RequestDirectives { max_stale: Some(DELTA_MAX), ..none },
+            ),
+        ] {
+            assert_eq!(request(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn pragma_counts_only_without_cache_control() {
+        let parse = |cache_control: &[&'static [u8]], pragma: &[&'static [u8]]| {
+            RequestDirectives::parse(cache_control.iter().copied(), pragma.iter().copied()).no_cache
+        };
+        assert!(parse(&[], &[b"x, No-Cache"]));
+        assert!(!parse(&[b""], &[b"no-cache"]));
+        assert!(!parse(&[], &[b"x=\"no-cache\"", b"no-caches"]));
+    }
+
+    #[test]
+    fn a_number_of_seconds_is_digits_and_bounded() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("003600", Some(3600)),
+            ("2147483647", Some(DELTA_MAX - 1)),
+            ("2147483648", Some(DELTA_MAX)),
+            ("2147483649", Some(DELTA_MAX)),
+            ("99999999999999999999999999", Some(DELTA_MAX)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.0", None),
+            ("1a", None),
+            ("'1'", None),
+        ] {
+            assert_eq!(delta_seconds(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lifetimes_of_responses() {
+        for (lines, expected) in [
+            (&["max-age=60"][..], Some(60)),
+            (&["MaX-aGe=60"], Some(60)),
+            (&["max-age=\"60\""], Some(60)),
+            (&["foobar, max-age=60"], Some(60)),
+            (&[",, ,max-age=60 ,"], Some(60)),
+            (&["max-age=60\t,x"], Some(60)),
+            // Of several, the first (RFC 9111 §4.2.1).
+            (&["max-age=60, max-age=5"], Some(60)),
+            (&["max-age=5", "max-age=60"], Some(5)),
+            (&["max-age=x, max-age=60"], Some(0)),
+            // Within a quoted string there is no directive.
+            (&["extension=\"max-age=3600\", max-age=1"], Some(1)),
+            (&["extension=\"\\\", max-age=3600\", max-age=1"], Some(1)),
+            (&["max-age=1, extension=\"max-age=3600\""], Some(1)),
+            (&["extension=\"max-age=3600"], None),
+            (&["\"max-age=3600\""], None),
+            (&["\"max-age=3600\", max-age=2"], Some(2)),
+            // Invalid: no lifetime.
+            (&["max-age"], Some(0)),
+            (&["max-age="], Some(0)),
+            (&["max-age=-60"], Some(0)),
+            (&["max-age=60.0"], Some(0)),
+            (&["max-age='60'"], Some(0)),
+            (&["max-age =60"], Some(0)),
+            (&["max-age= 60"], Some(0)),
+            (&["max-age=60;x"], Some(0)),
+            (&["max-age=60 x"], Some(0)),
+            (&["max-age=\"60"], Some(0)),
+            (&["max-age=\"60\"0"], Some(0)),
+            (&["max-age=60 \"x, max-age=5\", public"], Some(0)),
+            (&["max-ages=60, xmax-age=60"], None),
+        ] {
+            assert_eq!(response(lines).max_age, expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn fields_can_be_named() {
+        let named = |names: &[&str]| Scope::Fields(names.iter().map(|name| name.parse().unwrap()).collect());
+        for (lines, expected) in [
+            (&["no-cache"][..], Scope::Response),
+            (&["no-cache=\"Set-Cookie\""], named(&["set-cookie"])),
+            (&["no-cache=\"a, b,\""], named(&["a", "b"])),
+            (&["no-cache=a"], named(&["a"])),
+            (&["no-cache=\"a\"", "no-cache=b"], named(&["a", "b"])),
+            (&["no-cache=\"a\", no-cache"], Scope::Response),
+            (&["no-cache, no-cache=\"a\""], Scope::Response),
+            (&["no-cache=\"\""], Scope::Response),
+            (&["no-cache=\"a b\""], Scope::Response),
+            (&["no-cache=\"a"], Scope::Response),
+            (&["no-cache = a"], Scope::Response),
+            (&["private=\"a\""], Scope::Nothing),
+        ] {
+            assert_eq!(response(lines).no_cache, expected, "{lines:?}");
+        }
+        let both = response(&["private=\"a\", no-cache=\"b\""]);
+        let excluded: Vec<_> = both.excluded_fields().map(HeaderName::as_str).collect();
+        assert_eq!(excluded, ["b", "a"]);
+    }
+
+    #[test]
+    fn flags_of_responses() {
+        let all = response(&[
+            "no-store, public, must-revalidate, proxy-revalidate, must-understand, immutable, private, no-transform",
+            "s-maxage=1, stale-while-revalidate=2, stale-if-error=3",
+        ]);
+        let expected = ResponseDirectives {
+            no_store: true,
+            public: true,
+            must_revalidate: true,
+            proxy_revalidate: true,
+            must_understand: true,
+            immutable: true,
+            no_cache: Scope::Nothing,
+            private: Scope::Response,
+            max_age: None,
+            s_maxage: Some(1),
+            stale_while_revalidate: Some(2),
+            stale_if_error: Some(3),
+        };
+        assert_eq!(all, expected);
+        // A flag counts even if an argument follows it that it does not have.
+        assert!(response(&["no-store=1"]).no_store);
+    }
+}

@@ -1,0 +1,243 @@
+//! How long a stored response may be used (RFC 9111 §4.2), stale ones included (RFC 9111 §4.2.4, RFC 5861).
+
+use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
+
+use crate::Seconds;
+use crate::directives::{DELTA_MAX, RequestDirectives, ResponseDirectives, Scope, delta_seconds};
+use crate::storing::Policy;
+
+/// How a stored response may be used: its age, its lifetime, and what is allowed once it is stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Seconds since 1970 of its receipt, above [`FLAGS`].
+    received_and_flags: u64,
+    /// Its age when it was received.
+    initial_age: u32,
+    /// The age at which it becomes stale.
+    freshness: u32,
+    /// Seconds for which it may be sent while it is revalidated.
+    stale_while_revalidate: u32,
+    /// Seconds for which it may be sent because the origin fails.
+    stale_if_error: u32,
+}
+
+/// What may be done with a stored response for one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assessment {
+    /// It may be sent: it is fresh, or the request takes it although it is stale (`max-stale`).
+    Fresh,
+    /// It may be sent now, and be revalidated behind it.
+    StaleWhileRevalidate,
+    /// It is to be revalidated first.
+    Stale {
+        /// Whether it may be sent if the origin answers with an error ([`is_error_for_stale`]) or cannot be reached. False: neither the
+        /// response nor the request grants it; RFC 9111 §4.2.4 leaves it to the cache where the origin cannot be reached.
+        may_serve_on_error: bool,
+    },
+    /// It is to be revalidated first, and must not be sent if that fails.
+    MustRevalidate,
+}
+
+impl Lifetime {
+    /// The length of [`Self::to_bytes`].
+    pub const LENGTH: usize = 24;
+
+    /// The lifetime of a response, by its fields and directives.
+    pub(crate) fn new(
+        policy: &Policy,
+        status: u16,
+        fields: &HeaderMap,
+        directives: &ResponseDirectives,
+        explicit: Option<u32>,
+        [requested, received]: [Seconds; 2],
+    ) -> Lifetime {
+        let freshness = explicit.or_else(|| policy.ttl(status)).unwrap_or_else(|| heuristic(policy, fields, received));
+        // What an operator adds extends a lifetime. A response that has none, which may be for one user only, gets no stale use.
+        let or_added =
+            |granted: Option<u32>, added: Option<u32>| granted.or(added.filter(|_| freshness > 0)).unwrap_or(0);
+        let flags = [
+            (NO_CACHE, directives.no_cache == Scope::Response),
+            (NO_STALE, directives.must_revalidate || directives.proxy_revalidate),
+            (S_MAXAGE, directives.s_maxage.is_some()),
+            (IMMUTABLE, directives.immutable),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_set)| *is_set).fold(0, |all, (flag, _)| all | flag);
+        Lifetime {
+            received_and_flags: received.min(u64::MAX >> FLAG_BITS) << FLAG_BITS | flags,
+            initial_age: initial_age(fields, requested, received),
+            freshness,
+            stale_while_revalidate: or_added(directives.stale_while_revalidate, policy.stale_while_revalidate),
+            stale_if_error: or_added(directives.stale_if_error, policy.stale_if_error),
+        }
+    }
+
+    /// Whether a request without directives gets the response without validation, at some time from its receipt on.
+    pub(crate) fn is_ever_usable(&self) -> bool {
+        let stale = self.stale_while_revalidate.max(self.stale_if_error);
+        let usable = self.freshness.saturating_add(if self.has(NO_STALE) { 0 } else { stale });
+        !self.has(NO_CACHE) && usable > self.initial_age
+    }
+
+    /// The value of Age (RFC 9111 §4.2.3).
+    pub fn age(&self, now: Seconds) -> u64 {
+        u64::from(self.initial_age) + now.saturating_sub(self.received())
+    }
+
+    /// When it becomes stale, or became so.
+    pub fn expires(&self) -> Seconds {
+        (self.received() + u64::from(self.freshness)).saturating_sub(self.initial_age.into())
+    }
+
+    /// The same response, stale from `now` on: a purge after which it can still be revalidated, or be sent while that happens, as far as
+    /// the response allows.
+    #[must_use]
+    pub fn made_stale(self, now: Seconds) -> Self {
+        let age = u32::try_from(self.age(now)).unwrap_or(u32::MAX);
+        Lifetime { freshness: self.freshness.min(age), ..self }
+    }
+
+    /// What may be done with the response for a request.
+    pub fn assess(&self, request: &RequestDirectives, now: Seconds) -> Assessment {
+        if self.has(NO_CACHE) || request.no_cache {
+            return Assessment::MustRevalidate;
+        }
+        let (age, freshness) = (self.age(now), u64::from(self.freshness));
+        let is_fresh = age < freshness;
+        let stale_for = age.saturating_sub(freshness);
+        let is_within = |seconds: u32| stale_for < seconds.into();
+        // A reload of an immutable response needs no validation (RFC 8246 §2.1).
+        let is_young = request.max_age.is_none_or(|most| age <= most.into() || is_fresh && self.has(IMMUTABLE));
+        let stays_fresh = request.min_fresh.is_none_or(|least| freshness >= age + u64::from(least));
+        if is_fresh && is_young && stays_fresh {
+            return Assessment::Fresh;
+        }
+        if !is_fresh && self.has(NO_STALE) {
+            return Assessment::MustRevalidate;
+        }
+        // RFC 9111 §5.2.2.10: s-maxage forbids stale use too, unless the same response, or the operator, grants some.
+        let asked = |seconds: Option<u32>| seconds.filter(|_| !self.has(S_MAXAGE));
+        if !is_fresh && is_young && request.min_fresh.is_none() {
+            // Inclusive: a response that has just become stale is stale by 0 seconds.
+            if asked(request.max_stale).is_some_and(|most| stale_for <= most.into()) {
+                return Assessment::Fresh;
+            }
+            // RFC 9111 §5.2.1.1: a request with max-age does not want a stale response.
+            if request.max_age.is_none() && is_within(self.stale_while_revalidate) {
+                return Assessment::StaleWhileRevalidate;
+            }
+        }
+        // RFC 5861 §4: whatever else is said of freshness.
+        let may_serve_on_error = is_within(self.stale_if_error) || asked(request.stale_if_error).is_some_and(is_within);
+        if !is_fresh && self.has(S_MAXAGE) && !may_serve_on_error {
+            return Assessment::MustRevalidate;
+        }
+        Assessment::Stale { may_serve_on_error }
+    }
+
+    /// A fixed form for a file.
+    pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
+        let Lifetime { received_and_flags, initial_age, freshness, stale_while_revalidate, stale_if_error } = self;
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..8].copy_from_slice(&received_and_flags.to_le_bytes());
+        for (part, number) in
+            bytes[8..].chunks_exact_mut(4).zip([initial_age, freshness, stale_while_revalidate, stale_if_error])
+        {
+            part.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] made. `None`: an unknown flag, as of a newer version.
+    pub fn from_bytes(bytes: [u8; Self::LENGTH]) -> Option<Self> {
+        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let received_and_flags = u64::from(number(0)) | u64::from(number(4)) << 32;
+        (received_and_flags & FLAGS & !(NO_CACHE | NO_STALE | S_MAXAGE | IMMUTABLE) == 0).then_some(Lifetime {
+            received_and_flags,
+            initial_age: number(8),
+            freshness: number(12),
+            stale_while_revalidate: number(16),
+            stale_if_error: number(20),
+        })
+    }
+
+    fn has(&self, flag: u64) -> bool {
+        self.received_and_flags & flag != 0
+    }
+
+    fn received(&self) -> Seconds {
+        self.received_and_flags >> FLAG_BITS
+    }
+}
+
+/// Whether an answer of the origin counts as its failure (RFC 5861 §4).
+pub fn is_error_for_stale(status: u16) -> bool {
+    matches!(status, 500 | 502 | 503 | 504)
+}
+
+/// The lifetime that the origin gives (RFC 9111 §4.2.1), for a shared cache. `is_targeted`: Expires does not count (RFC 9213 §2.2).
+pub(crate) fn explicit(
+    policy: &Policy,
+    fields: &HeaderMap,
+    directives: &ResponseDirectives,
+    is_targeted: bool,
+    received: Seconds,
+) -> Option<u32> {
+    let expires = || {
+        let value = fields.get(EXPIRES).filter(|_| !is_targeted && !policy.ignores(&EXPIRES))?;
+        // An invalid date, `0` above all, lies in the past (RFC 9111 §5.3).
+        let expires = date(value).unwrap_or(0);
+        Some(bounded(expires.saturating_sub(date_of(fields, received))))
+    };
+    directives.s_maxage.or(directives.max_age).or_else(expires)
+}
+
+/// A lifetime where the origin gives none (RFC 9111 §4.2.2): a tenth of the time since the last modification.
+fn heuristic(policy: &Policy, fields: &HeaderMap, received: Seconds) -> u32 {
+    let modified = fields.get(LAST_MODIFIED).and_then(date);
+    let unmodified = modified.map_or(0, |modified| date_of(fields, received).saturating_sub(modified));
+    bounded(unmodified / 10).min(policy.heuristic_max)
+}
+
+/// The age at receipt (RFC 9111 §4.2.3).
+fn initial_age(fields: &HeaderMap, requested: Seconds, received: Seconds) -> u32 {
+    let apparent = received.saturating_sub(date_of(fields, received));
+    let corrected = u64::from(age_field(fields)) + received.saturating_sub(requested);
+    bounded(apparent.max(corrected))
+}
+
+/// The value of Age. Of a list, the first member counts (RFC 9111 §5.1); of several lines, which no cache makes, the greatest. An invalid
+/// one counts as very old: RFC 9111 §5.1 would ignore it, §4.2.1 takes invalid information on freshness for stale.
+fn age_field(fields: &HeaderMap) -> u32 {
+    let first = |line: &HeaderValue| {
+        let member = line.as_bytes().split(|octet| *octet == b',').next().unwrap_or_default();
+        delta_seconds(member.trim_ascii()).unwrap_or(DELTA_MAX)
+    };
+    fields.get_all(AGE).iter().map(first).max().unwrap_or(0)
+}
+
+/// Date, or the time of receipt where it is absent or invalid (RFC 9110 §6.6.1).
+fn date_of(fields: &HeaderMap, received: Seconds) -> Seconds {
+    fields.get(DATE).and_then(date).unwrap_or(received)
+}
+
+/// An HTTP-date in any of its three formats, as seconds since 1970.
+pub(crate) fn date(value: &HeaderValue) -> Option<Seconds> {
+    let time = httpdate::parse_http_date(std::str::from_utf8(value.as_bytes()).ok()?).ok()?;
+    Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
+}
+
+fn bounded(seconds: u64) -> u32 {
+    seconds.min(DELTA_MAX.into()) as u32
+}
+
+const FLAG_BITS: u32 = 8;
+const FLAGS: u64 = (1 << FLAG_BITS) - 1;
+/// `no-cache` for the whole response.
+const NO_CACHE: u64 = 1;
+/// `must-revalidate` or `proxy-revalidate`.
+const NO_STALE: u64 = 2;
+/// `s-maxage`.
+const S_MAXAGE: u64 = 4;
+/// `immutable`.
+const IMMUTABLE: u64 = 8;

@@ -1,0 +1,140 @@
+//! What a request that changes something invalidates (RFC 9111 §4.4), and groups of responses (RFC 9875).
+
+use http::header::{CONTENT_LOCATION, LOCATION};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sealion_http::Method;
+use sfv::{BareItem, List, ListEntry, Parser};
+
+/// Targets that the answer to a request invalidates: the request's own, and those in Location and Content-Location that have its authority.
+/// Each is a path with its query. Empty: the method is safe, or the answer is an error.
+///
+/// `target`: path and query of the request. Schemes are not compared: an origin behind a server like this one often writes `http`.
+pub fn invalidated(method: Method<'_>, status: u16, target: &str, authority: &str, fields: &HeaderMap) -> Vec<String> {
+    let mut targets = Vec::new();
+    if !changes_something(method, status) {
+        return targets;
+    }
+    targets.push(target.to_owned());
+    for value in [LOCATION, CONTENT_LOCATION].iter().filter_map(|name| fields.get(name)) {
+        let reference = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
+        if let Some(other) = resolve(reference, target, authority)
+            && !targets.contains(&other)
+        {
+            targets.push(other);
+        }
+    }
+    targets
+}
+
+/// The groups of a response (RFC 9875 §2): it may be invalidated with the others of its origin that have one of them.
+pub fn groups(fields: &HeaderMap) -> Vec<String> {
+    strings(fields, &HeaderName::from_static("cache-groups"))
+}
+
+/// Groups whose responses of the same origin an answer invalidates (RFC 9875 §3).
+pub fn invalidated_groups(method: Method<'_>, status: u16, fields: &HeaderMap) -> Vec<String> {
+    match changes_something(method, status) {
+        true => strings(fields, &HeaderName::from_static("cache-group-invalidation")),
+        false => Vec::new(),
+    }
+}
+
+/// Whether a method is not known to be safe (RFC 9110 §9.2.1), and the answer is no error.
+fn changes_something(method: Method<'_>, status: u16) -> bool {
+    const SAFE: [&str; 8] = ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"];
+    !SAFE.contains(&method.as_str()) && (200..400).contains(&status)
+}
+
+/// The strings of a list (RFC 8941 §3.1). A field that cannot be parsed is ignored, as are members of other types.
+fn strings(fields: &HeaderMap, name: &HeaderName) -> Vec<String> {
+    let lines: Vec<_> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let list: List = Parser::new(&lines.join(&b", "[..])).parse().unwrap_or_default();
+    let string = |member: ListEntry| match member {
+        ListEntry::Item(item) => match item.bare_item {
+            BareItem::String(text) => Some(text.as_str().to_owned()),
+            _ => None,
+        },
+        ListEntry::InnerList(_) => None,
+    };
+    list.into_iter().filter_map(string).collect()
+}
+
+/// Path and query of a reference (RFC 3986 §5.2), if its authority is this one.
+fn resolve(reference: &str, target: &str, authority: &str) -> Option<String> {
+    let reference = reference.split('#').next().unwrap_or_default();
+    let scheme = reference.split(['/', '?']).next().and_then(|start| start.split_once(':')).map(|(scheme, _)| scheme);
+    let hierarchical = match scheme {
+        Some(scheme) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            &reference[scheme.len() + 1..]
+        }
+        Some(_) => return None,
+        None => reference,
+    };
+    let (base, base_query) = split_query(target);
+    let (path, query) = match hierarchical.strip_prefix("//") {
+        Some(rest) => {
+            let (other, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            if !is_same_authority(other, authority) {
+                return None;
+            }
+            let (path, query) = split_query(rest);
+            (if path.is_empty() { "/" } else { path }.to_owned(), query)
+        }
+        None if scheme.is_some() => return None,
+        None => {
+            let (path, query) = split_query(hierarchical);
+            let directory = || &base[..base.rfind('/').map_or(0, |slash| slash + 1)];
+            match path {
+                "" => (base.to_owned(), query.or(base_query)),
+                path if path.starts_with('/') => (path.to_owned(), query),
+                path => (format!("{}{path}", directory()), query),
+            }
+        }
+    };
+    let mut resolved = without_dot_segments(&path);
+    if let Some(query) = query {
+        resolved.push('?');
+        resolved.push_str(query);
+    }
+    Some(resolved)
+}
+
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)))
+}
+
+/// Whether two authorities are equal, but for user information and the default ports.
+fn is_same_authority(one: &str, other: &str) -> bool {
+    fn host(authority: &str) -> &str {
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        [":443", ":80", ":"].iter().find_map(|port| host.strip_suffix(port)).unwrap_or(host)
+    }
+    host(one).eq_ignore_ascii_case(host(other))
+}
+
+/// Removes `.` and `..` from a path that begins with `/` (RFC 3986 §5.2.4).
+fn without_dot_segments(path: &str) -> String {
+    if !path.contains("/.") {
+        return path.to_owned();
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            other => kept.push(other),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}

@@ -1,0 +1,95 @@
+//! Cache-Status (RFC 9211): how a request was handled.
+
+use sealion_http::write_decimal;
+
+/// A member of Cache-Status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// A stored response was sent without asking the origin.
+    Hit {
+        /// Seconds for which the response is fresh; negative: it is stale.
+        ttl: i64,
+    },
+    /// The request was forwarded.
+    Forwarded {
+        /// Why.
+        why: Forward,
+        /// The status that the origin answered with, if it is not the one sent. `None`: it is, or none came.
+        status: Option<u16>,
+        /// Whether the response was stored.
+        stored: bool,
+        /// Whether the request shared one that was under way.
+        collapsed: bool,
+        /// A reason for a person, such as [`NotStored::as_str`](crate::NotStored::as_str): a token.
+        detail: Option<&'static str>,
+    },
+}
+
+/// Why a request was forwarded (RFC 9211 §2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forward {
+    /// The cache was not to handle it.
+    Bypass,
+    /// Its method.
+    Method,
+    /// Nothing is stored for its URI.
+    UriMiss,
+    /// Something is stored for its URI, but not for its fields.
+    VaryMiss,
+    /// Its directives want a newer response.
+    Request,
+    /// The stored response is stale.
+    Stale,
+    /// Only a part of what it asks for is stored.
+    Partial,
+}
+
+impl Forward {
+    /// The token of `fwd`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Forward::Bypass => "bypass",
+            Forward::Method => "method",
+            Forward::UriMiss => "uri-miss",
+            Forward::VaryMiss => "vary-miss",
+            Forward::Request => "request",
+            Forward::Stale => "stale",
+            Forward::Partial => "partial",
+        }
+    }
+}
+
+impl CacheStatus {
+    /// Appends the member. A response that has members of other caches keeps them before it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"sealion; ");
+        match *self {
+            CacheStatus::Hit { ttl } => {
+                out.extend_from_slice(b"hit; ttl=");
+                if ttl < 0 {
+                    out.push(b'-');
+                }
+                // An integer of a structured field has 15 digits at most.
+                write_decimal(out, ttl.unsigned_abs().min(999_999_999_999_999));
+            }
+            CacheStatus::Forwarded { why, status, stored, collapsed, detail } => {
+                out.extend_from_slice(b"fwd=");
+                out.extend_from_slice(why.as_str().as_bytes());
+                if let Some(status) = status {
+                    out.extend_from_slice(b"; fwd-status=");
+                    write_decimal(out, status.into());
+                }
+                if stored {
+                    out.extend_from_slice(b"; stored");
+                }
+                if collapsed {
+                    out.extend_from_slice(b"; collapsed");
+                }
+                if let Some(detail) = detail {
+                    out.extend_from_slice(b"; detail=");
+                    out.extend_from_slice(detail.as_bytes());
+                }
+            }
+        }
+    }
+}

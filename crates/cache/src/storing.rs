@@ -1,0 +1,239 @@
+//! Whether a response may be stored (RFC 9111 §3), and which of its fields.
+
+use http::header::{AGE, CACHE_CONTROL, CONNECTION, DATE, ETAG, LAST_MODIFIED, PROXY_AUTHENTICATE, SET_COOKIE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sealion_http::{HOP_BY_HOP, Method};
+
+use crate::Seconds;
+use crate::directives::{RequestDirectives, ResponseDirectives, Scope};
+use crate::freshness::{self, Lifetime};
+use crate::{targeted, vary};
+
+/// What an operator set for a rule. The default is RFC 9111 alone, but for Set-Cookie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Lifetimes in seconds by status, for responses to which the origin gives none. A status listed here may be stored even if it may not by
+    /// default.
+    pub default_ttl: Vec<(u16, u32)>,
+    /// The longest lifetime in seconds that is guessed from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2). 0: none.
+    pub heuristic_max: u32,
+    /// Stores responses with Set-Cookie, and the field with them.
+    pub store_set_cookie: bool,
+    /// Ignores that a request must not be stored. Pass [`RequestDirectives::default`] where a stored response is assessed.
+    pub ignore_request_directives: bool,
+    /// Fields of responses that are ignored: `cache-control`, with which the targeted fields are, `expires`, `set-cookie`, which is not stored
+    /// then, and `vary`.
+    pub ignore_response: Vec<HeaderName>,
+    /// For how many seconds a stale response is sent while it is revalidated, where the origin gives a lifetime but does not say.
+    pub stale_while_revalidate: Option<u32>,
+    /// For how many seconds a stale response is sent if the origin fails, where it gives a lifetime but does not say.
+    pub stale_if_error: Option<u32>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            default_ttl: Vec::new(),
+            heuristic_max: 86_400,
+            store_set_cookie: false,
+            ignore_request_directives: false,
+            ignore_response: Vec::new(),
+            stale_while_revalidate: None,
+            stale_if_error: None,
+        }
+    }
+}
+
+impl Policy {
+    pub(crate) fn ignores(&self, name: &HeaderName) -> bool {
+        self.ignore_response.contains(name)
+    }
+
+    pub(crate) fn ttl(&self, status: u16) -> Option<u32> {
+        self.default_ttl.iter().find(|(of, _)| *of == status).map(|(_, seconds)| *seconds)
+    }
+}
+
+/// What is to be known of the request whose response may be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreRequest<'a> {
+    /// Its method.
+    pub method: Method<'a>,
+    /// Whether it has Authorization.
+    pub has_authorization: bool,
+    /// Its directives.
+    pub directives: RequestDirectives,
+}
+
+/// Why a response is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStored {
+    /// The method is not GET.
+    Method,
+    /// The request has `no-store`.
+    RequestNoStore,
+    /// The response has `no-store`.
+    NoStore,
+    /// The response has `private`.
+    Private,
+    /// The request has Authorization, and the response does not allow storing (RFC 9111 §3.5).
+    Authorization,
+    /// The response has Set-Cookie.
+    SetCookie,
+    /// No other request would match it: `Vary: *`, or a Vary that cannot be read.
+    VaryAny,
+    /// A part of a representation (206).
+    Range,
+    /// The status allows no storing: without a lifetime given by the origin, or at all.
+    Status,
+    /// It would never be used: it is stale on arrival, and has no validator.
+    NoLifetime,
+}
+
+impl NotStored {
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NotStored::Method => "method",
+            NotStored::RequestNoStore => "request-no-store",
+            NotStored::NoStore => "no-store",
+            NotStored::Private => "private",
+            NotStored::Authorization => "authorization",
+            NotStored::SetCookie => "set-cookie",
+            NotStored::VaryAny => "vary-any",
+            NotStored::Range => "range",
+            NotStored::Status => "status",
+            NotStored::NoLifetime => "no-lifetime",
+        }
+    }
+}
+
+/// Whether a response may be stored, and how it may be used then. `requested` and `received`: when the request was sent, and when the head of
+/// the response came.
+pub fn may_store(
+    policy: &Policy,
+    request: &StoreRequest<'_>,
+    status: u16,
+    fields: &HeaderMap,
+    requested: Seconds,
+    received: Seconds,
+) -> Result<Lifetime, NotStored> {
+    if request.method != Method::Get {
+        return Err(NotStored::Method);
+    }
+    match status {
+        206 => return Err(NotStored::Range),
+        // 304 has the content of another response, a 1xx is none.
+        304 | ..200 => return Err(NotStored::Status),
+        _ => {}
+    }
+    if request.directives.no_store && !policy.ignore_request_directives {
+        return Err(NotStored::RequestNoStore);
+    }
+    let (directives, is_targeted) = directives(policy, fields);
+    if directives.must_understand {
+        // It replaces no-store for caches that know the status (RFC 9111 §5.2.2.3).
+        if !is_understood(status) {
+            return Err(NotStored::Status);
+        }
+    } else if directives.no_store {
+        return Err(NotStored::NoStore);
+    }
+    if directives.private == Scope::Response {
+        return Err(NotStored::Private);
+    }
+    if request.has_authorization && !(directives.must_revalidate || directives.public || directives.s_maxage.is_some())
+    {
+        return Err(NotStored::Authorization);
+    }
+    let drops_set_cookie =
+        || policy.ignores(&SET_COOKIE) || directives.excluded_fields().any(|name| name == SET_COOKIE);
+    if fields.contains_key(SET_COOKIE) && !policy.store_set_cookie && !drops_set_cookie() {
+        return Err(NotStored::SetCookie);
+    }
+    if vary::vary(fields, policy).is_none() {
+        return Err(NotStored::VaryAny);
+    }
+    let explicit = freshness::explicit(policy, fields, &directives, is_targeted, received);
+    if explicit.is_none() && !directives.public && policy.ttl(status).is_none() && !is_heuristically_cacheable(status) {
+        return Err(NotStored::Status);
+    }
+    let lifetime = Lifetime::new(policy, status, fields, &directives, explicit, [requested, received]);
+    let has_validator = fields.contains_key(ETAG) || fields.contains_key(LAST_MODIFIED);
+    if has_validator || lifetime.is_ever_usable() { Ok(lifetime) } else { Err(NotStored::NoLifetime) }
+}
+
+/// The fields of a response that are stored: not those of the connection, not Age, which [`Lifetime::age`] replaces, and not those that
+/// `no-cache` and `private` name. Date is added if it is missing (RFC 9110 §6.6.1).
+pub fn storable_fields(policy: &Policy, fields: &HeaderMap, received: Seconds) -> HeaderMap {
+    let excluded = Excluded::of(policy, fields);
+    let mut stored = HeaderMap::with_capacity(fields.len() + 1);
+    for (name, value) in fields {
+        if !excluded.contains(name) {
+            stored.append(name, value.clone());
+        }
+    }
+    add_date(&mut stored, received);
+    stored
+}
+
+/// Replaces a Date that is missing or invalid.
+pub(crate) fn add_date(fields: &mut HeaderMap, received: Seconds) {
+    if fields.get(DATE).and_then(freshness::date).is_none() {
+        // HTTP-dates end with the year 9999.
+        let received = received.min(253_402_300_799);
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(received);
+        let value = HeaderValue::try_from(httpdate::fmt_http_date(time)).expect("an HTTP-date is visible ASCII");
+        fields.insert(DATE, value);
+    }
+}
+
+/// The directives that count, and whether they are those of a targeted field.
+fn directives(policy: &Policy, fields: &HeaderMap) -> (ResponseDirectives, bool) {
+    if policy.ignores(&CACHE_CONTROL) {
+        return Default::default();
+    }
+    match targeted::targeted(fields) {
+        Some(directives) => (directives, true),
+        None => {
+            let lines = fields.get_all(CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
+            (ResponseDirectives::parse(lines), false)
+        }
+    }
+}
+
+/// Fields that are not stored (RFC 9111 §3.1).
+pub(crate) struct Excluded {
+    named: Vec<HeaderName>,
+}
+
+impl Excluded {
+    pub(crate) fn of(policy: &Policy, fields: &HeaderMap) -> Self {
+        let lines = fields.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
+        let members = lines.flat_map(|line| line.split(|octet| *octet == b','));
+        let mut named: Vec<_> = members.filter_map(|member| HeaderName::from_bytes(member.trim_ascii()).ok()).collect();
+        named.extend(directives(policy, fields).0.excluded_fields().cloned());
+        if policy.ignores(&SET_COOKIE) && !policy.store_set_cookie {
+            named.push(SET_COOKIE);
+        }
+        Excluded { named }
+    }
+
+    pub(crate) fn contains(&self, name: &HeaderName) -> bool {
+        HOP_BY_HOP.contains(&name.as_str())
+            || name == AGE
+            || name == PROXY_AUTHENTICATE
+            || name == "proxy-authentication-info"
+            || self.named.contains(name)
+    }
+}
+
+/// Statuses whose responses may be stored without a lifetime given by the origin (RFC 9110 §15.1), but for 206.
+fn is_heuristically_cacheable(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// Statuses whose rules for caches are known here: those of RFC 9110 §15, but for 206 and 304, which are not stored, and some newer ones.
+fn is_understood(status: u16) -> bool {
+    matches!(status, 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
+}
