@@ -54,7 +54,17 @@ impl BodyDrain {
     }
 
     /// [`Self::feed`], which passes what is content, without framing and trailers, to `content`.
-    pub fn decode(&mut self, input: &[u8], mut content: impl FnMut(&[u8])) -> Drained {
+    pub fn decode(&mut self, input: &[u8], content: impl FnMut(&[u8])) -> Drained {
+        self.decode_with_trailers(input, content, |_| ())
+    }
+
+    /// [`Self::decode`], which passes the octets of the trailer lines, line ends included, to `trailers`.
+    pub fn decode_with_trailers(
+        &mut self,
+        input: &[u8],
+        mut content: impl FnMut(&[u8]),
+        mut trailers: impl FnMut(u8),
+    ) -> Drained {
         let mut at = 0;
         loop {
             match self.state {
@@ -83,7 +93,11 @@ impl BodyDrain {
                     taken
                 }
                 state => {
+                    let was_trailer = matches!(state, State::TrailerName | State::TrailerValue | State::TrailerLf);
                     *state = state.step(octet);
+                    if was_trailer || *state == State::TrailerName {
+                        trailers(octet);
+                    }
                     1
                 }
             };
@@ -318,6 +332,25 @@ mod tests {
                     body.decode(piece, |octets| content.extend_from_slice(octets));
                 }
                 assert_eq!(String::from_utf8(content).unwrap(), expected, "in pieces of {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn trailers_are_passed_on_as_lines() {
+        for (input, expected) in [
+            ("2\r\nab\r\n0\r\n\r\nGET", ""),
+            ("2\r\nab\r\n0;x=y\r\nA: b\r\nC:\td \r\n\r\nE: f\r\n", "A: b\r\nC:\td \r\n"),
+        ] {
+            for step in 1..=input.len() {
+                let (mut content, mut trailers) = (Vec::new(), Vec::new());
+                let mut body = BodyDrain::new(Framing::Chunked, CAP);
+                for piece in input.as_bytes().chunks(step) {
+                    let add = |octets: &[u8]| content.extend_from_slice(octets);
+                    body.decode_with_trailers(piece, add, |octet| trailers.push(octet));
+                }
+                assert_eq!(String::from_utf8(trailers).unwrap(), expected, "in pieces of {step}");
+                assert_eq!(content, b"ab");
             }
         }
     }

@@ -274,6 +274,7 @@ impl Http1<'_> {
             is_trusted: self.listener.trusts(remote),
             client: address(client),
             scheme: "https",
+            takes_trailers: false,
             gone: None,
         }
     }

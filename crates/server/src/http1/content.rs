@@ -4,9 +4,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sealion_http::Status;
 use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::head::Framing;
+use sealion_http::{FieldSection, Status};
 use sealion_tls::TlsStream;
 
 use crate::exchange::Error;
@@ -15,6 +15,9 @@ use crate::upstream::{ContentWriter, Patience, RequestContent, Room, pipe};
 
 /// Octets that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
 const PIECE: usize = 16 << 10;
+
+/// Octets of trailers, which are kept until they are complete.
+const MOST_TRAILERS: usize = 8 << 10;
 
 /// Reads the content of one request. It must be polled wherever the request waits.
 pub(super) struct ContentReader {
@@ -28,11 +31,10 @@ pub(super) struct ContentReader {
 }
 
 enum Form {
-    Content(BodyDrain),
+    /// With the lines of its trailers so far.
+    Content(BodyDrain, Vec<u8>),
     /// What follows the request is of another protocol, once the upstream agrees.
-    Tunnel {
-        is_open: bool,
-    },
+    Tunnel { is_open: bool },
 }
 
 /// What the driver has to do.
@@ -52,7 +54,7 @@ impl ContentReader {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         };
-        Self::with(length, Form::Content(BodyDrain::new(framing, u64::MAX)), expects_continue, patience)
+        Self::with(length, Form::Content(BodyDrain::new(framing, u64::MAX), Vec::new()), expects_continue, patience)
     }
 
     /// For a request that asks for another protocol, and has no content.
@@ -130,7 +132,7 @@ impl ContentReader {
         match (&self.form, self.writer.take()) {
             (Form::Tunnel { .. }, Some(writer)) => writer.finish(),
             // Its content is incomplete.
-            (Form::Content(_), writer) => drop(writer),
+            (Form::Content(..), writer) => drop(writer),
             (_, None) => {}
         }
     }
@@ -150,12 +152,20 @@ impl ContentReader {
                 writer.write(Bytes::copy_from_slice(piece));
                 piece.len()
             }
-            Form::Content(body) => match body.decode(piece, |content| writer.write(Bytes::copy_from_slice(content))) {
+            Form::Content(body, trailers) => match body.decode_with_trailers(
+                piece,
+                |content| writer.write(Bytes::copy_from_slice(content)),
+                |octet| trailers.push(octet),
+            ) {
+                Drained::NeedMore if trailers.len() > MOST_TRAILERS => {
+                    self.fail(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+                    0
+                }
                 Drained::NeedMore => piece.len(),
                 Drained::Done { consumed } => {
                     self.is_complete = true;
                     if let Some(writer) = self.writer.take() {
-                        writer.finish();
+                        writer.finish_with(FieldSection::from_lines(trailers));
                     }
                     consumed
                 }

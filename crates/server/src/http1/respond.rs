@@ -161,10 +161,21 @@ impl Sending<'_> {
             ResponseFraming::Length(announced) if given < announced => {
                 return Err(Error::SourceLength { announced, given });
             }
-            ResponseFraming::Chunked => head.extend_from_slice(LAST_CHUNK),
+            ResponseFraming::Chunked => {
+                let before = head.len();
+                match body.source.as_mut().trailers() {
+                    None => head.extend_from_slice(LAST_CHUNK),
+                    Some(trailers) => {
+                        let (last, end) = LAST_CHUNK.split_at(LAST_CHUNK.len() - 2);
+                        head.extend_from_slice(last);
+                        head.extend_from_slice(trailers.lines());
+                        head.extend_from_slice(end);
+                    }
+                }
+                *self.overhead += (head.len() - before) as u64;
+            }
             _ => {}
         }
-        *self.overhead += if self.framing == ResponseFraming::Chunked { LAST_CHUNK.len() as u64 } else { 0 };
         self.send_framing(&mut head).await?;
         Ok(self.stream.finish()?)
     }

@@ -397,7 +397,7 @@ impl<'a> Http2<'a> {
                 None => self.received(id, data.len() as u64, end, stream),
             },
             Event::Trailers { stream: id } => match self.streamed.iter_mut().find(|other| other.stream == id) {
-                Some(streamed) => streamed.receive(b"", true),
+                Some(streamed) => streamed.end(head.fields()),
                 None => self.received(id, 0, true, stream),
             },
             Event::Reset { stream: id, code, by } => {
@@ -542,7 +542,7 @@ impl<'a> Http2<'a> {
         }
         let mut index = 0;
         while index < self.sending.len() {
-            match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming) {
+            match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming, &mut self.heads) {
                 Poll::Ready(error) => {
                     let sending = self.sending.swap_remove(index);
                     self.protocol.reset(sending.stream, ErrorCode::INTERNAL_ERROR);
@@ -684,6 +684,11 @@ impl<'a> Http2<'a> {
             sending.take(frame.length, batch);
             sending.wire += (frame.header.len() + frame.length) as u64;
             (sending.ended, sending.filled) = (frame.end, frame.end);
+            if sending.end_with_trailers(&mut self.protocol, &mut self.heads) {
+                sending.filled = true;
+                batch.copy(&self.heads);
+                self.heads.clear();
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sealion_h2::{Connection, HeaderBlock, StreamId};
-use sealion_http::Status;
+use sealion_http::{FieldSection, Status};
 
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
@@ -37,8 +37,15 @@ impl Streamed {
         if let Some(writer) = &mut self.writer {
             writer.write(Bytes::copy_from_slice(data));
         }
-        if end && let Some(writer) = self.writer.take() {
-            writer.finish();
+        if end {
+            self.end(FieldSection::default());
+        }
+    }
+
+    /// The content has ended.
+    pub(super) fn end(&mut self, trailers: FieldSection<'_>) {
+        if let Some(writer) = self.writer.take() {
+            writer.finish_with(trailers);
         }
     }
 

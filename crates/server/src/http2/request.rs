@@ -153,6 +153,7 @@ impl<'a> Context<'a> {
             is_trusted: self.listener.trusts(self.remote),
             client: address(peer.address),
             scheme: "https",
+            takes_trailers: true,
             gone: Some(gone),
         }
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use sealion_h2::{Connection, StreamClosed, StreamId};
+use sealion_h2::{Connection, HeaderBlock, StreamClosed, StreamId};
+use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
 use super::request::Answered;
@@ -31,6 +32,8 @@ pub(super) struct Sending {
     pub(super) filled: bool,
     /// Since when a window holds the content back.
     stall: Option<Stall>,
+    /// Fields that follow the content.
+    trailers: Option<Box<ExtraFields>>,
 }
 
 /// A wait for the client to open a window.
@@ -76,6 +79,7 @@ impl Sending {
             ended: false,
             filled: false,
             stall: None,
+            trailers: None,
         }
     }
 
@@ -107,12 +111,27 @@ impl Sending {
         self.stall.map(|stall| stall.deadline)
     }
 
-    /// Asks the source for more content, unless much is ready. Ready: it failed. `upcoming` grows by content whose length nobody knew.
+    /// Writes the trailers into `heads` if all content before them is in frames. `true`: the stream has ended.
+    pub(super) fn end_with_trailers(&mut self, connection: &mut Connection, heads: &mut Vec<u8>) -> bool {
+        let Some(trailers) = self.trailers.take_if(|_| self.content.front.is_none()) else { return false };
+        let mut block = HeaderBlock::default();
+        trailers.iter().for_each(|(name, value)| block.field(name, value));
+        let before = heads.len();
+        // A stream that was reset takes none.
+        let _ = connection.trailers(self.stream, &[block.as_bytes()], heads);
+        self.wire += (heads.len() - before) as u64;
+        self.ended = true;
+        true
+    }
+
+    /// Asks the source for more content, unless much is ready. Ready: it failed. `upcoming` grows by content whose length nobody knew. `heads`
+    /// gets trailers that no content goes before.
     pub(super) fn poll_source(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
         upcoming: &mut u64,
+        heads: &mut Vec<u8>,
     ) -> Poll<Error> {
         while let Some(source) = &mut self.content.source
             && self.content.behind.len() < MOST_READY
@@ -139,8 +158,12 @@ impl Sending {
                     if let Some(announced) = announced.filter(|announced| given < *announced) {
                         return Poll::Ready(Error::SourceLength { announced, given });
                     }
+                    self.trailers = source.source.as_mut().trailers();
                     self.content.source = None;
-                    let _ = connection.offer(self.stream, 0, true);
+                    match self.trailers {
+                        Some(_) => drop(self.end_with_trailers(connection, heads)),
+                        None => drop(connection.offer(self.stream, 0, true)),
+                    }
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::{fmt, io};
 
 use bytes::Bytes;
-use sealion_http::{ContentRange, ContentType, EntityTag};
+use sealion_http::{ContentRange, ContentType, EntityTag, ExtraFields};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::files::resolve::SiteFile;
@@ -59,6 +59,11 @@ pub(crate) struct BodyStream {
 pub(crate) trait Source: Send + Sync {
     /// The next piece; `None` at the end. An error cuts the response short, so that the client can tell it is incomplete.
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>>;
+
+    /// The fields behind the content, once its end has come.
+    fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
+        None
+    }
 }
 
 /// A piece of a streamed body.

@@ -21,7 +21,7 @@ use super::pattern::{Guarded, Prefix};
 use crate::response::{Body, BodyStream, Response};
 use crate::upstream::{
     Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
-    request_fields, response_fields,
+    request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems, Size};
 
@@ -96,6 +96,8 @@ pub(crate) struct Rule {
     pub(super) intercept_errors: bool,
     upgrade: Vec<String>,
     max_body: Option<u64>,
+    /// Fields that trailers of requests cannot have, since the rule sets or removes them.
+    guarded: Arc<[HeaderName]>,
 }
 
 #[derive(Debug)]
@@ -178,6 +180,7 @@ impl ProxyConfig {
             strip_prefix: *self.strip_prefix,
             files_first: self.files_first,
             host: host?,
+            guarded: request.iter().map(|(name, _)| name.clone()).collect(),
             request,
             response,
             intercept_errors: self.intercept_errors,
@@ -304,7 +307,7 @@ impl Rule {
         request: &Request<'_>,
         path: &SitePath<'_>,
         rewritten: Option<&str>,
-        inbound: Inbound,
+        mut inbound: Inbound,
     ) -> Option<Forwarded> {
         let sealion_http::Target::Path { path: raw, query } = request.target else { return None };
         let raw = rewritten.unwrap_or(raw);
@@ -337,6 +340,15 @@ impl Rule {
         let is_permitted =
             |protocol: &&[u8]| self.upgrade.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol));
         let upgrade = upgrade.filter(is_permitted);
+        let te = upgrade.is_none() && takes_trailers(request);
+        if let Some(content) = &mut inbound.content {
+            content.pass_trailers(&self.guarded);
+            // The library sends none that are not announced.
+            let announced = request.fields.first("trailer").filter(|_| !content.has_length());
+            if let Some(names) = announced.and_then(|names| HeaderValue::from_bytes(names).ok()) {
+                fields.insert(header::TRAILER, names);
+            }
+        }
         Some(Forwarded {
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
             target: uri(&target)?,
@@ -345,6 +357,8 @@ impl Rule {
             // What follows a request that asks for another protocol in vain is the next request.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
             upgrade: upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok()),
+            te,
+            takes_trailers: te || inbound.takes_trailers,
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         })
     }

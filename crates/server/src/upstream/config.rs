@@ -21,6 +21,10 @@ pub(crate) struct UpstreamConfig {
     /// Servers of the upstream.
     pub servers: At<Vec<ServerConfig>>,
 
+    /// Protocol by which servers are asked.
+    #[serde(default)]
+    pub protocol: Protocol,
+
     /// Which server gets a request.
     #[serde(default)]
     pub balance: Balance,
@@ -130,6 +134,17 @@ pub(crate) struct UpstreamTlsConfig {
 
     /// Private key of `cert`, PEM.
     pub key: Option<At<PathBuf>>,
+}
+
+/// The protocol by which servers are asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Protocol {
+    /// HTTP/1.1: a connection for each request in progress.
+    #[default]
+    Http1,
+    /// HTTP/2: many requests on a connection, as gRPC needs. Servers with TLS have to offer it by ALPN; of others it is known beforehand (h2c).
+    Http2,
 }
 
 /// The rule by which a server is chosen.
@@ -279,6 +294,7 @@ impl UpstreamConfig {
         UpstreamConfig {
             name: name.to_owned().into(),
             servers: servers.into(),
+            protocol: Protocol::default(),
             balance: Balance::default(),
             tries: tries(),
             max_fails: max_fails(),

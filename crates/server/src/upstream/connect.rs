@@ -1,5 +1,6 @@
-//! A connection to a server: TCP or Unix socket, TLS where the URL says so, and the client's side of HTTP/1.1.
+//! A connection to a server: TCP or Unix socket, TLS where the URL says so, and the client's side of HTTP/1.1 or HTTP/2.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -18,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::Server;
-use super::config::ServerUrl;
+use super::config::{Protocol, ServerUrl};
 use super::content::{Incomplete, RequestContent};
 
 /// Octets of an answer's head, after which the answer is refused.
@@ -57,21 +59,46 @@ impl Body for Content {
     }
 }
 
-/// A connection on which no request is in progress.
+/// A connection, for one request.
 #[derive(Debug)]
-pub(super) struct Connected {
-    pub(super) sender: SendRequest<Content>,
+pub(super) enum Connected {
+    /// All of a connection.
+    Http1(Whole),
+    /// A share of a connection.
+    Http2(Lease),
+}
+
+impl Connected {
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// With the request, if nothing of it was sent.
+    pub(super) async fn ask(
+        &mut self,
+        message: http::Request<Content>,
+    ) -> Result<http::Response<Incoming>, TrySendError<http::Request<Content>>> {
+        match self {
+            Connected::Http1(whole) => whole.sender.try_send_request(message).await,
+            Connected::Http2(lease) => lease.sender.try_send_request(message).await,
+        }
+    }
+}
+
+/// A connection of HTTP/1.1.
+#[derive(Debug)]
+pub(super) struct Whole {
+    sender: http1::SendRequest<Content>,
     uses: Arc<Uses>,
 }
 
-/// How often a connection was taken and given back: odd while a request is in progress.
-#[derive(Debug)]
-struct Uses(AtomicU64);
-
-impl Connected {
+impl Whole {
     /// Marks the connection as idle: it is closed after the upstream's `idle_timeout`.
     pub(super) fn rest(&self) {
-        self.uses.0.fetch_add(1, Ordering::Relaxed);
+        self.uses.end();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
     }
 
     /// Takes the connection for a request. `false`: it is closed, or still ends its last answer. The server may close at the same moment: this
@@ -79,9 +106,88 @@ impl Connected {
     pub(super) fn take(&self) -> bool {
         let is_ready = self.sender.is_ready();
         if is_ready {
-            self.uses.0.fetch_add(1, Ordering::Relaxed);
+            self.uses.begin();
         }
         is_ready
+    }
+}
+
+/// A connection of HTTP/2, which answers many requests at once.
+#[derive(Debug)]
+pub(super) struct Shared {
+    sender: http2::SendRequest<Content>,
+    uses: Arc<Uses>,
+}
+
+/// Requests on a connection of HTTP/2 at once, of which a server may allow fewer. The next one opens another connection.
+const MOST_STREAMS: u64 = 100;
+
+impl Shared {
+    /// `None`: the connection is closed, or has enough to do.
+    pub(super) fn lease(&self) -> Option<Lease> {
+        let most = match self.uses.streams.load(Ordering::Relaxed) {
+            0 => MOST_STREAMS,
+            streams => streams.min(MOST_STREAMS),
+        };
+        let is_free = !self.sender.is_closed() && self.uses.active() < most;
+        is_free.then(|| {
+            self.uses.begin();
+            Lease { sender: self.sender.clone(), uses: Arc::clone(&self.uses) }
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// One of the requests of a connection of HTTP/2.
+#[derive(Debug)]
+pub(super) struct Lease {
+    sender: http2::SendRequest<Content>,
+    uses: Arc<Uses>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.uses.end();
+    }
+}
+
+/// How often a connection was taken for a request, and how often it was given back.
+#[derive(Debug, Default)]
+struct Uses {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
+    streams: AtomicU64,
+}
+
+impl Uses {
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn active(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
+    }
+
+    /// Drives a connection until it ends, or has been idle for `idle_timeout`.
+    async fn drive(&self, connection: impl Future, idle_timeout: Duration) {
+        let mut connection = std::pin::pin!(connection);
+        // Looks once in each `idle_timeout`, so that a request need not set a timer.
+        let mut last = 0;
+        while timeout(idle_timeout, connection.as_mut()).await.is_err() {
+            let begun = self.begun.load(Ordering::Relaxed);
+            if begun == last && self.active() == 0 {
+                break;
+            }
+            last = begun;
+        }
     }
 }
 
@@ -96,6 +202,8 @@ pub(super) enum ConnectError {
     Tls(#[source] io::Error),
     #[error("HTTP failed: {0}")]
     Http(#[source] hyper::Error),
+    #[error("the server does not offer HTTP/2 by ALPN: set protocol = \"http1\"")]
+    NoHttp2,
 }
 
 /// TLS to a server.
@@ -111,59 +219,105 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Connects to a server. The connection closes after it has been idle for `idle_timeout`, or as soon as nobody has its sender.
-pub(super) async fn connect(
+/// Connects to a server for one request over HTTP/1.1. The connection closes after it has been idle for `idle_timeout`, or as soon as nobody
+/// has its sender.
+pub(super) async fn connect_http1(
     server: &Server,
     connect_timeout: Duration,
     idle_timeout: Duration,
-) -> Result<Connected, ConnectError> {
+) -> Result<Whole, ConnectError> {
+    connect(server, connect_timeout, |io| async move {
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(MOST_HEAD);
+        let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
+        let uses = Arc::new(Uses::default());
+        uses.begin();
+        let watched = Arc::clone(&uses);
+        tokio::spawn(async move { watched.drive(connection.with_upgrades(), idle_timeout).await });
+        Ok(Whole { sender, uses })
+    })
+    .await
+}
+
+/// Octets of an answer over HTTP/2 that a server may send before they are taken.
+const STREAM_WINDOW: u32 = 128 << 10;
+
+/// Time without an octet, after which a connection of HTTP/2 with requests in progress is asked whether it still is one.
+const PING_AFTER: Duration = Duration::from_secs(20);
+
+/// Connects to a server that answers many requests at once, over HTTP/2. It closes after it has been idle for `idle_timeout`.
+pub(super) async fn connect_http2(
+    server: &Server,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+) -> Result<Shared, ConnectError> {
+    connect(server, connect_timeout, |io| async move {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            // Answers that nobody takes leave room for all others.
+            .initial_connection_window_size(STREAM_WINDOW * MOST_STREAMS as u32)
+            .max_header_list_size(MOST_HEAD as u32)
+            .max_send_buf_size(MOST_BUFFERED)
+            .keep_alive_interval(PING_AFTER);
+        let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
+        let uses = Arc::new(Uses::default());
+        let watched = Arc::clone(&uses);
+        tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let polled = poll_fn(|cx| {
+                let polled = connection.as_mut().poll(cx);
+                let streams = connection.current_max_send_streams();
+                watched.streams.store(streams as u64, Ordering::Relaxed);
+                polled
+            });
+            watched.drive(polled, idle_timeout).await;
+        });
+        Ok(Shared { sender, uses })
+    })
+    .await
+}
+
+/// Octets of a request's content that the library of HTTP/2 keeps for a stream.
+const MOST_BUFFERED: usize = 64 << 10;
+
+/// The octets of a connection.
+pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+/// Opens a connection, and lets `shake_hands` begin HTTP on it.
+async fn connect<T, F: Future<Output = Result<T, ConnectError>>>(
+    server: &Server,
+    connect_timeout: Duration,
+    shake_hands: impl FnOnce(Box<dyn Io>) -> F,
+) -> Result<T, ConnectError> {
     server.counts.connected();
-    let connected = timeout(connect_timeout, async {
-        match &server.url {
-            ServerUrl::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(ConnectError::Refused)?;
-                shake_hands(stream, idle_timeout).await
-            }
-            ServerUrl::Tcp { host, port, .. } => {
-                let stream = server.names.connect(host, *port, connect_timeout).await;
-                let stream = stream.map_err(|error| match error.kind() {
-                    io::ErrorKind::TimedOut => ConnectError::Timeout(connect_timeout),
-                    _ => ConnectError::Refused(error),
-                })?;
-                stream.set_nodelay(true).map_err(ConnectError::Refused)?;
-                match &server.tls {
-                    None => shake_hands(stream, idle_timeout).await,
-                    Some(tls) => {
-                        let stream = tls.connector.connect(tls.name.clone(), stream).await;
-                        shake_hands(stream.map_err(ConnectError::Tls)?, idle_timeout).await
-                    }
-                }
-            }
-        }
-    });
+    let connected = timeout(connect_timeout, async { shake_hands(open(server, connect_timeout).await?).await });
     connected.await.map_err(|_| ConnectError::Timeout(connect_timeout))?
 }
 
-async fn shake_hands<T>(io: T, idle_timeout: Duration) -> Result<Connected, ConnectError>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(MOST_HEAD);
-    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
-    let uses = Arc::new(Uses(AtomicU64::new(1)));
-    let watched = Arc::clone(&uses);
-    tokio::spawn(async move {
-        let mut connection = std::pin::pin!(connection.with_upgrades());
-        // Looks once in each `idle_timeout`, so that a request need not set a timer.
-        let mut last = 1;
-        while timeout(idle_timeout, connection.as_mut()).await.is_err() {
-            let uses = watched.0.load(Ordering::Relaxed);
-            if uses == last && uses.is_multiple_of(2) {
-                break;
-            }
-            last = uses;
+async fn open(server: &Server, connect_timeout: Duration) -> Result<Box<dyn Io>, ConnectError> {
+    let (host, port) = match &server.url {
+        ServerUrl::Unix(path) => {
+            return Ok(Box::new(UnixStream::connect(path).await.map_err(ConnectError::Refused)?));
         }
-    });
-    Ok(Connected { sender, uses })
+        ServerUrl::Tcp { host, port, .. } => (host, *port),
+    };
+    let stream = server.names.connect(host, port, connect_timeout).await;
+    let stream = stream.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => ConnectError::Timeout(connect_timeout),
+        _ => ConnectError::Refused(error),
+    })?;
+    stream.set_nodelay(true).map_err(ConnectError::Refused)?;
+    let Some(tls) = &server.tls else { return Ok(Box::new(stream)) };
+    let stream = tls.connector.connect(tls.name.clone(), stream).await.map_err(ConnectError::Tls)?;
+    if server.protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2) {
+        return Err(ConnectError::NoHttp2);
+    }
+    Ok(Box::new(stream))
 }
+
+/// The name of HTTP/2 in ALPN (RFC 9113 §3.2).
+pub(super) const ALPN_HTTP2: &[u8] = b"h2";

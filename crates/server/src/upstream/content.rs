@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
-use sealion_http::Status;
+use sealion_http::{FieldSection, Status};
+
+use super::head::trailers_of_request;
 
 /// Octets that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
@@ -16,7 +19,7 @@ const MOST_KEPT: usize = 64 << 10;
 /// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
 pub(crate) fn pipe(length: Option<u64>) -> (ContentWriter, RequestContent) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
-    (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length })
+    (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length, guarded: None })
 }
 
 /// The driver's end. Dropped before [`Self::finish`], it makes the content incomplete: the request to the upstream is cut short.
@@ -31,6 +34,8 @@ pub(crate) struct RequestContent {
     pipe: Arc<Mutex<Pipe>>,
     /// Octets until the announced end.
     left: Option<u64>,
+    /// Fields that trailers cannot have. `None`: trailers are dropped.
+    guarded: Option<Arc<[HeaderName]>>,
 }
 
 /// What [`ContentWriter::poll_room`] waits for.
@@ -72,8 +77,12 @@ struct Pipe {
     wanted: bool,
     /// The reader was dropped while it waited for the writer.
     was_owed: bool,
+    /// The reader was dropped because of this.
+    was_incomplete: Option<Incomplete>,
     /// Octets that may still be written.
     allowance: Option<u64>,
+    /// Fields behind the content.
+    trailers: Option<Box<HeaderMap>>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -141,7 +150,19 @@ impl ContentWriter {
 
     /// Ends the content.
     pub(crate) fn finish(self) {
+        self.finish_with(FieldSection::default());
+    }
+
+    /// Ends the content with trailers.
+    pub(crate) fn finish_with(self, trailers: FieldSection<'_>) {
         let mut pipe = lock(&self.pipe);
+        let fields = trailers.iter();
+        let fields: HeaderMap = fields
+            .filter_map(|(name, value)| {
+                Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
+            })
+            .collect();
+        pipe.trailers = (!fields.is_empty()).then(|| Box::new(fields));
         if pipe.state == State::Open {
             pipe.state = State::Complete;
             pipe.wake_reader();
@@ -159,6 +180,9 @@ impl Drop for RequestContent {
     fn drop(&mut self) {
         let mut pipe = lock(&self.pipe);
         pipe.was_owed = pipe.is_owed();
+        if let State::Incomplete(status) = pipe.state {
+            pipe.was_incomplete = Some(Incomplete { status });
+        }
         (pipe.state, pipe.kept) = (State::Closed, 0);
         pipe.ready = VecDeque::new();
         pipe.wake_writer();
@@ -203,6 +227,16 @@ impl RequestContent {
         }
     }
 
+    /// Passes trailers on, but for fields of `guarded`: servers may merge them with the others.
+    pub(crate) fn pass_trailers(&mut self, guarded: &Arc<[HeaderName]>) {
+        self.guarded = Some(Arc::clone(guarded));
+    }
+
+    /// Whether its length was announced.
+    pub(crate) fn has_length(&self) -> bool {
+        self.left.is_some()
+    }
+
     /// A view of how much is taken, which outlives the content.
     pub(crate) fn progress(&self) -> ContentProgress {
         ContentProgress(Arc::clone(&self.pipe))
@@ -217,6 +251,11 @@ impl ContentProgress {
     /// Octets that the upstream has taken.
     pub(crate) fn taken(&self) -> u64 {
         lock(&self.0).taken
+    }
+
+    /// Why the content was incomplete when the upstream gave up.
+    pub(crate) fn incomplete(&self) -> Option<Incomplete> {
+        lock(&self.0).was_incomplete
     }
 
     /// Whether the upstream waits for the client, or did when it gave up: it has taken all that came, and that is not all.
@@ -249,7 +288,11 @@ impl Body for RequestContent {
                 pipe.reader = Some(cx.waker().clone());
                 Poll::Pending
             }
-            State::Complete => Poll::Ready(None),
+            State::Complete => {
+                let trailers = pipe.trailers.take().zip(this.guarded.as_deref());
+                let trailers = trailers.map(|(fields, guarded)| trailers_of_request(*fields, guarded));
+                Poll::Ready(trailers.filter(|fields| !fields.is_empty()).map(|fields| Ok(Frame::trailers(fields))))
+            }
             State::Incomplete(status) => Poll::Ready(Some(Err(Incomplete { status }))),
             State::Closed => Poll::Ready(Some(Err(Incomplete { status: Status::BAD_REQUEST }))),
         }
@@ -257,7 +300,8 @@ impl Body for RequestContent {
 
     fn is_end_stream(&self) -> bool {
         let pipe = lock(&self.pipe);
-        pipe.ready.is_empty() && pipe.state == State::Complete
+        let has_trailers = pipe.trailers.is_some() && self.guarded.is_some();
+        pipe.ready.is_empty() && pipe.state == State::Complete && !has_trailers
     }
 
     fn size_hint(&self) -> SizeHint {

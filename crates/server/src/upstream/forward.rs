@@ -3,10 +3,12 @@
 
 use std::error::Error as _;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -15,11 +17,12 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::balance::Key;
-use super::connect::{ConnectError, Connected, Content, connect};
+use super::config::Protocol;
+use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
 use super::content::{ContentProgress, Incomplete, RequestContent};
 use super::reply::{Reply, ReplyBody};
 use super::tunnel;
-use super::{InProgress, Upstream};
+use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
 /// A request as it is sent to a server, without what belongs to one connection.
@@ -34,6 +37,10 @@ pub(crate) struct Forwarded {
     pub(crate) content: Option<RequestContent>,
     /// The value of Upgrade, if the client wants another protocol: `content` is then what it sends by that.
     pub(crate) upgrade: Option<HeaderValue>,
+    /// Whether the server is told that trailers are taken (RFC 9110 §10.1.4).
+    pub(crate) te: bool,
+    /// Whether the client takes trailers.
+    pub(crate) takes_trailers: bool,
     /// The client's address, for [`super::config::Balance::HashAddress`].
     pub(crate) address: Vec<u8>,
 }
@@ -120,19 +127,25 @@ async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, 
         // The end of a kept connection may have come with this request: its task notices first.
         yield_now().await;
     }
-    let mut connection = server.pool.take();
+    if server.protocol == Protocol::Http2 && request.upgrade.take().is_some() {
+        // HTTP/2 has no Upgrade (RFC 9113 §8.6).
+        request.content = None;
+    }
     loop {
-        let (connected, is_kept) = match connection {
-            Some(connected) => (connected, true),
-            None => {
-                let connected = connect(server, upstream.connect_timeout, upstream.idle_timeout).await;
-                (connected.map_err(|error| unreachable_server(&error))?, false)
-            }
+        let (connected, is_kept) = match server.protocol {
+            Protocol::Http1 => match server.pool.take() {
+                Some(connected) => (connected, true),
+                None => {
+                    let connected = server.connect(upstream.connect_timeout, upstream.idle_timeout).await;
+                    (connected.map_err(|error| unreachable_server(&error))?, false)
+                }
+            },
+            Protocol::Http2 => share(&upstream, server).await?,
         };
-        let sent = send(connected, request, upstream.answer_timeout).await;
+        let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
             Ok((connected, response)) => return reply(in_progress, connected, response, request).await,
-            Err(Unanswered::NotSent(_)) if is_kept => connection = server.pool.take(),
+            Err(Unanswered::NotSent(_)) if is_kept => {}
             Err(Unanswered::NotSent(error)) => {
                 let failure = Failure::Broken(describe(&error));
                 return Err(FailedTry { failure, may_repeat: true, is_servers_fault: true });
@@ -141,9 +154,52 @@ async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, 
                 let is_server = !matches!(failure, Failure::Client(_));
                 return Err(FailedTry { failure, may_repeat: is_repeatable && is_server, is_servers_fault: is_server });
             }
+            // Its content is lost.
+            Err(Unanswered::Refused(failure, has_content)) => {
+                return Err(FailedTry { failure, may_repeat: !has_content, is_servers_fault: false });
+            }
             // A server may give up on a client that does not go on.
             Err(Unanswered::Impatient(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: false });
+            }
+        }
+    }
+}
+
+/// A share of a connection of HTTP/2, and whether the connection had been used before.
+async fn share(upstream: &Upstream, server: &Server) -> Result<(Connected, bool), FailedTry> {
+    loop {
+        let opening = match server.pool.share() {
+            Ok(connected) => return Ok((connected, true)),
+            Err(opening) => opening,
+        };
+        let connect = || connect_http2(server, upstream.connect_timeout, upstream.idle_timeout);
+        match Box::pin(opening.get_or_init(connect)).await {
+            Err(error) => return Err(unreachable_server(error)),
+            Ok(shared) if shared.is_closed() => {
+                let failure = Failure::Broken("the server closed the connection at once".to_owned());
+                return Err(FailedTry { failure, may_repeat: true, is_servers_fault: true });
+            }
+            Ok(shared) => {
+                if let Some(lease) = shared.lease() {
+                    return Ok((Connected::Http2(lease), false));
+                }
+            }
+        }
+    }
+}
+
+impl Server {
+    /// A new connection, for one request.
+    pub(super) async fn connect(&self, connect: Duration, idle: Duration) -> Result<Connected, ConnectError> {
+        match self.protocol {
+            Protocol::Http1 => connect_http1(self, connect, idle).await.map(Connected::Http1),
+            Protocol::Http2 => {
+                let shared = connect_http2(self, connect, idle).await?;
+                shared
+                    .lease()
+                    .map(Connected::Http2)
+                    .ok_or_else(|| ConnectError::Refused(ErrorKind::ConnectionReset.into()))
             }
         }
     }
@@ -161,6 +217,8 @@ enum Unanswered {
     /// Nothing of the request left.
     NotSent(hyper::Error),
     Failed(Failure),
+    /// The server has not begun with it (RFC 9113 §8.7). With whether the request has content.
+    Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
     Impatient(Failure),
 }
@@ -168,6 +226,7 @@ enum Unanswered {
 /// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
 async fn send(
     mut connected: Connected,
+    server: &Server,
     request: &mut Forwarded,
     patience: Duration,
 ) -> Result<(Connected, http::Response<Incoming>), Unanswered> {
@@ -182,18 +241,25 @@ async fn send(
     *message.method_mut() = request.method.clone();
     *message.uri_mut() = request.target.clone();
     *message.headers_mut() = request.fields.clone();
-    if let Some(host) = &request.host {
-        message.headers_mut().insert(header::HOST, host.clone());
+    if let Err(error) = address(&mut message, server, request.host.as_ref()) {
+        tracing::debug!("the request's host cannot be sent: {error}");
+        return Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::BAD_REQUEST })));
     }
-    if message.body().size_hint().exact().is_none() {
+    if server.protocol == Protocol::Http1 && message.body().size_hint().exact().is_none() {
         // Without it, the library sends content of a GET as none at all.
         message.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if request.te {
+        message.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+        if server.protocol == Protocol::Http1 {
+            message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
+        }
     }
     if let Some(protocol) = &request.upgrade {
         message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         message.headers_mut().insert(header::UPGRADE, protocol.clone());
     }
-    let answered = wait(connected.sender.try_send_request(message), progress.as_ref(), patience).await;
+    let answered = wait(connected.ask(message), progress.as_ref(), patience).await;
     match answered {
         Err(InVain::ClientOwes) => {
             Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT })))
@@ -212,6 +278,12 @@ async fn send(
             }
             None => {
                 let error = unsent.into_error();
+                if is_refusal(&error) {
+                    return Err(Unanswered::Refused(Failure::Broken(describe(&error)), progress.is_some()));
+                }
+                if let Some(incomplete) = progress.as_ref().and_then(ContentProgress::incomplete) {
+                    return Err(Unanswered::Failed(Failure::Client(incomplete)));
+                }
                 match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
                     Some(incomplete) => Err(Unanswered::Failed(Failure::Client(*incomplete))),
                     None if progress.is_some_and(|progress| progress.is_owed()) => {
@@ -222,6 +294,36 @@ async fn send(
             }
         },
     }
+}
+
+/// Sets whom a request is for: Host, or what HTTP/2 has instead. `host`: if it is not the server's own.
+pub(super) fn address(
+    message: &mut Request<Content>,
+    server: &Server,
+    host: Option<&HeaderValue>,
+) -> Result<(), http::Error> {
+    let own = || HeaderValue::try_from(server.url.authority());
+    let host = match host.filter(|host| !host.is_empty()) {
+        Some(host) => host.clone(),
+        None => own()?,
+    };
+    if server.protocol == Protocol::Http1 {
+        message.headers_mut().insert(header::HOST, host);
+        return Ok(());
+    }
+    let mut parts = std::mem::take(message.uri_mut()).into_parts();
+    parts.scheme = Some(if server.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = Some(Authority::try_from(host.as_bytes())?);
+    *message.uri_mut() = Uri::from_parts(parts)?;
+    Ok(())
+}
+
+/// Whether the server has not begun with a request: it refused the stream, or its GOAWAY names an earlier one as the last (RFC 9113 §8.7).
+fn is_refusal(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| {
+        error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+    })
 }
 
 /// Who held an answer up. A client cannot have a server left out.
@@ -272,10 +374,15 @@ async fn reply(
         return Err(refuse("it has a transfer coding other than chunked"));
     }
     if status != Status::SWITCHING_PROTOCOLS {
-        let (head, body) = response.into_parts();
+        let (mut head, body) = response.into_parts();
+        let has_content = request.method != Method::HEAD && !status.has_no_content();
+        if has_content && body.is_end_stream() {
+            // Over HTTP/2 nothing else says so before the end of the stream.
+            head.headers.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
+        }
         // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
         let kept = Some(connected).filter(|_| request.method != Method::HEAD);
-        let body = ReplyBody::new(in_progress, kept, body);
+        let body = ReplyBody::new(in_progress, kept, body, request.takes_trailers);
         return Ok(Reply { status, fields: head.headers, body: body.into() });
     }
     let asked = request.upgrade.as_ref();

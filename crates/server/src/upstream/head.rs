@@ -50,6 +50,60 @@ fn is_made_here(name: &str) -> bool {
     MADE_HERE.iter().any(|own| is_same_by_cgi(own, name))
 }
 
+/// Whether a field may be a trailer: none that frames, routes, selects, authenticates or describes content (RFC 9110 §6.5.1), and none that is
+/// made here. `name`: in lower case.
+fn may_be_trailer(name: &str) -> bool {
+    const WITH_A_MEANING_BEFORE: [&str; 17] = [
+        "accept-ranges",
+        "age",
+        "authorization",
+        "cache-control",
+        "cdn-loop",
+        "content-encoding",
+        "content-range",
+        "content-type",
+        "cookie",
+        "host",
+        "location",
+        "max-forwards",
+        "pragma",
+        "range",
+        "set-cookie",
+        "vary",
+        "www-authenticate",
+    ];
+    let is_same = |own: &&str| is_same_by_cgi(own, name);
+    let is_one = WITH_A_MEANING_BEFORE.iter().chain(&HOP_BY_HOP).any(|own| is_same(own));
+    !is_one && !is_made_here(name) && !name.starts_with("if-") && !name.starts_with("if_")
+}
+
+/// The trailers of a request as a server gets them.
+pub(super) fn trailers_of_request(mut fields: HeaderMap, guarded: &[HeaderName]) -> HeaderMap {
+    let is_dropped = |name: &HeaderName| {
+        !may_be_trailer(name.as_str()) || guarded.iter().any(|own| is_same_by_cgi(own.as_str(), name.as_str()))
+    };
+    let dropped: Vec<_> = fields.keys().filter(|name| is_dropped(name)).cloned().collect();
+    for name in dropped {
+        fields.remove(name);
+    }
+    fields
+}
+
+/// The trailers of an answer as the client gets them. `None`: there are none.
+pub(super) fn trailers_of_answer(fields: &HeaderMap) -> Option<Box<ExtraFields>> {
+    let mut passed = ExtraFields::default();
+    for (name, value) in fields.iter().filter(|(name, _)| may_be_trailer(name.as_str())) {
+        passed.add_octets(name.as_str(), value.as_bytes());
+    }
+    (!passed.is_empty()).then(|| Box::new(passed))
+}
+
+/// Whether the client takes trailers (RFC 9110 §10.1.4).
+pub(crate) fn takes_trailers(request: &Request<'_>) -> bool {
+    let members = request.fields.all("te").flat_map(|line| line.split(|octet| *octet == b','));
+    members.into_iter().any(|member| member.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
 /// The members of Connection, in lower case.
 fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let members = values.flat_map(|value| value.split(|octet| *octet == b','));

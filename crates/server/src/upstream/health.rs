@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Uri, header};
 use tokio::time::{sleep, timeout};
 
 use super::Upstream;
 use super::config::HealthConfig;
-use super::connect::{Content, connect};
+use super::connect::Content;
+use super::forward::address;
 use crate::values::Problems;
 
 /// Time between two looks at what is due: checks are seldom more frequent.
@@ -21,7 +22,7 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// The checks of an upstream.
 #[derive(Debug)]
 pub(super) struct Health {
-    target: String,
+    target: Uri,
     host: Option<HeaderValue>,
     every: Duration,
     timeout: Duration,
@@ -36,10 +37,12 @@ impl HealthConfig {
     /// For so many servers.
     pub(super) fn build(&self, servers: usize, key: &str, problems: &mut Problems) -> Option<Health> {
         let path = &self.path;
-        if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) || path.contains('#') {
+        let is_path =
+            path.starts_with('/') && path.bytes().all(|octet| octet.is_ascii_graphic()) && !path.contains('#');
+        let Some(target) = Uri::try_from(path.as_str()).ok().filter(|_| is_path) else {
             problems.add(&path.span, &format!("{key}.path"), "begin it with a slash, for instance /healthz");
             return None;
-        }
+        };
         let host = match self.host.as_ref().map(|host| (HeaderValue::try_from(host.as_str()), host)) {
             None => None,
             Some((Ok(value), _)) => Some(value),
@@ -49,7 +52,7 @@ impl HealthConfig {
             }
         };
         Some(Health {
-            target: path.value.clone(),
+            target,
             host,
             every: self.every.duration(),
             timeout: self.timeout.duration(),
@@ -115,16 +118,12 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
 
 async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
     let server = &upstream.servers[index];
-    let connected = connect(server, health.timeout, health.timeout).await;
-    let mut connected = connected.map_err(|error| error.to_string())?;
-    let own = || HeaderValue::try_from(server.url.authority()).ok();
-    let host = health.host.clone().or_else(own).unwrap_or_else(|| HeaderValue::from_static("localhost"));
-    let request = Request::get(&health.target)
-        .header(header::HOST, host)
-        .header(header::USER_AGENT, "sealion-health")
-        .body(Content::Nothing)
-        .map_err(|error| error.to_string())?;
-    let answer = connected.sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let mut connected = server.connect(health.timeout, health.timeout).await.map_err(|error| error.to_string())?;
+    let mut request = Request::new(Content::Nothing);
+    *request.uri_mut() = health.target.clone();
+    request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("sealion-health"));
+    address(&mut request, server, health.host.as_ref()).map_err(|error| error.to_string())?;
+    let answer = connected.ask(request).await.map_err(|unsent| unsent.into_error().to_string())?;
     match answer.status() {
         status if status.as_u16() < 400 => Ok(()),
         status => Err(format!("{} is answered with {}", health.target, status.as_str())),

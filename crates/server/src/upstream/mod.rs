@@ -32,12 +32,13 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
-pub(crate) use head::{Hop, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields};
+pub(crate) use head::{Hop, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields, takes_trailers};
 pub(crate) use health::check_health;
 
 pub(crate) use reply::{Patience, Reply};
 
 use balance::{Balancer, FailureRule};
+use config::Protocol;
 use connect::{Connected, Tls};
 use counts::Counts;
 use health::Health;
@@ -59,6 +60,8 @@ pub(crate) struct Inbound {
     pub(crate) client: Option<IpAddr>,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
+    /// Whether the client takes trailers without saying so, as those of HTTP/2.
+    pub(crate) takes_trailers: bool,
     /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
 }
@@ -85,6 +88,7 @@ struct Server {
     /// As configured, for log and metrics.
     name: Arc<str>,
     url: ServerUrl,
+    protocol: Protocol,
     tls: Option<Tls>,
     names: Names,
     pool: Pool,
@@ -239,13 +243,14 @@ impl UpstreamConfig {
             let what = "has backups alone: remove backup = true from one";
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
         }
-        let mut connector = tls::Connectors::new(&self.tls, key);
+        let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
         let max_idle = self.max_idle.usize();
         let server = |config: &ServerConfig| {
             let tls = connector.for_server(&config.url, problems);
             Server {
                 name: config.url.to_string().into(),
                 url: config.url.value.clone(),
+                protocol: self.protocol,
                 tls,
                 names: Names::default(),
                 pool: Pool::new(max_idle),

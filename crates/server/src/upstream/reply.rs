@@ -9,11 +9,12 @@ use std::time::Duration;
 use http::HeaderMap;
 use http_body::Body;
 use hyper::body::Incoming;
-use sealion_http::Status;
+use sealion_http::{ExtraFields, Status};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::InProgress;
 use super::connect::Connected;
+use super::head::trailers_of_answer;
 use crate::response::{Piece, Source};
 
 /// The answer of a server, of which the content may still come.
@@ -50,13 +51,23 @@ pub(super) struct ReplyBody {
     connected: Option<Connected>,
     body: Incoming,
     patience: Patience,
+    /// Whether its end has come. Of an answer without a length, the library does not say so beforehand.
+    has_ended: bool,
+    /// Whether the client takes trailers.
+    takes_trailers: bool,
+    trailers: Option<Box<ExtraFields>>,
 }
 
 impl ReplyBody {
-    /// `connected`: its connection, if it may be kept.
-    pub(super) fn new(in_progress: InProgress, connected: Option<Connected>, body: Incoming) -> Self {
+    /// `connected`: its connection, if it may be kept. `takes_trailers`: whether the client does.
+    pub(super) fn new(
+        in_progress: InProgress,
+        connected: Option<Connected>,
+        body: Incoming,
+        takes_trailers: bool,
+    ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
-        ReplyBody { in_progress, connected, body, patience }
+        ReplyBody { in_progress, connected, body, patience, has_ended: false, takes_trailers, trailers: None }
     }
 }
 
@@ -67,9 +78,13 @@ impl Source for ReplyBody {
             match Pin::new(&mut this.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     this.patience.moved();
-                    // Trailers of HTTP/1.1 are dropped, as RFC 9112 §7.1.2 allows.
-                    if let Ok(content) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(Piece::Bytes(content))));
+                    match frame.into_data() {
+                        Ok(content) => return Poll::Ready(Some(Ok(Piece::Bytes(content)))),
+                        Err(frame) if this.takes_trailers => {
+                            this.trailers = frame.trailers_ref().and_then(trailers_of_answer);
+                        }
+                        // As RFC 9110 §6.5.1 allows.
+                        Err(_) => {}
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -78,7 +93,10 @@ impl Source for ReplyBody {
                         io::Error::other(format!("the answer of {} broke off: {error}", this.in_progress.name()));
                     return Poll::Ready(Some(Err(error)));
                 }
-                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(None) => {
+                    this.has_ended = true;
+                    return Poll::Ready(None);
+                }
                 Poll::Pending => {
                     return this.patience.poll(cx).map(|limit| {
                         this.connected = None;
@@ -90,12 +108,16 @@ impl Source for ReplyBody {
             }
         }
     }
+
+    fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
+        self.get_mut().trailers.take()
+    }
 }
 
 impl Drop for ReplyBody {
     fn drop(&mut self) {
         if let Some(connected) = self.connected.take()
-            && self.body.is_end_stream()
+            && (self.has_ended || self.body.is_end_stream())
         {
             self.in_progress.keep(connected);
         }

@@ -8,21 +8,22 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
-use super::config::{ServerUrl, UpstreamTlsConfig};
-use super::connect::Tls;
+use super::config::{Protocol, ServerUrl, UpstreamTlsConfig};
+use super::connect::{ALPN_HTTP2, Tls};
 use crate::values::{At, Problems};
 
 /// Makes the connectors of an upstream's servers, which share sessions.
 pub(super) struct Connectors<'a> {
     config: &'a UpstreamTlsConfig,
+    protocol: Protocol,
     key: String,
     /// `None`: not built yet. `Some(None)`: it cannot be.
     connector: Option<Option<TlsConnector>>,
 }
 
 impl<'a> Connectors<'a> {
-    pub(super) fn new(config: &'a UpstreamTlsConfig, key: &str) -> Self {
-        Connectors { config, key: format!("{key}.tls"), connector: None }
+    pub(super) fn new(config: &'a UpstreamTlsConfig, protocol: Protocol, key: &str) -> Self {
+        Connectors { config, protocol, key: format!("{key}.tls"), connector: None }
     }
 
     /// `None`: the URL is without TLS, or a problem was added.
@@ -75,7 +76,7 @@ impl<'a> Connectors<'a> {
                 return None;
             }
         };
-        let config = match (&self.config.cert, &self.config.key) {
+        let mut config = match (&self.config.cert, &self.config.key) {
             (None, None) => verified.with_no_client_auth(),
             (Some(cert), Some(key)) => {
                 let chain = CertificateDer::pem_file_iter(problems.resolve(cert))
@@ -101,6 +102,9 @@ impl<'a> Connectors<'a> {
                 return None;
             }
         };
+        if self.protocol == Protocol::Http2 {
+            config.alpn_protocols = vec![ALPN_HTTP2.to_vec()];
+        }
         Some(TlsConnector::from(Arc::new(config)))
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod http2;
+pub(crate) mod http2_upstream;
 pub(crate) mod library;
 pub(crate) mod module;
 pub(crate) mod multipart;

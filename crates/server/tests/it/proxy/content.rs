@@ -92,6 +92,30 @@ fn contents_of_all_lengths_pass_in_both_directions_however_they_are_framed() {
 }
 
 #[test]
+fn a_connection_is_kept_however_the_answer_was_framed() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| match request.line() {
+        "GET /chunked" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec(),
+        _ => ok(b"abc"),
+    });
+    let server = serve(&site, &upstream, "");
+    for protocol in ["--http1.1", "--http2"] {
+        for target in ["/chunked", "/length", "/chunked"] {
+            assert_eq!(curl::get(&site.pki, server.address(), target, &[protocol]).body, b"abc");
+        }
+    }
+    // A worker has its own connections, and a client one worker.
+    let mut client = site.connect(&server);
+    http::get(&mut client, "/length").expect("a response");
+    let before = upstream.connections();
+    for _ in 0..5 {
+        client.send(get("/chunked").as_bytes()).expect("it leaves");
+        client.read_until(b"0\r\n\r\n").expect("the end");
+    }
+    assert_eq!(upstream.connections(), before);
+}
+
+#[test]
 fn answers_without_content_end_with_their_head() {
     let site = Site::new();
     let upstream = Upstream::answering(|request| {

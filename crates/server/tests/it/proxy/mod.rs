@@ -2,10 +2,13 @@
 
 mod content;
 mod faults;
+mod grpc;
 mod guards;
+mod http2;
 mod random;
 mod rules;
 mod smuggling;
+mod trailers;
 mod tunnel;
 
 use sealion_testkit::server::Server;
