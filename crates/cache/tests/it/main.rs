@@ -1,0 +1,3 @@
+//! Decisions beside those of another implementation.
+
+mod oracle;
