@@ -43,7 +43,7 @@ pub use directives::RequestDirectives;
 pub use freshness::{Assessment, Lifetime, is_error_for_stale};
 pub use invalidation::{groups, invalidated, invalidated_groups};
 pub use status_field::{CacheStatus, Forward};
-pub use storing::{NotStored, Policy, StoreRequest, may_store, storable_fields};
+pub use storing::{NotStored, Policy, StoreRequest, has_lifetime, may_store, storable_fields};
 pub use tags::tags;
 pub use validation::{freshen, is_for, update, validation_fields};
 pub use vary::{variant_key, vary};

@@ -163,6 +163,12 @@ pub fn may_store(
     if has_validator || lifetime.is_ever_usable() { Ok(lifetime) } else { Err(NotStored::NoLifetime) }
 }
 
+/// Whether the origin, or the operator, says how long a response is fresh. Otherwise its lifetime is a guess, or it is validated for each request.
+pub fn has_lifetime(policy: &Policy, status: u16, fields: &HeaderMap) -> bool {
+    let (directives, is_targeted) = directives(policy, fields);
+    policy.ttl(status).is_some() || freshness::explicit(policy, fields, &directives, is_targeted, 0).is_some()
+}
+
 /// The fields of a response that are stored: not those of the connection, not Age, which [`Lifetime::age`] replaces, and not those that
 /// `no-cache` and `private` name. Date is added if it is missing (RFC 9110 §6.6.1).
 pub fn storable_fields(policy: &Policy, fields: &HeaderMap, received: Seconds) -> HeaderMap {

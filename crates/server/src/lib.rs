@@ -27,6 +27,7 @@ pub mod path;
 mod process;
 mod response;
 mod site;
+mod store;
 mod upstream;
 mod values;
 

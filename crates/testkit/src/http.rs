@@ -73,7 +73,11 @@ pub fn read_response(client: &mut Client, method: &str) -> io::Result<Response> 
         return Ok(response);
     }
     if let Some(coding) = response.field("transfer-encoding") {
-        return Err(invalid(format!("the transfer coding {coding} is not read here")));
+        if coding != "chunked" {
+            return Err(invalid(format!("the transfer coding {coding} is not read here")));
+        }
+        response.body = read_chunks(client)?;
+        return Ok(response);
     }
     response.body = match response.field("content-length") {
         Some(len) => {
@@ -87,6 +91,24 @@ pub fn read_response(client: &mut Client, method: &str) -> io::Result<Response> 
         }
     };
     Ok(response)
+}
+
+/// Reads chunks and drops trailers (RFC 9112 §7.1).
+fn read_chunks(client: &mut Client) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = client.read_until(b"\r\n")?;
+        let size = std::str::from_utf8(&line).ok().and_then(|line| usize::from_str_radix(line.trim_end(), 16).ok());
+        let size = size.ok_or_else(|| invalid(format!("a chunk of {} octets", String::from_utf8_lossy(&line))))?;
+        if size == 0 {
+            while client.read_until(b"\r\n")? != b"\r\n" {}
+            return Ok(body);
+        }
+        body.extend_from_slice(&client.read(size)?);
+        if client.read(2)? != b"\r\n" {
+            return Err(invalid("a chunk is longer than its size".to_owned()));
+        }
+    }
 }
 
 fn parse_head(head: &[u8]) -> io::Result<Response> {

@@ -43,7 +43,7 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 11] = [
+const FIXED: [&str; 12] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -55,6 +55,7 @@ const FIXED: [&str; 11] = [
     "access_log",
     "privileges",
     "metrics",
+    "cache",
 ];
 
 fn leaves(config: &Config) -> BTreeMap<String, String> {
@@ -162,6 +163,7 @@ mod tests {
             "listen",
             "metrics",
             "privileges",
+            "cache",
             "server",
             "site",
             "tls",

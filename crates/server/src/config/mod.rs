@@ -25,6 +25,7 @@ use crate::listen::ListenConfig;
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
 use crate::site::SiteConfig;
+use crate::store::CacheConfig;
 use crate::upstream::UpstreamConfig;
 
 pub(crate) use diff::{changes, needs_new_process};
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     pub privileges: PrivilegesConfig,
     /// Metrics and health checks.
     pub metrics: MetricsConfig,
+    /// Cache of responses, for rules of `[[site.proxy]]` with `cache`.
+    pub cache: CacheConfig,
     /// Servers that requests are forwarded to, by `[[site.proxy]]`.
     pub upstream: Vec<UpstreamConfig>,
     /// Sites, by host name.

@@ -14,8 +14,9 @@ use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
 use crate::site::{ProxyConfig, RedirectConfig, RewriteConfig, SiteConfig};
+use crate::store::{CacheConfig, CacheRuleConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
-use crate::values::{Given, Problems};
+use crate::values::{Given, Problems, Size};
 
 /// Arguments of `sealion serve`. Options and environment variables override the file.
 #[derive(Debug, Clone, Args)]
@@ -78,6 +79,10 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     pub to: Vec<ServerUrl>,
 
+    /// The cache: of `sealion proxy`.
+    #[arg(skip)]
+    pub cache: CacheConfig,
+
     /// The arguments that were given, as opposed to defaulted.
     #[arg(skip)]
     pub given: Given,
@@ -98,13 +103,22 @@ pub(crate) struct ProxyArgs {
     )]
     pub to: Vec<ServerUrl>,
 
+    /// Directory to store responses in, as their Cache-Control allows; may be repeated, one for each disk [default: none are stored]
+    #[arg(long, value_name = "DIR", value_delimiter = ',', env = "SEALION_CACHE", conflicts_with = "config")]
+    pub cache: Vec<PathBuf>,
+
+    /// Most bytes that stored responses take in each directory
+    #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_SIZE", default_value_t = CacheConfig::default().size, requires = "cache")]
+    pub cache_size: Size,
+
     #[command(flatten)]
     pub serve: ServeArgs,
 }
 
 impl From<ProxyArgs> for ServeArgs {
     fn from(args: ProxyArgs) -> Self {
-        ServeArgs { to: args.to, ..args.serve }
+        let cache = CacheConfig { directories: args.cache.into(), size: args.cache_size, ..CacheConfig::default() };
+        ServeArgs { to: args.to, cache, ..args.serve }
     }
 }
 
@@ -166,12 +180,14 @@ impl ServeArgs {
             const NAME: &str = "upstream";
             let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
             upstream.push(UpstreamConfig::of(NAME, servers));
-            let rule =
-                ProxyConfig { upstream: NAME.to_owned().into(), files_first: with_files, ..ProxyConfig::default() };
+            let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
+            let upstream = NAME.to_owned().into();
+            let rule = ProxyConfig { upstream, files_first: with_files, cache, ..ProxyConfig::default() };
             site.proxy.push(rule);
         }
         let listen = vec![ListenConfig::from(Listen::development())];
-        let config = Config { site: vec![site], listen, upstream, ..Config::default() };
+        let cache = self.cache.clone();
+        let config = Config { site: vec![site], listen, upstream, cache, ..Config::default() };
         if problems.is_empty() { Ok((config, problems)) } else { Err(problems) }
     }
 

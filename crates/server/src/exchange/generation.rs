@@ -21,6 +21,7 @@ use crate::files::cache::FileCache;
 use crate::limits::LimitsConfig;
 use crate::path::policy::KtlsMode;
 use crate::site::Sites;
+use crate::store::Store;
 use crate::upstream::Upstream;
 
 /// A loaded configuration.
@@ -29,6 +30,8 @@ pub(crate) struct Generation {
     pub sites: Sites,
     /// The servers that requests are forwarded to.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// The cache of responses.
+    pub store: Option<Arc<Store>>,
     /// The cached files of all sites.
     pub files: Arc<FileCache>,
     /// Certificates and bounds for handshakes.

@@ -22,7 +22,7 @@ use sealion_http::{Coding, FieldSection, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
-use crate::observe::access_log::{Entry, Requested, UpstreamTrace};
+use crate::observe::access_log::{CacheTrace, Entry, Requested, UpstreamTrace};
 use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::Response;
@@ -106,6 +106,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) set_up: Option<Duration>,
     /// The server that the request was forwarded to.
     pub(crate) upstream: Option<&'a UpstreamTrace>,
+    /// What the cache did with the request.
+    pub(crate) cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
 }
@@ -130,6 +132,7 @@ impl<'a> Outcome<'a> {
             moved_at: choice.moved_at,
             set_up: choice.set_up,
             upstream: response.upstream.as_deref(),
+            cache: response.cache,
             aborted,
         }
     }
@@ -238,6 +241,11 @@ impl<'a> Exchange<'a> {
             let Outcome { reason, wire, set_up, .. } = *outcome;
             let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
             worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up, site: number });
+            if let Some(cache) = outcome.cache {
+                worker.reused[cache.outcome as usize].add(1);
+                worker.reused_bytes[cache.outcome as usize].add(outcome.body);
+                worker.collapsed.add(u64::from(cache.reason == Some(CacheTrace::COLLAPSED)));
+            }
             if let Some((Request { target: Target::Path { path, .. }, .. }, _)) = request {
                 let site = self.site.filter(|_| self.generation.sites.are_several()).map_or("", |site| &site.name);
                 worker.asked_for(site, path, outcome.body);
@@ -264,6 +272,7 @@ impl<'a> Exchange<'a> {
                 moved_at: outcome.moved_at,
                 set_up: outcome.set_up,
                 upstream: outcome.upstream,
+                cache: outcome.cache,
                 aborted: outcome.aborted,
             });
         }

@@ -296,6 +296,30 @@ impl Root {
 }
 
 impl SiteFile {
+    /// Content beneath no root, of `len` bytes: that of a stored response, whose fields are kept with it.
+    pub(crate) fn of_content(content: Content, len: u64) -> Arc<Self> {
+        Arc::new(SiteFile {
+            content,
+            len,
+            modified: None,
+            etag: EntityTag::from_fingerprint([0; 8]),
+            content_type: ContentType::of_name(b""),
+            coding: None,
+            is_sibling: false,
+            varies: false,
+            state: State([0; 7]),
+            read_at: [0; 2],
+        })
+    }
+
+    /// The same content, now that its length is known.
+    pub(crate) fn with_len(&self, len: u64) -> Option<Arc<Self>> {
+        match &self.content {
+            Content::File(file) => Some(Self::of_content(Content::File(Arc::clone(file)), len)),
+            Content::Memory(_) => None,
+        }
+    }
+
     /// Whether every later change will show in the change time. Within a clock tick it may not: content read between two changes
     /// could carry the time stamps of the second.
     pub(crate) fn is_settled(&self) -> bool {

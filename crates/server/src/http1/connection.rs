@@ -35,7 +35,7 @@ use crate::exchange::{
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
-use crate::site::{self, Client};
+use crate::site::{self, Arrival, Client};
 use crate::upstream::Inbound;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
@@ -205,7 +205,9 @@ impl Http1<'_> {
             (None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
             (None, Some(site)) => {
-                let client = Client { address: address(*peer), refusal };
+                let is_plain = forwards && head.framing == Framing::None && !asks_for_upgrade(&head.request);
+                let arrival = is_plain.then(|| Arrival { scheme: "https", is_trusted: self.listener.trusts(remote) });
+                let client = Client { address: address(*peer), refusal, arrival };
                 match site::answer_from_cache(site, &head.request, client, date) {
                     Some(response) => response,
                     None if forwards => {

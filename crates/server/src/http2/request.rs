@@ -17,7 +17,7 @@ use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Sh
 use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
-use crate::site::{self, Client};
+use crate::site::{self, Arrival, Client};
 use crate::upstream::{Inbound, RequestContent};
 
 /// What all requests of a connection share.
@@ -91,7 +91,11 @@ impl<'a> Context<'a> {
         let forwards = site.is_some_and(|site| site.may_forward(&request));
         let response = match site {
             None => Some(exchange.misdirected()),
-            Some(site) => site::answer_from_cache(site, &request, Client { address: address(client), refusal }, now()),
+            Some(site) => {
+                let is_trusted = self.listener.trusts(self.remote);
+                let arrival = content.is_none().then_some(Arrival { scheme: "https", is_trusted });
+                site::answer_from_cache(site, &request, Client { address: address(client), refusal, arrival }, now())
+            }
         };
         let started = exchange.started();
         match response {
@@ -127,7 +131,7 @@ impl<'a> Context<'a> {
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
-                    let client = Client { address: address(peer.address), refusal };
+                    let client = Client { address: address(peer.address), refusal, arrival: None };
                     let inbound = self.inbound(peer, content, gone);
                     let response = site::answer(site, request, client, now(), inbound).await;
                     exchange.answered(request, peer, &response);

@@ -7,6 +7,7 @@ use sealion_tls::{AlertDescription, SealedBy};
 
 use super::page::Page;
 use crate::exchange::Shared;
+use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
     BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, SiteNumber, WorkerMetrics,
@@ -14,6 +15,7 @@ use crate::observe::metrics::{
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
+use crate::store::DiskState;
 use crate::upstream::{CLASSES, FailureKind};
 
 /// Renders the page.
@@ -26,11 +28,27 @@ pub(super) fn render(shared: &Shared) -> String {
     scrape.handshakes(&mut page);
     scrape.responses(&mut page);
     scrape.upstreams(&mut page);
+    scrape.store(&mut page);
     scrape.kernel_path(&mut page);
     scrape.trouble(&mut page);
     scrape.kernel_counters(&mut page);
     page.finish()
 }
+
+type OfDisk = (&'static str, &'static str, fn(&DiskState) -> u64);
+
+const GAUGES_OF_DISKS: [OfDisk; 4] = [
+    ("sealion_cache_objects", "Stored responses.", |disk| disk.objects),
+    ("sealion_cache_disk_bytes", "Bytes that stored responses take on the disk.", |disk| disk.bytes),
+    ("sealion_cache_index_bytes", "Memory that the index of stored responses takes.", |disk| disk.index_bytes),
+    ("sealion_cache_up", "1 if responses are stored, 0 after a failure of the disk.", |disk| disk.is_up.into()),
+];
+
+const COUNTERS_OF_DISKS: [OfDisk; 3] = [
+    ("sealion_cache_stored_total", "Responses that were stored.", |disk| disk.stored),
+    ("sealion_cache_evicted_total", "Responses that were removed to make room.", |disk| disk.evicted),
+    ("sealion_cache_failures_total", "Failures of the disk.", |disk| disk.failures),
+];
 
 struct Scrape<'a> {
     shared: &'a Shared,
@@ -88,6 +106,33 @@ impl Scrape<'_> {
         page.gauge("sealion_upstream_up", "1 if the server gets requests, 0 if it is left out.");
         for (upstream, server) in &servers {
             page.sample(&[("upstream", upstream), ("server", server.name)], u8::from(server.is_up));
+        }
+    }
+
+    fn store(&self, page: &mut Page) {
+        let Some(store) = self.shared.generations.latest().store.clone() else { return };
+        page.counter("sealion_cache_requests_total", "Requests that met the cache of responses, by what it did.");
+        for (n, outcome) in CacheOutcome::ALL.iter().enumerate() {
+            page.sample(&[("outcome", outcome.label())], self.count(|w| &w.reused[n]));
+        }
+        page.counter("sealion_cache_body_bytes_total", "Bytes of bodies sent for these requests.");
+        for (n, outcome) in CacheOutcome::ALL.iter().enumerate() {
+            page.sample(&[("outcome", outcome.label())], self.count(|w| &w.reused_bytes[n]));
+        }
+        page.counter("sealion_cache_collapsed_total", "Requests that shared the fetch of another.")
+            .value(self.count(|w| &w.collapsed));
+        let disks: Vec<_> = store.disk_states().collect();
+        for (name, help, value) in GAUGES_OF_DISKS {
+            page.gauge(name, help);
+            for disk in &disks {
+                page.sample(&[("directory", &disk.directory)], value(disk));
+            }
+        }
+        for (name, help, value) in COUNTERS_OF_DISKS {
+            page.counter(name, help);
+            for disk in &disks {
+                page.sample(&[("directory", &disk.directory)], value(disk));
+            }
         }
     }
 

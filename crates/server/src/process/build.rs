@@ -10,6 +10,7 @@ use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen;
 use crate::site::Sites;
+use crate::store::Store;
 use crate::upstream::Upstreams;
 use crate::values::Problems;
 
@@ -45,11 +46,17 @@ pub(crate) fn build(
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
         &mut problems,
     );
+    let store = Store::build(&config.cache, before.and_then(|before| before.store.as_ref()), &mut problems);
     let mut sites = Vec::new();
     for site in &config.site {
-        if let Some(built) =
-            site.build(&cache, &mut upstreams, config.limits.max_ranges.usize(), plain_only, &mut problems)
-        {
+        if let Some(built) = site.build(
+            &cache,
+            &mut upstreams,
+            store.as_ref(),
+            config.limits.max_ranges.usize(),
+            plain_only,
+            &mut problems,
+        ) {
             sites.push((site, built));
         }
     }
@@ -71,6 +78,7 @@ pub(crate) fn build(
         Some((tls, certificates)) if problems.is_empty() => Ok(Generation {
             sites,
             upstreams: upstreams.into_all(),
+            store,
             files: cache,
             tls: Arc::new(tls),
             certificates: Arc::new(certificates),

@@ -61,7 +61,10 @@ impl Prepared {
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;
-        let made = generation.certificates.make_directories()?;
+        let mut made = generation.certificates.make_directories()?;
+        if let Some(store) = &generation.store {
+            made.extend(store.open()?);
+        }
         let max_connections = max_connections(&config)?;
         // Opens files of /proc that may be out of reach later.
         let metrics = Metrics::new(metrics_listener.is_some());

@@ -156,6 +156,9 @@ impl<'a> Server<'a> {
             proxies_refused: AtomicU64::new(0),
             cut: AtomicUsize::new(0),
         });
+        if let Some(store) = &shared.generations.latest().store {
+            store.start()?;
+        }
         let workers = worker::start(listeners.sets, &config.listen, &shared)?;
         let metrics_thread = metrics_listener.map(|listener| listener.start(&shared)).transpose()?;
         if let Some(pause) = config.server.self_check_every {
@@ -240,6 +243,11 @@ impl<'a> Server<'a> {
         // The last listening descriptors: connections that wait in their queues are refused now, not when the process ends.
         self.service = Arc::default();
         self.phase.send_replace(next);
+        let store = self.shared.generations.latest().store.clone();
+        if let Some(store) = store.as_ref().filter(|_| next == Phase::HandedOver) {
+            // The successor stores from now on.
+            store.close(false);
+        }
         tracing::info!("{signal}: no new connections; responses under way have {} s", grace.as_secs_f32());
         let workers = std::mem::take(&mut self.workers);
         let mut joined = tokio::task::spawn_blocking(|| workers.into_iter().try_for_each(thread::JoinHandle::join));
@@ -261,6 +269,9 @@ impl<'a> Server<'a> {
                 },
             }
         };
+        if let Some(store) = store {
+            store.close(true);
+        }
         match joined {
             Ok(Ok(())) => Ok(()),
             _ => Err("a worker thread panicked; the message above says where".to_owned()),

@@ -72,7 +72,6 @@ pub(crate) enum Piece {
     /// Bytes in memory.
     Bytes(Bytes),
     /// A range of a file, which must lie within it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a cache of responses will make it"))]
     File { file: Arc<SiteFile>, range: Range<u64> },
 }
 

@@ -10,7 +10,7 @@ use sealion_http::{ContentType, Fields, Status};
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source};
 pub(crate) use of_file::of_file;
 
-use crate::observe::access_log::UpstreamTrace;
+use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 
 /// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body
 /// if the request method or the status forbids one.
@@ -26,11 +26,13 @@ pub(crate) struct Response {
     pub user: Option<Box<str>>,
     /// The server that the request was forwarded to, for the access log.
     pub upstream: Option<Box<UpstreamTrace>>,
+    /// What the cache did with the request, for the access log.
+    pub cache: Option<CacheTrace>,
 }
 
 impl Response {
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, body, cause: None, user: None, upstream: None }
+        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None }
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.

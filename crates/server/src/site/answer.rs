@@ -29,6 +29,7 @@ use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
 use super::pages::Page;
+use super::proxy::Proxies;
 use super::{Site, fallback, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
@@ -43,6 +44,17 @@ pub(crate) struct Client {
     pub(crate) address: Option<IpAddr>,
     /// The limit that the client exceeds.
     pub(crate) refusal: Option<Refusal>,
+    /// How the request came, if the cache of responses may answer it at once: it has no content, and asks for no other protocol.
+    pub(crate) arrival: Option<Arrival>,
+}
+
+/// How a request came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    /// `https` or `http`.
+    pub(crate) scheme: &'static str,
+    /// Whether a trusted proxy sent it.
+    pub(crate) is_trusted: bool,
 }
 
 /// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
@@ -134,6 +146,9 @@ impl<'a> Answering<'a> {
     fn answer_from_cache(&self) -> Option<Response> {
         let features = &self.site.features;
         let path = self.path().ok()?;
+        if let Some(proxies) = &features.proxies {
+            return self.answer_from_store(proxies, &path);
+        }
         let name_decides = path.names_directory() && (features.depend_on_names() || self.removes_slash_of(&path));
         if features.need_steps_before_files() || name_decides || self.refuse_or_redirect(&path).is_some() {
             return None;
@@ -144,6 +159,25 @@ impl<'a> Answering<'a> {
         }
         let mut response = of_file(self.request, file, self.site.options.max_ranges, self.now);
         if self.site.error_page(response.status).is_some() {
+            return None;
+        }
+        self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        Some(response)
+    }
+
+    /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
+    fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
+        let features = &self.site.features;
+        if features.basic_auth.is_some() || features.rewrites.is_some() || self.refuse_or_redirect(path).is_some() {
+            return None;
+        }
+        let rule = proxies.find(path)?;
+        let is_read_alike = matches!(proxy::Rule::as_read_elsewhere(path), Ok(None));
+        if !rule.answers_from_cache() || !is_read_alike {
+            return None;
+        }
+        let mut response = rule.answer_at_once(self.request, self.client.arrival?)?;
+        if rule.intercept_errors && self.site.error_page(response.status).is_some() {
             return None;
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());

@@ -1,5 +1,7 @@
 //! The optional features of a site.
 
+use std::sync::Arc;
+
 use super::SiteConfig;
 use super::access::Access;
 use super::basic_auth::BasicAuth;
@@ -14,6 +16,7 @@ use super::redirect::Redirects;
 use super::rewrite::Rewrites;
 use crate::files::cache::Files;
 use crate::files::resolve::Root;
+use crate::store::Store;
 use crate::upstream::Upstreams;
 use crate::values::Problems;
 
@@ -54,6 +57,7 @@ impl SiteConfig {
         root: &Root,
         files: impl FnMut(Root) -> Files,
         upstreams: &mut Upstreams,
+        store: Option<&Arc<Store>>,
         plain: bool,
         problems: &mut Problems,
     ) -> Features {
@@ -85,7 +89,7 @@ impl SiteConfig {
             basic_auth: BasicAuth::build(&self.basic_auth, "site.basic_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
-            proxies: Proxies::build(&self.proxy, upstreams, "site.proxy", problems),
+            proxies: Proxies::build(&self.proxy, upstreams, store, "site.proxy", problems),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: clean_urls::extensions(&self.extensions, problems),
             trailing_slash: self.trailing_slash,

@@ -42,10 +42,11 @@ use crate::files::media_types::MediaTypes;
 use crate::files::resolve::{EntityTags, Root};
 use crate::limits::{SiteLimits, SiteLimitsConfig};
 use crate::observe::metrics::SiteNumber;
+use crate::store::Store;
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems};
 
-pub(crate) use answer::{Client, answer, answer_from_cache, refuse};
+pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
@@ -250,6 +251,7 @@ impl SiteConfig {
         &self,
         cache: &Arc<FileCache>,
         upstreams: &mut Upstreams,
+        store: Option<&Arc<Store>>,
         max_ranges: usize,
         plain: bool,
         problems: &mut Problems,
@@ -281,7 +283,7 @@ impl SiteConfig {
             let root = root.with_media_types(media_types.clone()).with_entity_tags(self.etag);
             Files::new(root, index.clone(), cache).with_codings(coder.clone())
         };
-        let features = self.features(&root, files, upstreams, plain, problems);
+        let features = self.features(&root, files, upstreams, store, plain, problems);
         let client_auth = match &self.client_auth {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
             None => None,

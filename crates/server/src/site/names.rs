@@ -180,7 +180,9 @@ mod tests {
         let built: Vec<_> = config
             .site
             .iter()
-            .filter_map(|site| Some((site, site.build(&cache, &mut Upstreams::default(), 1, false, &mut problems)?)))
+            .filter_map(|site| {
+                Some((site, site.build(&cache, &mut Upstreams::default(), None, 1, false, &mut problems)?))
+            })
             .collect();
         (Sites::new(built, &mut problems), problems)
     }

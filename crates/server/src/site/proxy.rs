@@ -19,11 +19,14 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{Guarded, Prefix};
 use crate::response::{Body, BodyStream, Response};
+use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
     Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
     request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems, Size};
+
+mod cached;
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +55,8 @@ pub(crate) struct ProxyConfig {
     pub upgrade: At<Vec<String>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
+    /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
+    pub cache: Option<At<CacheRuleConfig>>,
 }
 
 impl Default for ProxyConfig {
@@ -68,6 +73,7 @@ impl Default for ProxyConfig {
             intercept_errors: false,
             upgrade: vec!["websocket".to_owned()].into(),
             max_body: None,
+            cache: None,
         }
     }
 }
@@ -96,6 +102,7 @@ pub(crate) struct Rule {
     pub(super) intercept_errors: bool,
     upgrade: Vec<String>,
     max_body: Option<u64>,
+    cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
 }
@@ -111,10 +118,11 @@ impl Proxies {
     pub(crate) fn build(
         configs: &[ProxyConfig],
         upstreams: &mut Upstreams,
+        store: Option<&Arc<Store>>,
         key: &str,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, key, problems)).collect();
+        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, store, key, problems)).collect();
         (!rules.is_empty()).then_some(Proxies(rules))
     }
 
@@ -133,7 +141,13 @@ impl Proxies {
 }
 
 impl ProxyConfig {
-    fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<Rule> {
+    fn build(
+        &self,
+        upstreams: &mut Upstreams,
+        store: Option<&Arc<Store>>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Rule> {
         let before = problems.len();
         let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
         if *self.strip_prefix && self.regex.is_some() {
@@ -171,10 +185,21 @@ impl ProxyConfig {
             let what = format_args!("{wrong:?} cannot be a tunnel: write for instance websocket, or [] for none");
             problems.add(&self.upgrade.span, &format!("{key}.upgrade"), what);
         }
+        let cache = self.cache.as_ref().map(|cache| {
+            let rules = response.clone();
+            let lines = move |fields: &HeaderMap| {
+                let mut fields = fields.clone();
+                fields.remove(header::CONTENT_LENGTH);
+                apply(&rules, &mut fields);
+                response_fields(&fields).extra
+            };
+            cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
+        });
         if problems.len() > before {
             return None;
         }
         Some(Rule {
+            cache: cache.flatten(),
             paths: paths?,
             upstream: upstream?,
             strip_prefix: *self.strip_prefix,
@@ -270,33 +295,34 @@ impl Rule {
         {
             return Response::plain(too_long.status);
         }
-        let Some(forwarded) = self.request(request, path, rewritten, inbound) else {
-            return Response::plain(Status::BAD_REQUEST);
-        };
         let gone = async {
             match gone {
                 Some(gone) => drop(gone.await),
                 None => pending().await,
             }
         };
-        let (trace, result) = tokio::select! {
-            biased;
-            () = gone => return Response::plain(Status::CLIENT_CLOSED_REQUEST),
-            answered = forward(&self.upstream, forwarded) => answered,
+        let answer = async {
+            match &self.cache {
+                Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
+                None => match self.request(request, path, rewritten, inbound) {
+                    Some(forwarded) => self.pass(forwarded).await,
+                    None => Response::plain(Status::BAD_REQUEST),
+                },
+            }
         };
+        tokio::select! {
+            biased;
+            () = gone => Response::plain(Status::CLIENT_CLOSED_REQUEST),
+            response = answer => response,
+        }
+    }
+
+    /// The answer of the upstream.
+    async fn pass(&self, forwarded: Forwarded) -> Response {
+        let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
             Ok(reply) => self.response(reply),
-            Err(failure) => {
-                let cause = || Some(io::Error::other(format!("{}: {failure}", trace.server)));
-                match &failure {
-                    Failure::Unreachable(_) | Failure::Broken(_) => {
-                        Response::plain(Status::BAD_GATEWAY).because(cause())
-                    }
-                    Failure::Timeout(_) => Response::plain(Status::GATEWAY_TIMEOUT).because(cause()),
-                    // A client that breaks off is no fault of the servers.
-                    Failure::Client(incomplete) => Response::plain(incomplete.status),
-                }
-            }
+            Err(failure) => failed(&failure, &trace.server),
         };
         response.upstream = Some(Box::new(trace));
         response
@@ -315,7 +341,8 @@ impl Rule {
             (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?.into_owned(),
             _ => raw.to_owned(),
         };
-        if let Some(query) = query {
+        let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
+        if let Some(query) = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty()) {
             target.push('?');
             target.push_str(query);
         }
@@ -378,11 +405,27 @@ impl Rule {
     }
 }
 
+/// The response where no server of `server` answered.
+fn failed(failure: &Failure, server: &str) -> Response {
+    let cause = || Some(io::Error::other(format!("{server}: {failure}")));
+    match failure {
+        Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
+        Failure::Timeout(_) => Response::plain(Status::GATEWAY_TIMEOUT).because(cause()),
+        // A client that breaks off is no fault of the servers.
+        Failure::Client(incomplete) => Response::plain(incomplete.status),
+    }
+}
+
 /// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.
 fn uri(target: &str) -> Option<Uri> {
     const UNWISE: &AsciiSet =
         &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
     Uri::try_from(target).or_else(|_| Uri::try_from(utf8_percent_encode(target, UNWISE).to_string())).ok()
+}
+
+/// Whether a request reads: only then is it one for the cache.
+fn is_read(request: &Request<'_>) -> bool {
+    matches!(request.method, sealion_http::Method::Get | sealion_http::Method::Head)
 }
 
 /// The length that the answer announced.

@@ -45,6 +45,23 @@ pub(crate) struct Forwarded {
     pub(crate) address: Vec<u8>,
 }
 
+impl Forwarded {
+    /// The same request, without content.
+    pub(crate) fn without_content(&self) -> Self {
+        Forwarded {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            fields: self.fields.clone(),
+            host: self.host.clone(),
+            content: None,
+            upgrade: None,
+            te: false,
+            takes_trailers: false,
+            address: self.address.clone(),
+        }
+    }
+}
+
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

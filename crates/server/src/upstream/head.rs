@@ -73,7 +73,7 @@ fn may_be_trailer(name: &str) -> bool {
         "www-authenticate",
     ];
     let is_same = |own: &&str| is_same_by_cgi(own, name);
-    let is_one = WITH_A_MEANING_BEFORE.iter().chain(&HOP_BY_HOP).any(|own| is_same(own));
+    let is_one = WITH_A_MEANING_BEFORE.iter().chain(&HOP_BY_HOP).any(is_same);
     !is_one && !is_made_here(name) && !name.starts_with("if-") && !name.starts_with("if_")
 }
 

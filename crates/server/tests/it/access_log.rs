@@ -303,7 +303,7 @@ fn a_sample_has_every_error() {
 fn a_full_disk_loses_lines_and_nothing_else() {
     let site = Site::new();
     site.add("f", "content");
-    let disk = Tmpfs::mount(&site.outside().join("disk"));
+    let disk = Tmpfs::mount(&site.outside().join("disk"), "64k");
     let log = disk.0.join("access.log");
     let filler = disk.0.join("filler");
     std::fs::write(&filler, vec![b'x'; 40 << 10]).expect("there is room for it");

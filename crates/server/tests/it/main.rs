@@ -7,6 +7,7 @@ mod access_log;
 #[cfg(feature = "acme")]
 mod acme;
 mod browser;
+mod cache;
 mod calibrate;
 mod certificates;
 mod cli;

@@ -384,14 +384,14 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A file system in memory with room for 64 KiB; unmounted on drop. Mounting takes root.
+/// A small file system in memory; unmounted on drop. Mounting takes root.
 pub(crate) struct Tmpfs(pub(crate) PathBuf);
 
 impl Tmpfs {
     #[track_caller]
-    pub(crate) fn mount(on: &Path) -> Self {
+    pub(crate) fn mount(on: &Path, size: &str) -> Self {
         fs::create_dir(on).expect("a directory");
-        tool("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", on.to_str().expect("a path in UTF-8")]);
+        tool("mount", ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", on.to_str().expect("a path in UTF-8")]);
         Self(on.to_owned())
     }
 }

@@ -39,7 +39,7 @@ impl Place {
             compress,
             ..SiteConfig::default()
         };
-        let site = config.build(&FileCache::new(limits), &mut Upstreams::default(), 16, false, &mut problems);
+        let site = config.build(&FileCache::new(limits), &mut Upstreams::default(), None, 16, false, &mut problems);
         let site = site.unwrap_or_else(|| panic!("{problems}"));
         Place { directory, site, now: Instant::now() }
     }

@@ -9,6 +9,7 @@ use sealion_http::{Coding, Request};
 use sealion_tls::{HandshakeInfo, SealedBy};
 
 use crate::path::policy::PathReason;
+use crate::values::labels;
 
 /// A response and its request.
 pub(crate) struct Entry<'a> {
@@ -37,6 +38,8 @@ pub(crate) struct Entry<'a> {
     pub set_up: Option<Duration>,
     /// The server that the request was forwarded to.
     pub upstream: Option<&'a UpstreamTrace>,
+    /// What the cache did with the request.
+    pub cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
 }
@@ -52,6 +55,47 @@ pub(crate) struct UpstreamTrace {
     pub took: Duration,
     /// The status of the answer; `None`: there is none.
     pub status: Option<u16>,
+}
+
+/// What the cache of responses did with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CacheTrace {
+    pub outcome: CacheOutcome,
+    /// Why it was not a hit, or why the response was not stored.
+    pub reason: Option<&'static str>,
+    /// Seconds since the origin made the response.
+    pub age: Option<u64>,
+}
+
+impl CacheTrace {
+    /// The reason of a request that shared the fetch of another.
+    pub(crate) const COLLAPSED: &str = "collapsed";
+
+    pub(crate) fn new(outcome: CacheOutcome, reason: Option<&'static str>) -> Self {
+        CacheTrace { outcome, reason, age: None }
+    }
+
+    pub(crate) fn bypass(reason: &'static str) -> Self {
+        Self::new(CacheOutcome::Bypass, Some(reason))
+    }
+}
+
+labels! {
+    /// How a request met the cache.
+    pub(crate) CacheOutcome {
+        /// A fresh stored response was sent.
+        Hit = "hit",
+        /// Nothing was stored for it.
+        Miss = "miss",
+        /// The stored response was stale, and the origin sent another.
+        Expired = "expired",
+        /// A stale response was sent.
+        Stale = "stale",
+        /// The origin said that the stored response is valid.
+        Revalidated = "revalidated",
+        /// The request is none for the cache.
+        Bypass = "bypass",
+    }
 }
 
 impl Entry<'_> {

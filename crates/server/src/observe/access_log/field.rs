@@ -120,6 +120,14 @@ fields! {
         let tries = line.entry.upstream.map(|trace| trace.tries).filter(|tries| *tries > 1);
         tries.map_or(Value::Absent, |tries| Value::Number(tries.into()))
     };
+    /// What the cache did: `hit`, `miss`, `expired` (stale, and fetched again), `stale` (sent although stale), `revalidated`, `bypass`.
+    Cache = "cache", IfPresent, |line| line.entry.cache.map_or(Value::Absent, |cache| Value::Word(cache.outcome.label()));
+    /// Why it was no hit, or why the response was not stored; `collapsed`: the request shared the fetch of another.
+    CacheReason = "cache_reason", IfPresent, |line| {
+        line.entry.cache.and_then(|cache| cache.reason).map_or(Value::Absent, Value::Word)
+    };
+    /// Seconds since the origin made the response.
+    Age = "age", IfPresent, |line| line.entry.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
     /// The error that cut the response short.
     Aborted = "aborted", IfPresent, |line| line.entry.aborted.map_or(Value::Absent, Value::Message);
     /// The page that the request came from, as sent by the client.

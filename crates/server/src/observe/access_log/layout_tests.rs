@@ -7,7 +7,7 @@ use sealion_http::{FieldSection, Method, Request, Target};
 use sealion_tls::{Group, HandshakeInfo, SealedBy, Version};
 
 use super::*;
-use crate::observe::access_log::UpstreamTrace;
+use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 use crate::path::policy::PathReason;
 
 static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo {
@@ -52,6 +52,7 @@ fn unread() -> Entry<'static> {
         moved_at: Some(70_000),
         set_up: Some(Duration::from_nanos(41_999)),
         upstream: None,
+        cache: None,
         aborted: Some(&"line\nbreak"),
     }
 }
@@ -176,11 +177,13 @@ fn no_byte_forges_a_line() {
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
         let trace =
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };
+        let cache = CacheTrace { age: Some(7), ..CacheTrace::bypass("cookie") };
         let entry = Entry {
             request: Some(requested),
             user: Some(&user),
             tls: &tls,
             upstream: Some(&trace),
+            cache: Some(cache),
             aborted: Some(&user),
             ..entry(&request)
         };

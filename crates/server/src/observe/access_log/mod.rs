@@ -38,7 +38,7 @@ use stamp::Clock;
 
 pub(crate) use config::AccessLogConfig;
 pub(crate) use destination::Destination;
-pub(crate) use entry::{Entry, Requested, UpstreamTrace};
+pub(crate) use entry::{CacheOutcome, CacheTrace, Entry, Requested, UpstreamTrace};
 pub(crate) use layout::Layout;
 pub(crate) use writer::Writer;
 

@@ -9,6 +9,7 @@ use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, Progress, Versio
 use super::counter::{Counter, Histogram, Level};
 use super::sites::SiteNumber;
 use super::top_paths::TopPaths;
+use crate::observe::access_log::CacheOutcome;
 use crate::path::policy::PathReason;
 use crate::values::labels;
 
@@ -32,6 +33,12 @@ pub(crate) struct WorkerMetrics {
     pub cache_hits: Counter,
     /// Files not found in the cache.
     pub cache_misses: Counter,
+    /// Requests that met the cache of responses, by [`CacheOutcome`].
+    pub reused: [Counter; CacheOutcome::ALL.len()],
+    /// Bytes of bodies that were sent for them.
+    pub reused_bytes: [Counter; CacheOutcome::ALL.len()],
+    /// Requests that shared the fetch of another.
+    pub collapsed: Counter,
     /// Open connections in any state.
     pub open: Level,
     /// Connections in their handshake.

@@ -187,6 +187,7 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     if let Destination::File(path) = &config.access_log.to {
         paths.push(directory_of(&base.join(path)));
     }
+    paths.extend(config.cache.directories.iter().map(|path| base.join(path)));
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {
         if let Address::Unix(path) = address {
             paths.push(directory_of(path));

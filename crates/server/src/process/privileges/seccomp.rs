@@ -162,6 +162,7 @@ const FILES: &[i64] = &[
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     libc::SYS_fsync,
+    libc::SYS_syncfs,
     libc::SYS_ftruncate,
     libc::SYS_getcwd,
     libc::SYS_getdents64,

@@ -1,0 +1,93 @@
+//! A forwarded request that the cache may answer.
+
+use sealion_http::path::SitePath;
+use sealion_http::{Request, Status, Target};
+
+use super::{Rule, failed, is_read};
+use crate::observe::access_log::CacheTrace;
+use crate::response::Response;
+use crate::site::Arrival;
+use crate::store::{Answered, CacheRule, Question, Targeted};
+use crate::upstream::{Inbound, forward};
+
+impl Rule {
+    /// Whether nothing but the cache comes before the upstream.
+    pub(in crate::site) fn answers_from_cache(&self) -> bool {
+        self.cache.is_some() && !self.files_first
+    }
+
+    /// The stored response that this worker has in memory. `None`: [`Self::forward`] has to answer.
+    pub(in crate::site) fn answer_at_once(&self, request: &Request<'_>, arrival: Arrival) -> Option<Response> {
+        let (Some(cache), Target::Path { path, query }) = (&self.cache, request.target) else { return None };
+        let target = Targeted { path, query, upstream: &self.upstream.name };
+        let Arrival { scheme, is_trusted } = arrival;
+        cache.answer_at_once(Question { request, scheme, is_trusted, target })
+    }
+
+    /// Answers from the cache, or from the upstream.
+    pub(super) async fn forward_cached(
+        &self,
+        cache: &CacheRule,
+        request: &Request<'_>,
+        path: &SitePath<'_>,
+        rewritten: Option<&str>,
+        inbound: Inbound,
+    ) -> Response {
+        let Target::Path { path: raw, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
+        let kept = cache.query(query).filter(|_| is_read(request));
+        let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
+        let target = Targeted { path: raw, query, upstream: &self.upstream.name };
+        let question = Question { request, scheme: inbound.scheme, is_trusted: inbound.is_trusted, target };
+        if request.method.as_str() == "PURGE" && cache.has_purge() {
+            return purge(cache, question, &inbound).await;
+        }
+        let is_plain = is_read(request) && inbound.content.is_none() && !inbound.upgrade;
+        let Some(mut forwarded) = self.request(request, path, rewritten, inbound) else {
+            return Response::plain(Status::BAD_REQUEST);
+        };
+        let trace = if is_plain {
+            // Trailers are not stored.
+            (forwarded.te, forwarded.takes_trailers) = (false, false);
+            match cache.answer(question, forwarded, &self.upstream).await {
+                Answered::Response(mut response, upstream) => {
+                    response.upstream = upstream.map(Box::new);
+                    return *response;
+                }
+                Answered::Reply(reply, upstream, trace) => {
+                    let response = self.response(reply);
+                    return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
+                }
+                Answered::Failed(failed_fetch) => {
+                    let server = failed_fetch.trace.as_ref().map_or("", |trace| &trace.server);
+                    let response = failed(&failed_fetch.failure, server);
+                    return Response { upstream: failed_fetch.trace.clone().map(Box::new), ..response };
+                }
+                Answered::Pass(same, trace) => {
+                    forwarded = same;
+                    trace
+                }
+            }
+        } else {
+            CacheTrace::bypass(if is_read(request) { "content" } else { "method" })
+        };
+        let (upstream, result) = forward(&self.upstream, forwarded).await;
+        let response = match result {
+            Ok(reply) => {
+                cache.invalidate(question, reply.status, &reply.fields).await;
+                self.response(reply)
+            }
+            Err(failure) => failed(&failure, &upstream.server),
+        };
+        Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
+    }
+}
+
+async fn purge(cache: &CacheRule, question: Question<'_>, inbound: &Inbound) -> Response {
+    if !cache.may_purge(inbound.client) {
+        return Response::plain(Status::FORBIDDEN);
+    }
+    match cache.purge(question).await {
+        Ok(()) => Response::plain(Status::OK),
+        Err(error) => Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(error)),
+    }
+}

@@ -1,0 +1,473 @@
+//! The way of a request through the cache.
+//!
+//! ```text
+//! other methods ─► forwarded; an answer without error invalidates
+//! GET, HEAD ─► lookup ─┬─ fresh ─────────────────────────► sent
+//!                      ├─ stale while revalidated ───────► sent; fetched again behind it
+//!                      ├─ stale ─► validated at the origin ─► sent, or the new response, or the old one if the origin fails
+//!                      └─ nothing ─► fetched once for all that wait ─► sent as it comes
+//! ```
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use sealion_cache::{Assessment, CacheStatus, Forward, Lifetime, Precondition, RequestDirectives};
+use sealion_http::{Method, Request, Status};
+use tokio::task::spawn_blocking;
+
+use super::disk::Lookup;
+use super::fetch::{Asked, Fetch, StaleObject, variant};
+use super::fill::{End, Failed, Fill, How, Phase};
+use super::front::Kept;
+use super::key::add_variant;
+use super::object::{Head, Object, Stored};
+use super::purge::{Target, Verdict};
+use super::respond::Reuse;
+use super::rule::{CacheRule, Targeted};
+use super::{KEPT_IN_MEMORY, Store, now_s};
+use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
+use crate::response::Response;
+use crate::upstream::{Forwarded, Reply, Upstream};
+
+/// What is asked of the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// `https` or `http`.
+    pub(crate) scheme: &'static str,
+    /// Whether the request came from a trusted proxy.
+    pub(crate) is_trusted: bool,
+    pub(crate) target: Targeted<'a>,
+}
+
+/// What the cache answers.
+pub(crate) enum Answered {
+    /// A response with its fields.
+    Response(Box<Response>, Option<UpstreamTrace>),
+    /// An answer of the origin that is not stored.
+    Reply(Reply, UpstreamTrace, CacheTrace),
+    /// No answer.
+    Failed(Arc<Failed>),
+    /// The request is to be forwarded as if there were no cache.
+    Pass(Forwarded, CacheTrace),
+}
+
+impl CacheRule {
+    /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to.
+    pub(crate) fn answer_at_once(&self, question: Question<'_>) -> Option<Response> {
+        let Question { request, scheme, is_trusted, target } = question;
+        let is_plain = matches!(request.method, Method::Get | Method::Head) && !self.is_bypassed(request);
+        if !is_plain || self.query(target.query).is_some() {
+            return None;
+        }
+        let mut key = Vec::with_capacity(128);
+        self.key(&mut key, request, scheme, is_trusted, target);
+        let store = &self.rules.store;
+        let now = now_s();
+        let object = loop {
+            match store.find_kept(self, &key, now)? {
+                Stored::Object(object) => break object,
+                Stored::Variants(names) => add_variant(&mut key, &variant(&names, request.fields)),
+            }
+        };
+        let directives = self.directives(request);
+        if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || must_forward(request, &object) {
+            return None;
+        }
+        Some(self.hit(&object, request, now))
+    }
+
+    /// Answers a request without content that asks for no other protocol. `forwarded`: the same for the origin.
+    pub(crate) async fn answer(
+        &self,
+        question: Question<'_>,
+        forwarded: Forwarded,
+        upstream: &Arc<Upstream>,
+    ) -> Answered {
+        let Question { request, scheme, is_trusted, target } = question;
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Answered::Pass(forwarded, CacheTrace::bypass("method"));
+        }
+        if self.is_bypassed(request) {
+            return Answered::Pass(forwarded, CacheTrace::bypass("cookie"));
+        }
+        let mut key = Vec::with_capacity(128);
+        self.key(&mut key, request, scheme, is_trusted, target);
+        let of_url = key.len();
+        let directives = self.directives(request);
+        let store = &self.rules.store;
+        // Each turn meets a fill that turns out to be of another variant, or for another request.
+        for turn in 0..MOST_TURNS {
+            key.truncate(of_url);
+            let now = now_s();
+            let (found, has_variants) = store.find(self, &mut key, request, now).await;
+            let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
+            let (stale, why) = match (found, assessment) {
+                (Some(object), _) if must_forward(request, &object) => {
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
+                }
+                (Some(object), Some(Assessment::Fresh)) => return self.sent(self.hit(&object, request, now)),
+                (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
+                    let (fill, is_new) = store.join(store.hash(&key));
+                    if is_new {
+                        let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
+                        self.fetch(&fill, &key, of_url, forwarded, upstream, Some(stale), request, directives, true);
+                    }
+                    return self
+                        .sent(self.reuse(request, now, CacheOutcome::Stale, None, hit(&object, now)).object(&object));
+                }
+                (Some(object), Some(Assessment::Stale { may_serve_on_error })) => {
+                    let why = if object.head.lifetime.expires() > now { Forward::Request } else { Forward::Stale };
+                    (Some(StaleObject { object, may_serve_on_error }), why)
+                }
+                (Some(object), _) => {
+                    let why = if object.head.lifetime.expires() > now { Forward::Request } else { Forward::Stale };
+                    (Some(StaleObject { object, may_serve_on_error: false }), why)
+                }
+                (None, _) if has_variants => (None, Forward::VaryMiss),
+                (None, _) => (None, Forward::UriMiss),
+            };
+            if directives.only_if_cached {
+                let response = Response::plain(Status::GATEWAY_TIMEOUT);
+                let trace = CacheTrace::new(CacheOutcome::Miss, Some("only-if-cached"));
+                return self.sent(Response { cache: Some(trace), ..response });
+            }
+            let id = store.hash(&key);
+            let reason = match () {
+                // What HEAD learns is no body to store, and fetching one for it would cost more than it asks for.
+                () if request.method == Method::Head => Some("head"),
+                () if directives.no_store => Some("request-no-store"),
+                () if stale.is_none() && self.min_uses > 1 && store.asked_for(id) < self.min_uses => Some("min-uses"),
+                () if turn + 1 == MOST_TURNS => Some("contended"),
+                () => None,
+            };
+            if let Some(reason) = reason {
+                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
+            }
+            let (fill, is_new) = store.join(id);
+            let _interest = fill.interest();
+            if is_new {
+                let again = forwarded.without_content();
+                self.fetch(&fill, &key, of_url, again, upstream, stale, request, directives, false);
+            }
+            match self.wait(&fill, is_new, &key[..of_url], request, why).await {
+                Some(answered) => return answered,
+                None => continue,
+            }
+        }
+        Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")))
+    }
+
+    /// The response by a fill. `key`: without variant. `None`: it is not for this request.
+    async fn wait(
+        &self,
+        fill: &Arc<Fill>,
+        is_new: bool,
+        key: &[u8],
+        request: &Request<'_>,
+        why: Forward,
+    ) -> Option<Answered> {
+        let store = &self.rules.store;
+        let status = |status| CacheStatus::Forwarded { why, status, stored: true, collapsed: !is_new, detail: None };
+        // A fill may turn out to be of another variant.
+        let is_own = |filled: &[u8], head: &Head| {
+            is_new || {
+                let names = sealion_cache::vary(&head.fields, &self.rules.policy).unwrap_or_default();
+                let mut own = key.to_vec();
+                if !names.is_empty() {
+                    add_variant(&mut own, &variant(&names, request.fields));
+                }
+                own == filled
+            }
+        };
+        match fill.answered().await {
+            Phase::Asked => None,
+            Phase::Flowing(flowing) | Phase::Ended(End::Passed(flowing)) => {
+                if !is_own(&flowing.key, &flowing.head) {
+                    return None;
+                }
+                let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status(None));
+                let response = reuse.flowing(&flowing, fill)?;
+                Some(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
+            }
+            Phase::Ended(End::Stored { object, how, trace }) => {
+                if !is_own(&object.key, &object.head) {
+                    return None;
+                }
+                let now = now_s();
+                store.keep(self, &object, now);
+                let (outcome, reason, code) = match how {
+                    How::Fetched => (outcome(why), collapsed(is_new), None),
+                    How::Validated => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
+                    How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
+                };
+                let response = self.reuse(request, now, outcome, reason, status(code)).object(&object);
+                Some(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
+            }
+            Phase::Ended(End::NotShared(reason)) => {
+                let (reply, trace) = fill.take_reply().filter(|_| is_new)?;
+                Some(Answered::Reply(reply, trace, CacheTrace::new(CacheOutcome::Miss, Some(reason))))
+            }
+            Phase::Ended(End::Failed(failed)) => Some(Answered::Failed(failed)),
+        }
+    }
+
+    fn hit(&self, object: &Arc<Object>, request: &Request<'_>, now: u64) -> Response {
+        self.reuse(request, now, CacheOutcome::Hit, None, hit(object, now)).object(object)
+    }
+
+    fn reuse<'a>(
+        &self,
+        request: &'a Request<'a>,
+        now: u64,
+        outcome: CacheOutcome,
+        reason: Option<&'static str>,
+        status: CacheStatus,
+    ) -> Reuse<'a> {
+        let status = self.status_header.then_some(status);
+        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status }
+    }
+
+    fn sent(&self, response: Response) -> Answered {
+        Answered::Response(Box::new(response), None)
+    }
+
+    fn directives(&self, request: &Request<'_>) -> RequestDirectives {
+        if self.ignore_request {
+            return RequestDirectives::default();
+        }
+        RequestDirectives::parse(request.fields.all("cache-control"), request.fields.all("pragma"))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
+    fn fetch(
+        &self,
+        fill: &Arc<Fill>,
+        key: &[u8],
+        of_url: usize,
+        forwarded: Forwarded,
+        upstream: &Arc<Upstream>,
+        stale: Option<StaleObject>,
+        request: &Request<'_>,
+        directives: RequestDirectives,
+        is_behind: bool,
+    ) {
+        let fetch = Fetch {
+            rules: Arc::clone(&self.rules),
+            fill: Arc::clone(fill),
+            id: self.rules.store.hash(key),
+            key: key[..of_url].to_vec(),
+            forwarded,
+            upstream: Arc::clone(upstream),
+            stale,
+            request: Asked::of(request, directives),
+            _interest: is_behind.then(|| fill.interest()),
+        };
+        tokio::spawn(fetch.run());
+    }
+
+    /// What an answer to a request with another method invalidates (RFC 9111 §4.4, RFC 9875 §3).
+    pub(crate) async fn invalidate(&self, question: Question<'_>, status: Status, fields: &HeaderMap) {
+        let Question { request, scheme, target, .. } = question;
+        let authority = request.authority.unwrap_or_default();
+        let own = match target.query {
+            Some(query) => format!("{}?{query}", target.path),
+            None => target.path.to_owned(),
+        };
+        let targets = sealion_cache::invalidated(request.method, status.code(), &own, authority, fields);
+        let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
+        let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());
+        let urls = targets.into_iter().map(|target| Target::Url(format!("{origin}{target}")));
+        let groups = groups.into_iter().map(|group| Target::Group(origin.clone(), group));
+        let all: Vec<_> = urls.chain(groups).collect();
+        if all.is_empty() {
+            return;
+        }
+        let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
+        let has_parts = question.is_trusted || self.has_parts();
+        let invalidated = spawn_blocking(move || {
+            // What is not stored needs no purge: clients could make very many.
+            let is_stored = |target: &Target| match target {
+                Target::Url(url) => has_parts || store.may_have(url, &upstream),
+                _ => true,
+            };
+            all.into_iter().filter(is_stored).try_for_each(|target| store.invalidate(target))
+        });
+        if let Ok(Err(error)) = invalidated.await {
+            tracing::warn!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());
+        }
+    }
+
+    /// Purges the URL of a request, with all its variants.
+    pub(crate) async fn purge(&self, question: Question<'_>) -> std::io::Result<()> {
+        let mut key = Vec::new();
+        self.key(&mut key, question.request, question.scheme, question.is_trusted, question.target);
+        let url = String::from_utf8_lossy(super::key::url_of(&key)).into_owned();
+        let store = Arc::clone(&self.rules.store);
+        spawn_blocking(move || store.purge(Target::Url(url), false)).await.map_err(std::io::Error::other)?
+    }
+}
+
+impl Asked {
+    fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
+        let mut fields = Vec::with_capacity(512);
+        for (name, value) in request.fields.iter() {
+            for part in [name, b": ", value, b"\r\n"] {
+                fields.extend_from_slice(part);
+            }
+        }
+        Asked {
+            fields: fields.into(),
+            has_authorization: request.fields.first("authorization").is_some(),
+            has_cookie: request.fields.first("cookie").is_some(),
+            directives,
+        }
+    }
+}
+
+impl Store {
+    /// What this worker has under a key, and is valid.
+    fn find_kept(&self, rule: &CacheRule, key: &[u8], now: u64) -> Option<Stored> {
+        let mut front = self.front().borrow_mut();
+        let key = front_key(rule, key);
+        match front.get(&key, now, |hash| self.epoch(hash))? {
+            Kept::Variants(names) => Some(Stored::Variants(names)),
+            Kept::Object { object, is_old, touches } => {
+                if is_old {
+                    let epoch = self.epoch(object.hash);
+                    let is_newest =
+                        object.version().is_some() && self.disk(object.hash).version(object.hash) == object.version();
+                    if !is_newest || self.verdict(&object) != Verdict::Valid {
+                        front.remove(&key);
+                        return None;
+                    }
+                    front.confirm(&key, epoch);
+                }
+                if touches {
+                    self.disk(object.hash).touch(object.hash);
+                }
+                Some(Stored::Object(object))
+            }
+        }
+    }
+
+    fn verdict(&self, object: &Object) -> Verdict {
+        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.stored)
+    }
+
+    /// The object for a request; `key` becomes its whole key. Also whether there are variants of its URL.
+    async fn find(
+        &self,
+        rule: &CacheRule,
+        key: &mut Vec<u8>,
+        request: &Request<'_>,
+        now: u64,
+    ) -> (Option<Arc<Object>>, bool) {
+        let mut has_variants = false;
+        for _ in 0..2 {
+            let stored = match self.find_kept(rule, key, now) {
+                Some(stored) => Some(stored),
+                None => self.load(rule, key, now).await,
+            };
+            match stored {
+                None => return (None, has_variants),
+                Some(Stored::Object(object)) => return (Some(object), has_variants),
+                Some(Stored::Variants(names)) => {
+                    has_variants = true;
+                    add_variant(key, &variant(&names, request.fields));
+                }
+            }
+        }
+        (None, has_variants)
+    }
+
+    /// Loads from the disk what lies under a key.
+    async fn load(&self, rule: &CacheRule, key: &[u8], now: u64) -> Option<Stored> {
+        let hash = self.hash(key);
+        if let Some(stored) = self.being_written(hash, key, &rule.rules.policy) {
+            return Some(stored);
+        }
+        let disk = self.disk(hash);
+        let version = match disk.lookup(hash) {
+            Lookup::None => return None,
+            Lookup::Found(entry) => Some(entry.version),
+            Lookup::Unknown => None,
+        };
+        let epoch = self.epoch(hash);
+        let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(&rule.rules), key.to_vec());
+        let loaded = spawn_blocking(move || {
+            let opened = disk.open_object(hash, &whole)?;
+            let is_suspect = disk.directory.is_suspect(&opened.footer);
+            let loaded = Stored::load(opened, KEPT_IN_MEMORY, is_suspect, &rules);
+            match loaded {
+                Ok(Some(stored)) => Some(stored),
+                Ok(None) => {
+                    tracing::warn!("cache {}: a damaged object was removed", disk.directory.path.display());
+                    disk.remove(hash);
+                    None
+                }
+                Err(error) => {
+                    disk.failed("read an object", &error);
+                    None
+                }
+            }
+        });
+        let stored = loaded.await.ok().flatten()?;
+        let stored = match stored {
+            Stored::Object(object) => {
+                if let Some(version) = version.or_else(|| self.disk(hash).version(hash)) {
+                    object.set_version(version);
+                }
+                match self.verdict(&object) {
+                    Verdict::Valid => Stored::Object(object),
+                    // It is not kept: a later purge must be seen.
+                    Verdict::Stale => return Some(Stored::Object(Arc::new(object.made_stale(now)))),
+                    Verdict::Gone => {
+                        self.disk(hash).remove(hash);
+                        return None;
+                    }
+                }
+            }
+            variants => variants,
+        };
+        self.front().borrow_mut().keep(&front_key(rule, key), stored.clone(), epoch, now);
+        Some(stored)
+    }
+
+    /// Keeps an object in this worker's memory.
+    fn keep(&self, rule: &CacheRule, object: &Arc<Object>, now: u64) {
+        let key = front_key(rule, &object.key);
+        self.front().borrow_mut().keep(&key, Stored::Object(Arc::clone(object)), self.epoch(object.hash), now);
+    }
+}
+
+/// The fields of a response differ by the rule that it is sent by.
+fn front_key(rule: &CacheRule, key: &[u8]) -> Vec<u8> {
+    [&rule.rules.number[..], key].concat()
+}
+
+/// Whether the origin has to evaluate the preconditions of a request (RFC 9111 §4.3.2).
+fn must_forward(request: &Request<'_>, object: &Object) -> bool {
+    sealion_cache::evaluate(&request.conditions, &object.head.fields) == Precondition::Failed
+}
+
+fn hit(object: &Object, now: u64) -> CacheStatus {
+    CacheStatus::Hit { ttl: ttl(&object.head.lifetime, now) }
+}
+
+fn ttl(lifetime: &Lifetime, now: u64) -> i64 {
+    i64::try_from(lifetime.expires()).unwrap_or(i64::MAX).saturating_sub(i64::try_from(now).unwrap_or(i64::MAX))
+}
+
+fn outcome(why: Forward) -> CacheOutcome {
+    match why {
+        Forward::Stale | Forward::Request => CacheOutcome::Expired,
+        _ => CacheOutcome::Miss,
+    }
+}
+
+fn collapsed(is_new: bool) -> Option<&'static str> {
+    (!is_new).then_some(CacheTrace::COLLAPSED)
+}
+
+const MOST_TURNS: usize = 4;

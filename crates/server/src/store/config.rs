@@ -1,0 +1,176 @@
+//! `[cache]`, and `cache` of a proxy rule.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use http::HeaderName;
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use sealion_cache::Policy;
+use sealion_http::extra_fields::is_name;
+use serde::{Deserialize, Serialize};
+
+use crate::values::{At, Bounded, Problems, Size, Time, parse_network};
+
+/// The cache of responses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CacheConfig {
+    /// Directories of stored responses, one for each disk. Each belongs to one server.
+    pub directories: At<Vec<PathBuf>>,
+    /// Most octets that stored responses take in each directory.
+    pub size: Size,
+    /// Most responses in each directory.
+    pub objects: Bounded<1, 1_000_000_000>,
+    /// Octets that stay free on each file system.
+    pub free: Size,
+    /// Memory for responses that are asked for often, for each worker.
+    pub memory: Size,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        CacheConfig {
+            directories: At::default(),
+            size: Size(1_000_000_000),
+            objects: const { Bounded::new(10_000_000).unwrap() },
+            free: Size(256 << 20),
+            memory: Size(32 << 20),
+        }
+    }
+}
+
+/// How a rule stores responses. Without settings, as the origin says in Cache-Control or Expires (RFC 9111).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CacheRuleConfig {
+    /// Time for which a response is fresh where the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
+    pub ttl: At<BTreeMap<String, Time>>,
+    /// Largest body that is stored.
+    pub max_object: Size,
+    /// Which part of the query belongs to the key.
+    pub query: Query,
+    /// Parameters of the query that are removed, for the server too; `*` at the end stands for any: `["utm_*", "fbclid"]`.
+    pub drop_parameters: Vec<String>,
+    /// Request fields that belong to the key.
+    pub key_headers: At<Vec<String>>,
+    /// Cookies that belong to the key.
+    pub key_cookies: Vec<String>,
+    /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
+    pub bypass_cookies: Vec<String>,
+    /// Requests for a response before it is stored.
+    pub min_uses: Bounded<1, 100>,
+    /// Fields of the server's response that are ignored: `cache-control`, `expires`, `set-cookie`, `vary`.
+    pub ignore: At<Vec<String>>,
+    /// Whether Cache-Control and Pragma of requests are ignored: clients cannot have a response fetched again then.
+    pub ignore_request: bool,
+    /// Whether responses with Set-Cookie are stored. Every client gets the cookie then.
+    pub store_set_cookie: bool,
+    /// Time for which a stale response is sent while it is fetched again, where the origin does not say.
+    pub stale_while_revalidate: Option<Time>,
+    /// Time for which a stale response is sent if the servers fail, where the origin does not say.
+    pub stale_if_error: Option<Time>,
+    /// Whether a response is fetched to its end after all of its clients have left.
+    pub finish: bool,
+    /// Whether responses carry Cache-Status (RFC 9211).
+    pub status_header: bool,
+    /// Networks from which the method PURGE removes a URL.
+    pub purge_from: Vec<At<String>>,
+}
+
+/// The part of a query that belongs to a key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Query {
+    /// As the client wrote it.
+    #[default]
+    Whole,
+    /// Its parameters in alphabetical order. The server gets them so too.
+    Sorted,
+    /// None. The server gets none either.
+    None,
+}
+
+impl Default for CacheRuleConfig {
+    fn default() -> Self {
+        CacheRuleConfig {
+            ttl: At::default(),
+            max_object: Size(10 << 30),
+            query: Query::Whole,
+            drop_parameters: Vec::new(),
+            key_headers: At::default(),
+            key_cookies: Vec::new(),
+            bypass_cookies: Vec::new(),
+            min_uses: const { Bounded::new(1).unwrap() },
+            ignore: At::default(),
+            ignore_request: false,
+            store_set_cookie: false,
+            stale_while_revalidate: None,
+            stale_if_error: None,
+            finish: true,
+            status_header: true,
+            purge_from: Vec::new(),
+        }
+    }
+}
+
+impl CacheRuleConfig {
+    /// What may be stored.
+    pub(super) fn policy(&self, key: &str, problems: &mut Problems) -> Policy {
+        let mut policy = Policy {
+            store_set_cookie: self.store_set_cookie,
+            ignore_request_directives: self.ignore_request,
+            stale_while_revalidate: self.stale_while_revalidate.map(seconds),
+            stale_if_error: self.stale_if_error.map(seconds),
+            ..Policy::default()
+        };
+        for (status, time) in &self.ttl.value {
+            match status.parse() {
+                Ok(status @ 200..=599) => policy.default_ttl.push((status, seconds(*time))),
+                _ => {
+                    let what = format_args!("{status:?} is no status: write for instance {{ 200 = \"10m\" }}");
+                    problems.add(&self.ttl.span, &format!("{key}.ttl"), what);
+                }
+            }
+        }
+        for name in self.ignore.iter() {
+            match name.to_ascii_lowercase().as_str() {
+                lower @ ("cache-control" | "expires" | "set-cookie" | "vary") => {
+                    policy.ignore_response.push(HeaderName::try_from(lower).expect("a name of HTTP"));
+                }
+                _ => {
+                    let what = format_args!(
+                        "{name:?} does not decide what is stored: write cache-control, expires, set-cookie or vary"
+                    );
+                    problems.add(&self.ignore.span, &format!("{key}.ignore"), what);
+                }
+            }
+        }
+        if let Some(wrong) = self.key_headers.iter().find(|name| !is_name(name)) {
+            problems.add(
+                &self.key_headers.span,
+                &format!("{key}.key_headers"),
+                format_args!("{wrong:?} is no name of a field"),
+            );
+        }
+        policy
+    }
+
+    /// The networks that may purge.
+    pub(super) fn purgers(&self, key: &str, problems: &mut Problems) -> Box<[IpNet]> {
+        let mut parse = |text: &At<String>| {
+            let network = parse_network(text);
+            if network.is_none() {
+                let what =
+                    format_args!("{:?} is not a network: write for instance 10.0.0.0/8 or 192.0.2.7", text.value);
+                problems.add(&text.span, &format!("{key}.purge_from"), what);
+            }
+            network
+        };
+        self.purge_from.iter().filter_map(&mut parse).collect()
+    }
+}
+
+fn seconds(time: Time) -> u32 {
+    u32::try_from(time.0.as_secs()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,431 @@
+//! The directory of a disk: names, temporary files, who owns it.
+//!
+//! ```text
+//! DIR/sealion-cache      16 octets of salt for the hashes of keys
+//! DIR/lock               flock(2): one process writes
+//! DIR/clean              the boot at which everything was written back, after an orderly stop
+//! DIR/temporary/N        files that are being written
+//! DIR/ab/cd/ef…          an object, by the hash of its key
+//! ```
+//!
+//! An object appears by rename(2), whole. Nothing is synchronised to the disk meanwhile: after a loss of power, an object that was written before
+//! the boot is checked as a whole before it is sent ([`Directory::is_suspect`]).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat, syncfs, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::format::{FOOTER, Footer, Metadata};
+
+/// A directory of stored responses.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    root: OwnedFd,
+    lock: File,
+    pub(super) salt: [u8; 16],
+    /// Whether this process may write.
+    is_owner: AtomicBool,
+    /// Boots whose objects need no check: this one, and the one before if it ended in order.
+    boots: [u32; 2],
+    next_temporary: AtomicU64,
+}
+
+/// A file that is being written. Removed unless it is published.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    pub(super) file: File,
+    name: String,
+    directory: std::sync::Arc<Directory>,
+    is_published: bool,
+}
+
+/// A file of an object, opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) footer: Footer,
+    pub(super) metadata: Metadata,
+    /// Octets of the file.
+    pub(super) length: u64,
+}
+
+impl Directory {
+    /// Opens `path`, and makes what is missing in it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
+        let root = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let lock = File::from(openat(
+            &root,
+            "lock",
+            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            FILE,
+        )?);
+        make_directory(&root, TEMPORARY)?;
+        let salt = match read_file(&root, SALT) {
+            Ok(salt) => salt.try_into().map_err(|_| {
+                let what = format!("{SALT} is damaged: remove the directory's content to begin an empty cache");
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_salt(&root)?,
+            Err(error) => return Err(error),
+        };
+        let boot = boot();
+        let clean = read_file(&root, CLEAN).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+        Ok(Directory {
+            path: path.to_owned(),
+            root,
+            lock,
+            salt,
+            is_owner: AtomicBool::new(false),
+            boots: [boot, clean.unwrap_or(boot)],
+            next_temporary: AtomicU64::new(0),
+        })
+    }
+
+    /// What the user that serves must own.
+    pub(super) fn own_paths(&self) -> Vec<PathBuf> {
+        let within = ["lock", SALT, TEMPORARY].map(|name| self.path.join(name));
+        [self.path.clone()].into_iter().chain(within).collect()
+    }
+
+    /// Becomes the owner, unless another process is. Then removes what that one left half written.
+    pub(super) fn try_own(&self) -> io::Result<bool> {
+        if self.is_owner() {
+            return Ok(true);
+        }
+        match flock(&self.lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        let temporary = self.directory(TEMPORARY)?;
+        for entry in Dir::read_from(&temporary)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                let _ = unlinkat(&temporary, entry.file_name(), AtFlags::empty());
+            }
+        }
+        let _ = unlinkat(&self.root, CLEAN, AtFlags::empty());
+        self.is_owner.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    pub(super) fn is_owner(&self) -> bool {
+        self.is_owner.load(Ordering::Acquire)
+    }
+
+    /// Leaves the directory to another process. `is_clean`: everything that was written is to reach the disk first.
+    pub(super) fn disown(&self, is_clean: bool) -> io::Result<()> {
+        if !self.is_owner.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if is_clean {
+            syncfs(&self.root)?;
+            self.write_file(CLEAN, boot().to_string().as_bytes())?;
+        }
+        Ok(flock(&self.lock, FlockOperation::Unlock)?)
+    }
+
+    /// Whether the body of an object must be checked before it is sent: it was written before a boot that no orderly stop preceded.
+    pub(super) fn is_suspect(&self, footer: &Footer) -> bool {
+        !self.boots.contains(&footer.boot)
+    }
+
+    /// A new file for an object.
+    pub(super) fn create(self: &std::sync::Arc<Self>) -> io::Result<Temporary> {
+        if !self.is_owner() {
+            return Err(io::Error::other("another process owns the directory"));
+        }
+        let name =
+            format!("{TEMPORARY}/{}-{}", std::process::id(), self.next_temporary.fetch_add(1, Ordering::Relaxed));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = match openat(&self.root, &name, flags, FILE) {
+            // Somebody emptied the directory.
+            Err(Errno::NOENT) => {
+                make_directory(&self.root, TEMPORARY)?;
+                openat(&self.root, &name, flags, FILE)?
+            }
+            opened => opened?,
+        };
+        Ok(Temporary { file: file.into(), name, directory: std::sync::Arc::clone(self), is_published: false })
+    }
+
+    /// The object with this hash. `Ok(None)`: there is none that is valid.
+    pub(super) fn find(&self, hash: u128) -> io::Result<Option<Opened>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match openat(&self.root, name(hash), flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let length = file.metadata()?.len();
+        let Some(at) = length.checked_sub(FOOTER as u64) else { return Ok(None) };
+        let mut bytes = [0; FOOTER];
+        file.read_exact_at(&mut bytes, at)?;
+        let footer = Footer::from_bytes(&bytes).filter(|footer| footer.hash == hash && footer.fits(length));
+        let Some(footer) = footer else { return Ok(None) };
+        let mut metadata = vec![0; footer.metadata as usize];
+        file.read_exact_at(&mut metadata, at - u64::from(footer.metadata))?;
+        if crc32c::crc32c(&metadata) != footer.metadata_checksum {
+            return Ok(None);
+        }
+        Ok(Metadata::from_bytes(&metadata).map(|metadata| Opened { file, footer, metadata, length }))
+    }
+
+    /// Opens the file of an object for writing behind its end.
+    pub(super) fn open_to_append(&self, hash: u128) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(openat(&self.root, name(hash), flags, Mode::empty())?.into())
+    }
+
+    /// Removes the object with this hash, if there is one.
+    pub(super) fn remove(&self, hash: u128) -> io::Result<()> {
+        match unlinkat(&self.root, name(hash), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
+    pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<()> {
+        for first in 0..=u8::MAX {
+            let Some(outer) = optional(self.directory(&format!("{first:02x}")))? else { continue };
+            for entry in Dir::read_from(&outer)? {
+                let entry = entry?;
+                let Some(second) = hex(entry.file_name().to_bytes(), 2) else { continue };
+                let inner = openat(&outer, entry.file_name(), DIRECTORY, Mode::empty());
+                let Some(inner) = optional(inner.map_err(io::Error::from))? else { continue };
+                for entry in Dir::read_from(&inner)? {
+                    let entry = entry?;
+                    let Some(rest) = hex(entry.file_name().to_bytes(), 28) else { continue };
+                    let Ok(stat) = statat(&inner, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+                    let hash = (u128::from(first) << 120) | (second << 112) | rest;
+                    if !visit(hash, stat.st_size as u64) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets that are free on the file system for this process, and its inodes.
+    pub(super) fn free(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstatvfs(&self.root)?;
+        Ok((stat.f_bavail * stat.f_frsize, stat.f_favail))
+    }
+
+    /// Reads a small file of the directory whole.
+    pub(super) fn read_file(&self, name: &str) -> io::Result<Vec<u8>> {
+        read_file(&self.root, name)
+    }
+
+    /// Replaces a small file of the directory.
+    pub(super) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        write_file(&self.root, name, content)
+    }
+
+    /// Removes a small file of the directory.
+    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.root, name, AtFlags::empty())?)
+    }
+
+    /// Opens a file of the directory to which lines are appended.
+    pub(super) fn append(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(openat(&self.root, name, flags, FILE)?.into())
+    }
+
+    fn directory(&self, name: &str) -> io::Result<OwnedFd> {
+        Ok(openat(&self.root, name, DIRECTORY, Mode::empty())?)
+    }
+}
+
+impl Temporary {
+    /// Gives the file its name, in place of an older object.
+    pub(super) fn publish(mut self, hash: u128) -> io::Result<()> {
+        if !self.directory.is_owner() {
+            return Err(io::Error::other("another process owns the directory"));
+        }
+        let root = &self.directory.root;
+        let name = name(hash);
+        match renameat(root, &self.name, root, &name) {
+            Err(Errno::NOENT) => {
+                let (outer, inner) = (&name[..2], &name[..5]);
+                make_directory(root, outer)?;
+                make_directory(root, inner)?;
+                renameat(root, &self.name, root, &name)?;
+            }
+            renamed => renamed?,
+        }
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_published {
+            let _ = unlinkat(&self.directory.root, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// The path of an object beneath the directory.
+fn name(hash: u128) -> String {
+    let hex = format!("{hash:032x}");
+    format!("{}/{}/{}", &hex[..2], &hex[2..4], &hex[4..])
+}
+
+fn hex(name: &[u8], digits: usize) -> Option<u128> {
+    let is_lower_hex = |octet: &u8| matches!(octet, b'0'..=b'9' | b'a'..=b'f');
+    if name.len() != digits || !name.iter().all(is_lower_hex) {
+        return None;
+    }
+    u128::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
+}
+
+/// A number of this boot of the machine.
+pub(super) fn boot() -> u32 {
+    crc32c::crc32c(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+}
+
+fn make_salt(root: &OwnedFd) -> io::Result<[u8; 16]> {
+    let mut salt = [0; 16];
+    aws_lc_rs::rand::fill(&mut salt).map_err(|_| io::Error::other("no random numbers"))?;
+    write_file(root, SALT, &salt)?;
+    Ok(salt)
+}
+
+fn make_directory(root: &OwnedFd, name: &str) -> io::Result<()> {
+    match mkdirat(root, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn read_file(root: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    let file = openat(root, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+    let mut content = Vec::new();
+    File::from(file).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+    let next = format!("{name}.next");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(openat(root, &next, flags, FILE)?);
+    file.write_all(content)?;
+    file.sync_all()?;
+    Ok(renameat(root, &next, root, name)?)
+}
+
+fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// Responses may be private to a site: only this user reads them.
+const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+const TEMPORARY: &str = "temporary";
+const SALT: &str = "sealion-cache";
+const CLEAN: &str = "clean";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::format::Kind;
+    use super::*;
+
+    fn write(directory: &Arc<Directory>, hash: u128, body: &[u8]) {
+        let mut temporary = directory.create().unwrap();
+        let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants(vec!["a".to_owned()]) }.to_bytes().unwrap();
+        let footer = Footer {
+            metadata: metadata.len() as u32,
+            body: body.len() as u64,
+            stored: 1,
+            hash,
+            boot: boot(),
+            body_checksum: crc32c::crc32c(body),
+            metadata_checksum: crc32c::crc32c(&metadata),
+        };
+        for part in [body, &metadata, &footer.to_bytes()] {
+            temporary.file.write_all(part).unwrap();
+        }
+        temporary.publish(hash).unwrap();
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_hash_and_by_a_scan_until_it_is_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
+        assert!(directory.try_own().unwrap());
+        let hashes = [0, 1, u128::MAX, 0xabcd_ef00_0000_0000_0000_0000_0000_0001];
+        for hash in hashes {
+            write(&directory, hash, b"body");
+            let found = directory.find(hash).unwrap().unwrap();
+            assert_eq!((found.footer.body, found.metadata.key.as_slice()), (4, &b"k"[..]));
+        }
+        let mut seen = Vec::new();
+        directory
+            .scan(|hash, length| {
+                seen.push(hash);
+                length > 64
+            })
+            .unwrap();
+        seen.sort_unstable();
+        let mut all = hashes;
+        all.sort_unstable();
+        assert_eq!(seen, all);
+        for hash in hashes {
+            directory.remove(hash).unwrap();
+            directory.remove(hash).unwrap();
+            assert!(directory.find(hash).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_file_cut_at_any_octet_is_no_object() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
+        assert!(directory.try_own().unwrap());
+        write(&directory, 7, b"body");
+        let path = scratch.path().join(name(7));
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(directory.find(7).unwrap().is_none(), "{length} octets");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(directory.find(7).unwrap().is_some());
+    }
+
+    #[test]
+    fn one_process_owns_a_directory_and_the_next_removes_what_it_left() {
+        let scratch = tempfile::tempdir().unwrap();
+        let first = Arc::new(Directory::open(scratch.path()).unwrap());
+        let second = Arc::new(Directory::open(scratch.path()).unwrap());
+        assert_eq!(first.salt, second.salt);
+        assert!(first.try_own().unwrap());
+        assert!(!second.try_own().unwrap());
+        assert!(second.create().is_err());
+        std::mem::forget(first.create().unwrap());
+        first.disown(true).unwrap();
+        assert!(second.try_own().unwrap());
+        assert_eq!(std::fs::read_dir(scratch.path().join(TEMPORARY)).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,436 @@
+//! Fetches a response from the origin and stores it, for all requests that wait for it. A task of its own: it goes on when the request that it
+//! began for has ended.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::header::{
+    CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName};
+use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
+use sealion_http::{FieldSection, Method, Status};
+use tokio::task::spawn_blocking;
+
+use super::directory::Temporary;
+use super::disk::{Disk, write_pieces};
+use super::fill::{End, Failed, Fill, Flowing, How, Interest, MOST_UNWRITTEN};
+use super::format::{Kind, Metadata};
+use super::key::add_variant;
+use super::object::{Head, Object};
+use super::rule::Rules;
+use super::{KEPT_IN_MEMORY, now_ms, now_s};
+use crate::files::resolve::{Content, SiteFile};
+use crate::observe::access_log::UpstreamTrace;
+use crate::response::{Piece, Source};
+use crate::upstream::{Failure, Forwarded, Reply, Upstream, forward};
+
+/// A response to be fetched.
+pub(super) struct Fetch {
+    pub(super) rules: Arc<Rules>,
+    pub(super) fill: Arc<Fill>,
+    /// The key without variant.
+    pub(super) key: Vec<u8>,
+    /// The hash under which other requests find the fill: of the key with its variant, if that was known.
+    pub(super) id: u128,
+    pub(super) forwarded: Forwarded,
+    pub(super) upstream: Arc<Upstream>,
+    /// The stored response that is validated by this.
+    pub(super) stale: Option<StaleObject>,
+    pub(super) request: Asked,
+    /// Keeps a fetch going that no request waits for.
+    pub(super) _interest: Option<Interest>,
+}
+
+pub(super) struct StaleObject {
+    pub(super) object: Arc<Object>,
+    pub(super) may_serve_on_error: bool,
+}
+
+/// What matters of the request that a fetch began with.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// Its fields, as lines.
+    pub(super) fields: Box<[u8]>,
+    pub(super) has_authorization: bool,
+    pub(super) has_cookie: bool,
+    pub(super) directives: RequestDirectives,
+}
+
+impl Asked {
+    pub(super) fn variant(&self, names: &[HeaderName]) -> Vec<u8> {
+        variant(names, FieldSection::from_lines(&self.fields))
+    }
+
+    fn to_store(&self) -> StoreRequest<'static> {
+        let Asked { has_authorization, directives, .. } = *self;
+        StoreRequest { method: Method::Get, has_authorization, directives }
+    }
+}
+
+/// What selects among the variants of a URL.
+pub(super) fn variant(names: &[HeaderName], fields: FieldSection<'_>) -> Vec<u8> {
+    sealion_cache::variant_key(names, |name| fields.all(name.as_str()).collect())
+}
+
+/// Ends the fill of a fetch that was dropped, with its worker for instance.
+struct Guard {
+    rules: Arc<Rules>,
+    fill: Arc<Fill>,
+    id: u128,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let failure = Failure::Broken("the fetch was ended".to_owned());
+        self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
+        self.rules.store.forget(self.id, &self.fill);
+    }
+}
+
+impl Fetch {
+    /// Runs to the end of the response.
+    pub(super) async fn run(self) {
+        let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
+        self.fetch().await;
+        drop(guard);
+    }
+
+    async fn fetch(mut self) {
+        for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
+            self.forwarded.fields.remove(name);
+        }
+        let unconditional = self.forwarded.fields.clone();
+        if let Some(stale) = &self.stale {
+            for (name, value) in sealion_cache::validation_fields(&stale.object.head.fields) {
+                self.forwarded.fields.insert(name, value);
+            }
+        }
+        let again = self.forwarded.without_content();
+        let requested = now_ms();
+        let first = std::mem::replace(&mut self.forwarded, again);
+        let (mut trace, mut result) = forward(&self.upstream, first).await;
+        if let (Ok(reply), Some(stale)) = (&result, &self.stale)
+            && reply.status == Status::NOT_MODIFIED
+        {
+            if sealion_cache::is_for(&stale.object.head.fields, &reply.fields) {
+                let stale = Arc::clone(&stale.object);
+                let fields = reply.fields.clone();
+                return self.validated(&stale, &fields, requested, trace).await;
+            }
+            // It is valid for another response than the stored one.
+            self.forwarded.fields = unconditional;
+            let again = self.forwarded.without_content();
+            (trace, result) = forward(&self.upstream, again).await;
+        }
+        let is_error = match &result {
+            Ok(reply) => sealion_cache::is_error_for_stale(reply.status.code()),
+            Err(_) => true,
+        };
+        if let Some(stale) = self.stale.as_ref().filter(|stale| is_error && stale.may_serve_on_error) {
+            let object = Arc::clone(&stale.object);
+            return self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
+        }
+        match result {
+            Ok(reply) => self.answered(reply, trace, requested).await,
+            Err(failure) => self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) }))),
+        }
+    }
+
+    /// The origin says that the stored response is valid.
+    async fn validated(self, stale: &Arc<Object>, not_modified: &HeaderMap, requested: u64, trace: UpstreamTrace) {
+        let rules = &self.rules;
+        let mut fields = stale.head.fields.clone();
+        let freshened = sealion_cache::freshen(
+            &rules.policy,
+            &self.request.to_store(),
+            stale.head.status.code(),
+            &mut fields,
+            not_modified,
+            requested / 1000,
+            now_s(),
+        );
+        let disk = rules.store.disk(stale.hash);
+        let head = match freshened {
+            Ok(lifetime) => rules.head(stale.head.status, fields, lifetime),
+            Err(_) => {
+                disk.remove(stale.hash);
+                Head { fields, ..stale.head.clone() }
+            }
+        };
+        let is_stored = freshened.is_ok();
+        let stored = requested;
+        let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body));
+        let object = Arc::new(object);
+        self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Validated, trace: Some(trace) });
+        if is_stored {
+            let (hash, before) = (stale.hash, stale.stored);
+            let metadata = object.metadata();
+            let appended = on_disk(disk, "store the fields of a validation", move |disk| {
+                disk.append(&metadata, hash, before, stored)
+            });
+            if let Some(Some(version)) = appended.await {
+                object.set_version(version);
+            }
+        }
+        rules.store.changed(stale.hash);
+    }
+
+    /// The head of the answer came.
+    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: u64) {
+        let received = now_s();
+        let rules = Arc::clone(&self.rules);
+        let (lifetime, names) = match self.may_store(&reply, requested / 1000, received) {
+            Ok(decision) => decision,
+            Err(why) => {
+                rules.store.is_not_shared(self.id);
+                return self.fill.not_shared(why, reply, trace);
+            }
+        };
+        let Reply { status, fields, body } = reply;
+        let length = length(&fields);
+        let mut key = self.key.clone();
+        if !names.is_empty() {
+            add_variant(&mut key, &self.request.variant(&names));
+        }
+        let hash = rules.store.hash(&key);
+        let disk = Arc::clone(rules.store.disk(hash));
+        let fields = sealion_cache::storable_fields(&rules.policy, &fields, received);
+        let head = rules.head(status, fields, lifetime);
+        let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
+        self.fill.flows(Arc::clone(&flowing));
+        let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };
+        if !names.is_empty() {
+            self.store_names(names).await;
+        }
+        rules.store.stored(&object);
+    }
+
+    fn may_store(
+        &self,
+        reply: &Reply,
+        requested: u64,
+        received: u64,
+    ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), &'static str> {
+        let policy = &self.rules.policy;
+        let code = reply.status.code();
+        let lifetime =
+            sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);
+        let lifetime = lifetime.map_err(NotStored::as_str)?;
+        // What nobody says is to be stored may be for one user, if the request names that user.
+        if self.request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
+            return Err("cookie");
+        }
+        let names = sealion_cache::vary(&reply.fields, policy).ok_or("vary-any")?;
+        let length = length(&reply.fields);
+        // An answer that ends with its connection may be cut, and nobody would know.
+        let is_delimited =
+            length.is_some() || reply.fields.contains_key(TRANSFER_ENCODING) || matches!(code, 204 | 304);
+        if !is_delimited {
+            return Err("no-length");
+        }
+        if length.is_some_and(|length| length > self.rules.max_object) {
+            return Err("too-large");
+        }
+        Ok((lifetime, names))
+    }
+
+    /// Reads the body, and stores it. `None`: it is not stored, and the fill has ended.
+    async fn store_body(
+        &self,
+        flowing: &Arc<Flowing>,
+        mut body: Pin<Box<dyn Source>>,
+        hash: u128,
+        // A purge in the meantime is one of this response.
+        stored: u64,
+        disk: &Arc<Disk>,
+    ) -> Option<Arc<Object>> {
+        let mut storing = if disk.may_store(flowing.length) { Storing::InMemory } else { Storing::Failed };
+        let (mut size, mut checksum) = (0_u64, 0);
+        loop {
+            let next = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_piece(cx))).await {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    self.write(&mut storing, disk, 1).await;
+                    poll_fn(|cx| body.as_mut().poll_piece(cx)).await
+                }
+            };
+            let piece = match next {
+                None => break,
+                Some(Ok(Piece::Bytes(piece))) => piece,
+                Some(Ok(Piece::File { .. })) => return self.broke_off("the body is a file".to_owned()),
+                Some(Err(error)) => return self.broke_off(error.to_string()),
+            };
+            if piece.is_empty() {
+                continue;
+            }
+            size += piece.len() as u64;
+            checksum = crc32c::crc32c_append(checksum, &piece);
+            self.fill.push(piece);
+            if size > self.rules.max_object {
+                storing = Storing::Failed;
+            }
+            if matches!(storing, Storing::InMemory) && size > KEPT_IN_MEMORY {
+                storing = self.create(disk, flowing.length).await;
+            }
+            self.write(&mut storing, disk, WRITTEN_AT_ONCE).await;
+            let nobody_reads = match storing {
+                Storing::Failed => !self.fill.drain().await,
+                _ => !self.rules.finish && !self.fill.is_wanted(),
+            };
+            if nobody_reads {
+                return self.broke_off("all clients have left".to_owned());
+            }
+        }
+        let new = |body| {
+            let object = Object::new(flowing.key.clone(), hash, stored, flowing.head.clone(), body);
+            Arc::new(object)
+        };
+        match storing {
+            Storing::Failed => {
+                self.fill.end(End::Passed(Arc::clone(flowing)));
+                None
+            }
+            Storing::InMemory => {
+                let (pieces, _) = self.fill.unwritten();
+                let content = SiteFile::of_content(Content::Memory(pieces.concat().into()), size);
+                let object = new(content);
+                let metadata = object.metadata();
+                self.fill.end(End::Stored {
+                    object: Arc::clone(&object),
+                    how: How::Fetched,
+                    trace: flowing.trace.clone(),
+                });
+                let body = Arc::clone(&object.body);
+                let version = on_disk(disk, "store a response", move |disk| {
+                    let Content::Memory(bytes) = &body.content else { return Err(io::Error::other("no memory")) };
+                    disk.write(bytes, &metadata, hash, stored)
+                });
+                object.set_version(version.await?);
+                Some(object)
+            }
+            Storing::InFile(mut storing) => {
+                self.write_unwritten(&mut storing).await.ok()?;
+                let InFile { temporary, file } = *storing;
+                let object = new(file.with_len(size)?);
+                let metadata = object.metadata();
+                let finished = on_disk(disk, "store a response", move |disk| {
+                    disk.finish(temporary, &metadata, hash, stored, (size, checksum))
+                });
+                match finished.await {
+                    Some(version) => {
+                        object.set_version(version);
+                        self.fill.end(End::Stored {
+                            object: Arc::clone(&object),
+                            how: How::Fetched,
+                            trace: flowing.trace.clone(),
+                        });
+                        Some(object)
+                    }
+                    // The body is whole in the file, which has no name any more.
+                    None => {
+                        self.fill.end(End::Stored { object, how: How::Fetched, trace: flowing.trace.clone() });
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    fn broke_off(&self, what: String) -> Option<Arc<Object>> {
+        let failure = Failure::Broken(what);
+        self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
+        None
+    }
+
+    async fn create(&self, disk: &Arc<Disk>, length: Option<u64>) -> Storing {
+        let created = on_disk(disk, "store a response", move |disk| {
+            let temporary = disk.create(length)?;
+            let file = Arc::new(temporary.file.try_clone()?);
+            Ok((temporary, SiteFile::of_content(Content::File(file), u64::MAX)))
+        });
+        match created.await {
+            Some((temporary, file)) => Storing::InFile(Box::new(InFile { temporary, file })),
+            None => Storing::Failed,
+        }
+    }
+
+    /// Writes what is unwritten, if it is `least` octets.
+    async fn write(&self, storing: &mut Storing, disk: &Arc<Disk>, least: usize) {
+        let Storing::InFile(in_file) = storing else { return };
+        let unwritten: usize = self.fill.unwritten().0.iter().map(Bytes::len).sum();
+        if unwritten >= least.max(1)
+            && let Err(error) = self.write_unwritten(in_file).await
+        {
+            disk.failed("store a response", &error);
+            *storing = Storing::Failed;
+        }
+    }
+
+    async fn write_unwritten(&self, in_file: &mut InFile) -> io::Result<()> {
+        let (pieces, at) = self.fill.unwritten();
+        let count = pieces.len();
+        let file = in_file.temporary.file.try_clone()?;
+        let written = spawn_blocking(move || write_pieces(&file, &pieces, at)).await;
+        written.map_err(io::Error::other)??;
+        self.fill.wrote(&in_file.file, count);
+        Ok(())
+    }
+
+    /// Stores the names of the request fields that select among the variants of the URL.
+    async fn store_names(&self, names: Vec<HeaderName>) {
+        let store = &self.rules.store;
+        let key = self.key.clone();
+        let hash = store.hash(&key);
+        let disk = store.disk(hash);
+        let list: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
+        let kind = Kind::Variants(list);
+        let written = on_disk(disk, "store a response", move |disk| {
+            let metadata = Metadata { key, kind };
+            let before = disk.directory.find(hash)?;
+            if before.is_some_and(|before| before.metadata == metadata) {
+                return Ok(false);
+            }
+            disk.write(&[], &metadata, hash, now_ms()).map(|_| true)
+        });
+        if written.await == Some(true) {
+            store.changed(hash);
+        }
+    }
+}
+
+/// Where a body goes while it comes.
+enum Storing {
+    InMemory,
+    InFile(Box<InFile>),
+    /// It is passed on, and not stored.
+    Failed,
+}
+
+struct InFile {
+    temporary: Temporary,
+    file: Arc<SiteFile>,
+}
+
+/// Does something on a disk, on a thread that may block. `None`: the disk failed, which was said.
+async fn on_disk<T: Send + 'static>(
+    disk: &Arc<Disk>,
+    what: &'static str,
+    work: impl FnOnce(&Disk) -> io::Result<T> + Send + 'static,
+) -> Option<T> {
+    let disk = Arc::clone(disk);
+    let done = spawn_blocking(move || work(&disk).inspect_err(|error| disk.failed(what, error)).ok());
+    done.await.ok().flatten()
+}
+
+fn length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Octets that are written at once.
+const WRITTEN_AT_ONCE: usize = 1 << 18;
+const _: () = assert!(WRITTEN_AT_ONCE < MOST_UNWRITTEN);

@@ -1,0 +1,345 @@
+//! A response on its way from the origin into the store. All requests that wait for it read it as it comes.
+//!
+//! ```text
+//! Asked ─► Flowing(head) ─► Ended(Stored)          the body is whole, and an object
+//!   │           ├─────────► Ended(Passed)          it is whole, and nothing was stored: the disk failed, or it is too large
+//!   │           └─────────► Ended(Failed)          it broke off: no reader's response ends as if it were whole
+//!   └─► Ended(NotShared)    the answer is for one request only
+//! ```
+//!
+//! The first octets lie in a file, from which readers send them; the others lie in memory until they are written. Where writing failed, they lie
+//! there until all readers have them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use slab::Slab;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+use super::object::{Head, Object};
+use crate::files::resolve::SiteFile;
+use crate::observe::access_log::UpstreamTrace;
+use crate::response::{Piece, Source};
+use crate::upstream::{Failure, Reply};
+
+/// A response on its way.
+#[derive(Debug)]
+pub(super) struct Fill {
+    state: Mutex<State>,
+    /// Something came, or the fill ended.
+    moved: Arc<Notify>,
+    /// A reader has read on, or left.
+    taken: Notify,
+    /// Requests that wait for it or read it.
+    interested: AtomicUsize,
+}
+
+/// A request that waits for a fill, or reads it.
+#[derive(Debug)]
+pub(super) struct Interest(Arc<Fill>);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        self.0.interested.fetch_sub(1, Ordering::Relaxed);
+        self.0.taken.notify_waiters();
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// The answer that is for one request only, until that takes it.
+    reply: Option<(Reply, UpstreamTrace)>,
+    /// The file that is being written.
+    file: Option<Arc<SiteFile>>,
+    /// Octets in it.
+    written: u64,
+    /// The octets in memory.
+    tail: VecDeque<Bytes>,
+    /// Where they begin: at `written`, unless writing has failed.
+    tail_begin: u64,
+    /// Where each reader is.
+    readers: Slab<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Phase {
+    Asked,
+    Flowing(Arc<Flowing>),
+    Ended(End),
+}
+
+/// The head of a response whose body is on its way.
+#[derive(Debug)]
+pub(super) struct Flowing {
+    /// The key of the object that it becomes, its variant included.
+    pub(super) key: Box<[u8]>,
+    pub(super) head: Head,
+    /// Length of the body, if the origin says it.
+    pub(super) length: Option<u64>,
+    pub(super) trace: Option<UpstreamTrace>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    Stored {
+        object: Arc<Object>,
+        how: How,
+        trace: Option<UpstreamTrace>,
+    },
+    /// The body was whole, and is no object.
+    Passed(Arc<Flowing>),
+    /// The answer is for the request that was asked with; the others ask for themselves.
+    NotShared(&'static str),
+    /// No server answered, or the body broke off.
+    Failed(Arc<Failed>),
+}
+
+/// How an object came to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// It was fetched.
+    Fetched,
+    /// The origin says that the stored one is valid.
+    Validated,
+    /// The origin failed, and the stored one may be sent in its place.
+    StaleOnError,
+}
+
+/// Why a fill has no whole response.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    pub(crate) trace: Option<UpstreamTrace>,
+}
+
+impl Fill {
+    pub(super) fn new() -> Arc<Self> {
+        let state = State {
+            phase: Phase::Asked,
+            reply: None,
+            file: None,
+            written: 0,
+            tail: VecDeque::new(),
+            tail_begin: 0,
+            readers: Slab::new(),
+        };
+        Arc::new(Fill {
+            state: Mutex::new(state),
+            moved: Arc::default(),
+            taken: Notify::new(),
+            interested: AtomicUsize::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The phase after [`Phase::Asked`].
+    pub(super) async fn answered(&self) -> Phase {
+        loop {
+            let mut moved = std::pin::pin!(self.moved.notified());
+            moved.as_mut().enable();
+            match self.lock().phase.clone() {
+                Phase::Asked => {}
+                phase => return phase,
+            }
+            moved.await;
+        }
+    }
+
+    /// Whether it is over.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.lock().phase, Phase::Ended(_))
+    }
+
+    /// The object that it became.
+    pub(super) fn object(&self) -> Option<Arc<Object>> {
+        match &self.lock().phase {
+            Phase::Ended(End::Stored { object, .. }) => Some(Arc::clone(object)),
+            _ => None,
+        }
+    }
+
+    /// The answer that is for one request only.
+    pub(super) fn take_reply(&self) -> Option<(Reply, UpstreamTrace)> {
+        self.lock().reply.take()
+    }
+
+    pub(super) fn flows(&self, flowing: Arc<Flowing>) {
+        self.lock().phase = Phase::Flowing(flowing);
+        self.moved.notify_waiters();
+    }
+
+    pub(super) fn not_shared(&self, why: &'static str, reply: Reply, trace: UpstreamTrace) {
+        let mut state = self.lock();
+        state.reply = Some((reply, trace));
+        state.phase = Phase::Ended(End::NotShared(why));
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// Ends the fill, unless it has ended.
+    pub(super) fn end(&self, end: End) {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Ended(_)) {
+            state.phase = Phase::Ended(end);
+        }
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// A piece came.
+    pub(super) fn push(&self, piece: Bytes) {
+        self.lock().tail.push_back(piece);
+        self.moved.notify_waiters();
+    }
+
+    /// The pieces that are not written, and where the first begins.
+    pub(super) fn unwritten(&self) -> (Vec<Bytes>, u64) {
+        let state = self.lock();
+        (state.tail.iter().cloned().collect(), state.tail_begin)
+    }
+
+    /// The first `pieces` of the tail are written to `file`.
+    pub(super) fn wrote(&self, file: &Arc<SiteFile>, pieces: usize) {
+        let mut state = self.lock();
+        let octets: u64 = state.tail.drain(..pieces).map(|piece| piece.len() as u64).sum();
+        state.written += octets;
+        state.tail_begin = state.written;
+        state.file.get_or_insert_with(|| Arc::clone(file));
+    }
+
+    /// Where nothing is written any more: waits until the tail is short again. Drops what all readers have. `false`: nobody wants it.
+    pub(super) async fn drain(&self) -> bool {
+        loop {
+            let mut taken = std::pin::pin!(self.taken.notified());
+            taken.as_mut().enable();
+            {
+                if !self.is_wanted() {
+                    return false;
+                }
+                let mut state = self.lock();
+                // One that has not begun to read begins at 0.
+                let has_all = state.readers.len() >= self.interested.load(Ordering::Relaxed);
+                let slowest = state.readers.iter().map(|(_, at)| *at).min().filter(|_| has_all).unwrap_or(0);
+                while let Some(first) = state.tail.front()
+                    && state.tail_begin + first.len() as u64 <= slowest
+                {
+                    state.tail_begin += first.len() as u64;
+                    state.tail.pop_front();
+                }
+                if state.tail.iter().map(Bytes::len).sum::<usize>() < MOST_UNWRITTEN {
+                    return true;
+                }
+            }
+            taken.await;
+        }
+    }
+
+    pub(super) fn interest(self: &Arc<Self>) -> Interest {
+        self.interested.fetch_add(1, Ordering::Relaxed);
+        Interest(Arc::clone(self))
+    }
+
+    /// Whether a request reads the body, or waits for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.interested.load(Ordering::Relaxed) > 0
+    }
+
+    /// Reads the body from `start` to `end`, or to its end. `None`: it is not there any more.
+    pub(super) fn read(self: &Arc<Self>, start: u64, end: Option<u64>) -> Option<Reader> {
+        let mut state = self.lock();
+        if state.tail_begin > state.written && start < state.tail_begin {
+            return None;
+        }
+        let slot = state.readers.insert(start);
+        drop(state);
+        let moved = Box::pin(Arc::clone(&self.moved).notified_owned());
+        Some(Reader { fill: self.interest(), at: start, end, slot, moved })
+    }
+}
+
+impl State {
+    /// The octets at `at`, up to `end`. `Ready(None)`: there are no more.
+    fn piece(&self, at: u64, end: u64) -> Poll<Option<io::Result<Piece>>> {
+        if at >= end {
+            return Poll::Ready(None);
+        }
+        if let Phase::Ended(End::Stored { object, .. }) = &self.phase {
+            let end = end.min(object.body.len);
+            let piece = Piece::File { file: Arc::clone(&object.body), range: at..end };
+            return Poll::Ready((at < end).then_some(Ok(piece)));
+        }
+        if let Some(file) = self.file.as_ref().filter(|_| at < self.written) {
+            let range = at..self.written.min(end);
+            return Poll::Ready(Some(Ok(Piece::File { file: Arc::clone(file), range })));
+        }
+        let mut begin = self.tail_begin;
+        for piece in &self.tail {
+            let len = piece.len() as u64;
+            if at < begin + len {
+                let from = (at - begin) as usize;
+                let to = (end - begin).min(len) as usize;
+                return Poll::Ready(Some(Ok(Piece::Bytes(piece.slice(from..to)))));
+            }
+            begin += len;
+        }
+        match &self.phase {
+            Phase::Ended(End::Failed(failed)) => Poll::Ready(Some(Err(io::Error::other(failed.failure.to_string())))),
+            Phase::Ended(_) => Poll::Ready(None),
+            Phase::Asked | Phase::Flowing(_) => Poll::Pending,
+        }
+    }
+}
+
+/// Reads the body of a fill.
+pub(super) struct Reader {
+    fill: Interest,
+    at: u64,
+    end: Option<u64>,
+    slot: usize,
+    moved: Pin<Box<OwnedNotified>>,
+}
+
+impl Source for Reader {
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let this = self.get_mut();
+        loop {
+            this.moved.as_mut().enable();
+            let found = {
+                let mut state = this.fill.0.lock();
+                let found = state.piece(this.at, this.end.unwrap_or(u64::MAX));
+                if let Poll::Ready(Some(Ok(piece))) = &found {
+                    this.at += piece.len();
+                    if let Some(at) = state.readers.get_mut(this.slot) {
+                        *at = this.at;
+                    }
+                }
+                found
+            };
+            if found.is_ready() {
+                this.fill.0.taken.notify_waiters();
+                return found;
+            }
+            ready!(this.moved.as_mut().poll(cx));
+            this.moved.set(Arc::clone(&this.fill.0.moved).notified_owned());
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.fill.0.lock().readers.try_remove(self.slot);
+    }
+}
+
+/// Octets in memory above which the origin is not read on.
+pub(super) const MOST_UNWRITTEN: usize = 1 << 20;

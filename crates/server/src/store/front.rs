@@ -1,0 +1,94 @@
+//! Stored responses that a worker was asked for lately: a hit takes no lock, no hash of the whole store and no system call.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use lru::LruCache;
+
+use super::object::{Object, Stored};
+
+/// The objects of a worker.
+#[derive(Debug)]
+pub(super) struct Front {
+    entries: LruCache<Box<[u8]>, Entry>,
+    memory: usize,
+    open: usize,
+    most_memory: usize,
+    most_open: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    stored: Stored,
+    /// The state of changes when the entry was last compared with the store.
+    epoch: u64,
+    /// The second in which the store last heard that it is asked for.
+    touched: u64,
+}
+
+/// What the worker has under a key.
+pub(super) enum Kept {
+    Object {
+        object: Arc<Object>,
+        /// Whether the store has changed since: the object may have been replaced.
+        is_old: bool,
+        /// Whether the store should hear that it is asked for.
+        touches: bool,
+    },
+    Variants(Arc<[HeaderName]>),
+}
+
+impl Front {
+    pub(super) fn new(most_memory: usize, most_open: usize) -> Self {
+        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open }
+    }
+
+    /// `now`: in seconds. `epoch`: gives the state of changes of an object.
+    pub(super) fn get(&mut self, key: &[u8], now: u64, epoch: impl Fn(u128) -> u64) -> Option<Kept> {
+        let entry = self.entries.get_mut(key)?;
+        match &entry.stored {
+            Stored::Variants(names) => Some(Kept::Variants(Arc::clone(names))),
+            Stored::Object(object) => Some(Kept::Object {
+                object: Arc::clone(object),
+                is_old: entry.epoch != epoch(object.hash),
+                touches: std::mem::replace(&mut entry.touched, now) != now,
+            }),
+        }
+    }
+
+    /// The object of a key is that of the store still.
+    pub(super) fn confirm(&mut self, key: &[u8], epoch: u64) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.epoch = epoch;
+        }
+    }
+
+    pub(super) fn keep(&mut self, key: &[u8], stored: Stored, epoch: u64, now: u64) {
+        self.count(key, &stored, 1);
+        if let Some((key, before)) = self.entries.push(key.into(), Entry { stored, epoch, touched: now }) {
+            self.count(&key, &before.stored, -1);
+        }
+        while self.memory > self.most_memory || self.open > self.most_open {
+            let Some((key, oldest)) = self.entries.pop_lru() else { return };
+            self.count(&key, &oldest.stored, -1);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if let Some((key, entry)) = self.entries.pop_entry(key) {
+            self.count(&key, &entry.stored, -1);
+        }
+    }
+
+    fn count(&mut self, key: &[u8], stored: &Stored, sign: isize) {
+        let (memory, open) = match stored {
+            Stored::Object(object) => (object.memory(), usize::from(object.is_open())),
+            Stored::Variants(names) => (names.len() * size_of::<HeaderName>(), 0),
+        };
+        self.memory = self.memory.wrapping_add_signed(sign * (memory + key.len() + OVERHEAD) as isize);
+        self.open = self.open.wrapping_add_signed(sign * open as isize);
+    }
+}
+
+/// GUESS: an entry's place in the map and the list, and its allocations.
+const OVERHEAD: usize = 200;

@@ -1,0 +1,209 @@
+//! Which objects a disk holds, and which go first when it is full.
+//!
+//! quick_cache evicts by S3-FIFO: an object that is asked for once goes before those that are asked for again, whatever their order.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+
+/// The objects of a disk.
+#[derive(Debug)]
+pub(super) struct Index {
+    objects: Cache<u128, Entry, ByBlocks, KeysAreHashes, Evictions>,
+    next_version: AtomicU32,
+}
+
+/// What is known of an object without its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Size on the disk.
+    pub(super) blocks: Blocks,
+    /// Differs between two objects of one key.
+    pub(super) version: u32,
+}
+
+/// Blocks of 4 KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blocks(u32);
+
+impl Blocks {
+    pub(super) fn of(octets: u64) -> Self {
+        Blocks(u32::try_from(octets.div_ceil(BLOCK)).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl Index {
+    /// For at most `octets` on the disk and `objects`.
+    pub(super) fn new(octets: u64, objects: u64) -> Self {
+        let blocks = (octets / BLOCK).max(1);
+        // A shard admits nothing larger than itself.
+        let shards = (octets / LEAST_SHARD).clamp(1, 16) as usize;
+        // A weight is a block at least: the bound on objects is one on their blocks too.
+        let estimate = objects.min(blocks / 4).clamp(64, MOST_ESTIMATED) as usize;
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .estimated_items_capacity(estimate)
+            .weight_capacity(blocks)
+            .build()
+            .expect("capacities are given");
+        Index {
+            objects: Cache::with_options(options, ByBlocks, KeysAreHashes, Evictions),
+            next_version: AtomicU32::new(0),
+        }
+    }
+
+    /// The entry of an object, which is asked for again by that.
+    pub(super) fn get(&self, hash: u128) -> Option<Entry> {
+        self.objects.get(&hash)
+    }
+
+    /// The entry of an object, for those that do not ask for it.
+    pub(super) fn peek(&self, hash: u128) -> Option<Entry> {
+        self.objects.peek(&hash)
+    }
+
+    /// Adds or replaces an object. Returns its version, and the hashes of those that must go: perhaps this one, if it is larger than a shard.
+    pub(super) fn insert(&self, hash: u128, blocks: Blocks) -> (u32, Vec<u128>) {
+        let version = self.next_version.fetch_add(1, Ordering::Relaxed);
+        let mut evicted = Vec::new();
+        self.objects.insert_with_lifecycle(hash, Entry { blocks, version }, &mut evicted);
+        // An older object of the same key was replaced, file and all.
+        let is_gone = |(other, entry): &(u128, Entry)| *other != hash || entry.version == version;
+        (version, evicted.into_iter().filter(is_gone).map(|(other, _)| other).collect())
+    }
+
+    pub(super) fn remove(&self, hash: u128) {
+        self.objects.remove(&hash);
+    }
+
+    /// Objects in the index.
+    pub(super) fn len(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    /// Octets that the objects take on the disk.
+    pub(super) fn octets(&self) -> u64 {
+        self.objects.weight() * BLOCK
+    }
+
+    /// Octets of memory that the index takes.
+    pub(super) fn memory(&self) -> u64 {
+        self.objects.memory_used().total() as u64
+    }
+
+    /// Hash and blocks of every object.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, Blocks)> {
+        self.objects.iter().map(|(hash, entry)| (hash, entry.blocks))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByBlocks;
+
+impl Weighter<u128, Entry> for ByBlocks {
+    fn weight(&self, _: &u128, entry: &Entry) -> u64 {
+        u64::from(entry.blocks.0.max(1))
+    }
+}
+
+/// Collects what is evicted.
+#[derive(Debug, Clone)]
+struct Evictions;
+
+impl Lifecycle<u128, Entry> for Evictions {
+    type RequestState = Vec<(u128, Entry)>;
+
+    fn on_evict(&self, state: &mut Self::RequestState, hash: u128, entry: Entry) {
+        state.push((hash, entry));
+    }
+}
+
+/// The keys are keyed hashes already.
+#[derive(Debug, Clone, Default)]
+struct KeysAreHashes;
+
+impl BuildHasher for KeysAreHashes {
+    type Hasher = HalfOfKey;
+
+    fn build_hasher(&self) -> HalfOfKey {
+        HalfOfKey(0)
+    }
+}
+
+struct HalfOfKey(u64);
+
+impl Hasher for HalfOfKey {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*octet);
+        }
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
+    }
+}
+
+const BLOCK: u64 = 4096;
+
+/// Least size of a shard.
+const LEAST_SHARD: u64 = 8 << 30;
+
+/// Most objects for which memory is taken at once; the index grows beyond.
+const MOST_ESTIMATED: u64 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_index_names_what_must_go_and_stays_within_its_bound() {
+        let index = Index::new(100 * BLOCK, 1000);
+        let mut gone = std::collections::BTreeSet::new();
+        for hash in 0..1000 {
+            gone.extend(index.insert(hash, Blocks::of(BLOCK)).1);
+        }
+        assert!(index.octets() <= 100 * BLOCK);
+        assert_eq!(gone.len() as u64 + index.len(), 1000);
+        assert!(gone.iter().all(|hash| index.peek(*hash).is_none()));
+    }
+
+    #[test]
+    fn replacing_an_object_evicts_nothing() {
+        let index = Index::new(100 * BLOCK, 1000);
+        let (first, _) = index.insert(1, Blocks::of(1));
+        let (second, gone) = index.insert(1, Blocks::of(3 * BLOCK));
+        assert_eq!((gone, index.len(), index.octets()), (Vec::new(), 1, 3 * BLOCK));
+        assert_ne!(first, second);
+        assert_eq!(index.peek(1).map(|entry| entry.version), Some(second));
+    }
+
+    #[test]
+    fn an_object_larger_than_the_disk_must_go_at_once() {
+        let index = Index::new(100 * BLOCK, 1000);
+        let (_, gone) = index.insert(1, Blocks::of(101 * BLOCK));
+        assert_eq!((gone, index.peek(1)), (vec![1], None));
+    }
+
+    /// The bound of the documentation: 80 octets an object.
+    #[test]
+    fn an_object_takes_at_most_80_octets_of_memory() {
+        const OBJECTS: u64 = 1_000_000;
+        let index = Index::new(OBJECTS * BLOCK * 2, OBJECTS);
+        for hash in 0..u128::from(OBJECTS) {
+            index.insert(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835), Blocks::of(BLOCK));
+        }
+        assert_eq!(index.len(), OBJECTS);
+        assert!(index.memory() <= 80 * OBJECTS, "{} octets an object", index.memory() / OBJECTS);
+    }
+}

@@ -1,0 +1,66 @@
+//! The key of a stored response: what of a request selects it.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// Hashes keys with the salt of a directory: nobody outside can find two keys with one hash.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyHasher(SipHasher13);
+
+impl KeyHasher {
+    pub(super) fn new(salt: &[u8; 16]) -> Self {
+        KeyHasher(SipHasher13::new_with_key(salt))
+    }
+
+    pub(super) fn hash(&self, key: &[u8]) -> u128 {
+        let mut hasher = self.0;
+        hasher.write(key);
+        hasher.finish128().as_u128()
+    }
+}
+
+/// Appends to a key what selects one of the variants of its URL.
+pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
+    key.extend_from_slice(VARIANT);
+    key.extend_from_slice(variant);
+}
+
+/// Appends to a key a part of the request that its rule names: a field or a cookie.
+pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [PART, name, b"=", value] {
+        key.extend_from_slice(part);
+    }
+}
+
+/// The URL in a key, with which it begins.
+pub(super) fn url_of(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr(PART[0], key).unwrap_or(key.len());
+    &key[..end]
+}
+
+/// No URL and no field has it.
+const PART: &[u8] = b"\n";
+const VARIANT: &[u8] = b"\n\0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_variant_is_found_again() {
+        let mut key = b"https://example.org/a?b".to_vec();
+        assert_eq!(url_of(&key), b"https://example.org/a?b");
+        add_part(&mut key, b"x-country", b"de");
+        assert_eq!(url_of(&key), b"https://example.org/a?b");
+        add_variant(&mut key, b"accept-encoding:br");
+        assert_eq!(url_of(&key), b"https://example.org/a?b");
+    }
+
+    #[test]
+    fn another_salt_gives_other_hashes() {
+        let hash = |salt: u8| KeyHasher::new(&[salt; 16]).hash(b"https://example.org/");
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1), hash(2));
+    }
+}

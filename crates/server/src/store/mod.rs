@@ -1,0 +1,311 @@
+//! The cache of responses: stored in files, sent as files are.
+//!
+//! ```text
+//! site/proxy.rs ─► answer.rs ─► front.rs (this worker's memory) ─► disk.rs ─► index.rs, directory.rs ─► object.rs
+//!                     │ nothing, or stale                                                                   ▲
+//!                     └─► fill.rs (one fetch for all that wait) ◄─ fetch.rs ─► upstream ─► origin           │
+//!                                                                     └────────────────────── format.rs ────┘
+//! ```
+//!
+//! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
+
+mod answer;
+mod config;
+mod directory;
+mod disk;
+mod fetch;
+mod fill;
+mod format;
+mod front;
+mod index;
+mod key;
+mod object;
+mod purge;
+mod respond;
+mod rule;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use lru::LruCache;
+use sealion_cache::Policy;
+use thread_local::ThreadLocal;
+
+pub(crate) use answer::{Answered, Question};
+pub(crate) use config::{CacheConfig, CacheRuleConfig};
+pub(crate) use disk::DiskState;
+pub(crate) use purge::{Purge, Target};
+pub(crate) use rule::{CacheRule, Targeted};
+
+use crate::values::Problems;
+use disk::{Disk, Lookup};
+use fill::Fill;
+use front::Front;
+use key::KeyHasher;
+use object::{Object, Stored};
+use purge::{Durable, Purges};
+
+/// The store of a process.
+#[derive(Debug)]
+pub(crate) struct Store {
+    config: CacheConfig,
+    paths: Box<[PathBuf]>,
+    /// Set when the process starts to serve.
+    opened: OnceLock<Opened>,
+    /// What is being fetched, by the hash of the key.
+    fills: Mutex<HashMap<u128, Arc<Fill>>>,
+    /// Keys whose responses were not stored, or not yet.
+    passed: Mutex<LruCache<u128, Passed>>,
+    /// How often objects were replaced or purged, by a part of their hash: workers then compare what they keep.
+    changes: [AtomicU64; CHANGES],
+    fronts: ThreadLocal<RefCell<Front>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    disks: Box<[Arc<Disk>]>,
+    hasher: KeyHasher,
+    purges: Purges,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    /// Requests for a response that waits for `min_uses`.
+    uses: u64,
+    /// When its response could not be shared: until some time after, nobody waits for another request's.
+    not_shared: Option<Instant>,
+}
+
+impl Store {
+    /// `None`: there are no directories. `before`: the store in use. Opens nothing.
+    pub(crate) fn build(
+        config: &CacheConfig,
+        before: Option<&Arc<Store>>,
+        problems: &mut Problems,
+    ) -> Option<Arc<Self>> {
+        if config.directories.is_empty() {
+            return None;
+        }
+        if let Some(same) = before.filter(|before| before.config == *config) {
+            return Some(Arc::clone(same));
+        }
+        let paths: Box<[PathBuf]> = config.directories.iter().map(|path| problems.resolve(path)).collect();
+        if let Some(twice) = paths.iter().enumerate().find_map(|(n, path)| paths[..n].contains(path).then_some(path)) {
+            let what = format_args!("{} is named twice: each disk has one directory", twice.display());
+            problems.add(&config.directories.span, "cache.directories", what);
+        }
+        if let Some(other) = paths.iter().find(|path| path.exists() && !path.is_dir()) {
+            let what = format_args!("{} is no directory: name one that the server may write to", other.display());
+            problems.add(&config.directories.span, "cache.directories", what);
+        }
+        Some(Arc::new(Store {
+            config: config.clone(),
+            paths,
+            opened: OnceLock::new(),
+            fills: Mutex::default(),
+            passed: Mutex::new(LruCache::new(MOST_PASSED)),
+            changes: std::array::from_fn(|_| AtomicU64::new(0)),
+            fronts: ThreadLocal::new(),
+        }))
+    }
+
+    /// Opens the directories, and makes what is missing in them. Returns what the user that serves must own.
+    ///
+    /// # Errors
+    /// A line: the directory that cannot be used.
+    pub(crate) fn open(&self) -> Result<Vec<PathBuf>, String> {
+        let CacheConfig { size, objects, free, .. } = self.config;
+        let open = |path: &PathBuf| {
+            Disk::open(path, size.0, objects.get(), free.0).map_err(|error| {
+                let path = path.display();
+                format!("cache.directories: {path}: {error}: name a directory that the server may write to")
+            })
+        };
+        let disks: Box<[_]> = self.paths.iter().map(open).collect::<Result<_, _>>()?;
+        let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
+        let hasher = KeyHasher::new(&disks[0].directory.salt);
+        let purges = Purges::load(disks.iter().map(|disk| &*disk.directory));
+        let _ = self.opened.set(Opened { disks, hasher, purges });
+        Ok(made)
+    }
+
+    /// Starts to own the directories, and to load their indexes. Before, nothing is stored.
+    ///
+    /// # Errors
+    /// A line: no thread can be started.
+    pub(crate) fn start(&self) -> Result<(), String> {
+        self.disks().iter().try_for_each(Disk::start).map_err(|error| format!("cannot start the cache: {error}"))
+    }
+
+    /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
+    pub(crate) fn close(&self, is_clean: bool) {
+        for disk in self.disks() {
+            disk.close(is_clean);
+        }
+    }
+
+    fn opened(&self) -> &Opened {
+        self.opened.get().expect("a process opens its store before it serves")
+    }
+
+    fn disks(&self) -> &[Arc<Disk>] {
+        &self.opened().disks
+    }
+
+    fn purges(&self) -> &Purges {
+        &self.opened().purges
+    }
+
+    fn hash(&self, key: &[u8]) -> u128 {
+        self.opened().hasher.hash(key)
+    }
+
+    /// The disk of an object: the one that ranks highest for its hash, so that another disk moves its own share alone.
+    fn disk(&self, hash: u128) -> &Arc<Disk> {
+        let rank = |disk: &&Arc<Disk>| {
+            let salt = u128::from_le_bytes(disk.directory.salt);
+            (hash ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 64
+        };
+        self.disks().iter().max_by_key(rank).expect("a store has a disk")
+    }
+
+    fn fills(&self) -> MutexGuard<'_, HashMap<u128, Arc<Fill>>> {
+        self.fills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passed(&self) -> MutexGuard<'_, LruCache<u128, Passed>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fill under way for a key, or a new one, which the caller has to run.
+    fn join(&self, id: u128) -> (Arc<Fill>, bool) {
+        if self.passed().peek(&id).and_then(|passed| passed.not_shared).is_some_and(|at| at.elapsed() < NOT_SHARED_FOR)
+        {
+            return (Fill::new(), true);
+        }
+        let mut fills = self.fills();
+        // One that is over answered those that waited for it; its object may be stale by now.
+        if let Some(fill) = fills.get(&id).filter(|fill| !fill.has_ended()) {
+            return (Arc::clone(fill), false);
+        }
+        let fill = Fill::new();
+        fills.insert(id, Arc::clone(&fill));
+        (fill, true)
+    }
+
+    /// What is stored under a key once a fetch that is over has been written.
+    fn being_written(&self, id: u128, key: &[u8], policy: &Policy) -> Option<Stored> {
+        let object = self.fills().get(&id)?.object()?;
+        if *object.key == *key {
+            return Some(Stored::Object(object));
+        }
+        Some(Stored::Variants(sealion_cache::vary(&object.head.fields, policy)?.into()))
+    }
+
+    /// A fill that is under way no more.
+    fn forget(&self, id: u128, fill: &Arc<Fill>) {
+        let mut fills = self.fills();
+        if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
+            fills.remove(&id);
+        }
+    }
+
+    /// The response to a key was for one request only.
+    fn is_not_shared(&self, id: u128) {
+        let passed = Passed { uses: 0, not_shared: Some(Instant::now()) };
+        self.passed().put(id, passed);
+    }
+
+    /// Counts a request for a response that is not stored. Returns how many there were, this one included.
+    fn asked_for(&self, id: u128) -> u64 {
+        let mut passed = self.passed();
+        let entry = passed.get_or_insert_mut(id, || Passed { uses: 0, not_shared: None });
+        entry.uses += 1;
+        entry.uses
+    }
+
+    /// An object is stored: nothing of its key is passed any more.
+    fn stored(&self, object: &Object) {
+        self.passed().pop(&object.hash);
+        self.changed(object.hash);
+    }
+
+    /// An object was replaced.
+    fn changed(&self, hash: u128) {
+        self.changes[hash as usize % CHANGES].fetch_add(1, Ordering::Release);
+    }
+
+    fn epoch(&self, hash: u128) -> u64 {
+        self.changes[hash as usize % CHANGES].load(Ordering::Acquire)
+    }
+
+    /// Purges. Later requests see it at once, and so does the next process.
+    pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
+        self.apply(&Purge { target, soft, at: now_ms() }, Durable::Yes)
+    }
+
+    /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect.
+    fn invalidate(&self, target: Target) -> std::io::Result<()> {
+        self.apply(&Purge { target, soft: false, at: now_ms() }, Durable::No)
+    }
+
+    fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
+        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
+        self.purges().order(purge, &directories, durable)?;
+        // What is on its way was made before.
+        self.fills().clear();
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether something may be stored for a URL whose keys have no further parts, or is on its way.
+    fn may_have(&self, url: &str, upstream: &str) -> bool {
+        let mut key = url.as_bytes().to_vec();
+        key::add_part(&mut key, b"@", upstream.as_bytes());
+        let hash = self.hash(&key);
+        !matches!(self.disk(hash).lookup(hash), Lookup::None) || self.fills().contains_key(&hash)
+    }
+
+    fn front(&self) -> &RefCell<Front> {
+        self.fronts.get_or(|| {
+            let memory = usize::try_from(self.config.memory.0).unwrap_or(usize::MAX);
+            RefCell::new(Front::new(memory, MOST_OPEN))
+        })
+    }
+
+    /// Its disks, as metrics show them.
+    pub(crate) fn disk_states(&self) -> impl Iterator<Item = DiskState> {
+        self.disks().iter().map(|disk| disk.state())
+    }
+}
+
+/// Seconds since 1970-01-01.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Milliseconds since 1970-01-01.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Bodies of at most so many octets are kept in memory.
+const KEPT_IN_MEMORY: u64 = 128 << 10;
+
+/// Files that a worker keeps open.
+const MOST_OPEN: usize = 1000;
+
+const CHANGES: usize = 64;
+
+/// Keys of which is remembered that their responses are not stored.
+const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
+
+/// How long requests for a response that cannot be shared go to the origin side by side.
+const NOT_SHARED_FOR: Duration = Duration::from_secs(60);

@@ -1,0 +1,158 @@
+//! A stored response in memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sealion_cache::Lifetime;
+use sealion_http::{ExtraFields, Status};
+
+use super::directory::Opened;
+use super::format::{Kind, Metadata};
+use super::rule::Rules;
+use crate::files::resolve::{Content, SiteFile};
+
+/// A stored response.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(super) key: Box<[u8]>,
+    pub(super) hash: u128,
+    /// Its version in the index, or [`NOT_INDEXED`].
+    version: AtomicU32,
+    /// Milliseconds since 1970-01-01 when it was stored or last validated.
+    pub(super) stored: u64,
+    pub(super) head: Head,
+    pub(super) body: Arc<SiteFile>,
+}
+
+/// What a stored response says besides its body.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(super) status: Status,
+    /// The fields of the origin.
+    pub(super) fields: HeaderMap,
+    /// The fields as clients get them, but for those that differ from one response to the next.
+    pub(super) lines: ExtraFields,
+    pub(super) lifetime: Lifetime,
+    /// Names by which it can be purged.
+    pub(super) tags: Box<[Box<str>]>,
+    /// Groups of its origin that are invalidated together (RFC 9875).
+    pub(super) groups: Box<[Box<str>]>,
+}
+
+/// What is stored under a key.
+#[derive(Debug, Clone)]
+pub(super) enum Stored {
+    Object(Arc<Object>),
+    /// The request fields that select among the responses of the URL.
+    Variants(Arc<[HeaderName]>),
+}
+
+impl Object {
+    pub(super) fn new(key: Box<[u8]>, hash: u128, stored: u64, head: Head, body: Arc<SiteFile>) -> Self {
+        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), stored, head, body }
+    }
+
+    pub(super) fn version(&self) -> Option<u32> {
+        Some(self.version.load(Ordering::Acquire)).filter(|version| *version != NOT_INDEXED)
+    }
+
+    pub(super) fn set_version(&self, version: u32) {
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// The same, stale from now on.
+    pub(super) fn made_stale(&self, now: u64) -> Self {
+        let head = Head { lifetime: self.head.lifetime.made_stale(now), ..self.head.clone() };
+        Object::new(self.key.clone(), self.hash, self.stored, head, Arc::clone(&self.body))
+    }
+
+    /// Octets of memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        let body = match &self.body.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::File(_) => 0,
+        };
+        let fields: usize = self.head.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        size_of::<Self>() + self.key.len() + self.head.lines.lines().len() + fields + body
+    }
+
+    /// Whether it holds a descriptor.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.body.content, Content::File(_))
+    }
+
+    /// What is written behind the body.
+    pub(super) fn metadata(&self) -> Metadata {
+        let head = &self.head;
+        let field = |(name, value): (&HeaderName, &HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_vec());
+        Metadata {
+            key: self.key.to_vec(),
+            kind: Kind::Response {
+                status: head.status.code(),
+                fields: head.fields.iter().map(field).collect(),
+                lifetime: head.lifetime.to_bytes().to_vec(),
+            },
+        }
+    }
+}
+
+impl Stored {
+    /// What a file holds. Bodies of at most `keep` octets are read into memory. `is_suspect`: the whole body is to be checked. `Ok(None)`: it is
+    /// damaged.
+    pub(super) fn load(opened: Opened, keep: u64, is_suspect: bool, rules: &Rules) -> io::Result<Option<Self>> {
+        let Opened { file, footer, metadata, .. } = opened;
+        let Metadata { key, kind } = metadata;
+        let (status, fields, lifetime) = match kind {
+            Kind::Response { status, fields, lifetime } => (status, fields, lifetime),
+            Kind::Variants(names) => {
+                let names: Option<Arc<[HeaderName]>> =
+                    names.iter().map(|name| HeaderName::try_from(name.as_str()).ok()).collect();
+                return Ok(names.map(Stored::Variants));
+            }
+        };
+        let mut map = HeaderMap::with_capacity(fields.len());
+        for (name, value) in &fields {
+            let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_str()), HeaderValue::from_bytes(value)) else {
+                return Ok(None);
+            };
+            map.append(name, value);
+        }
+        let lifetime = lifetime.as_slice().try_into().ok().and_then(Lifetime::from_bytes);
+        let (Some(status), Some(lifetime)) = (Status::new(status), lifetime) else { return Ok(None) };
+        let content = if footer.body <= keep {
+            let mut bytes = vec![0; footer.body as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            if crc32c::crc32c(&bytes) != footer.body_checksum {
+                return Ok(None);
+            }
+            Content::Memory(bytes.into())
+        } else {
+            if is_suspect && checksum(&file, footer.body)? != footer.body_checksum {
+                return Ok(None);
+            }
+            Content::File(Arc::new(file))
+        };
+        let head = rules.head(status, map, lifetime);
+        let body = SiteFile::of_content(content, footer.body);
+        Ok(Some(Stored::Object(Arc::new(Object::new(key.into(), footer.hash, footer.stored, head, body)))))
+    }
+}
+
+/// CRC-32C of the first `length` octets.
+pub(super) fn checksum(file: &File, length: u64) -> io::Result<u32> {
+    let mut buffer = vec![0; 1 << 18];
+    let (mut checksum, mut at) = (0, 0);
+    while at < length {
+        let part = usize::try_from(length - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        file.read_exact_at(&mut buffer[..part], at)?;
+        checksum = crc32c::crc32c_append(checksum, &buffer[..part]);
+        at += part as u64;
+    }
+    Ok(checksum)
+}
+
+const NOT_INDEXED: u32 = u32::MAX;

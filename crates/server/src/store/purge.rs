@@ -1,0 +1,281 @@
+//! Purges: an object is valid if it was stored after the last purge that names it. A purge costs the same for one object and for a million, and
+//! is written down, so that a restart does not bring back what was purged.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::directory::Directory;
+use super::key;
+
+/// What a purge names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
+pub(crate) enum Target {
+    Everything,
+    /// A URL with all its variants: `https://example.org/a?b`.
+    Url(String),
+    /// All URLs that begin so.
+    Prefix(String),
+    /// All responses with this tag (Cache-Tag, Surrogate-Key, xkey).
+    Tag(String),
+    /// All responses of this group of an origin (RFC 9875): origin and name.
+    Group(String, String),
+}
+
+/// An order to purge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Purge {
+    #[serde(flatten)]
+    pub(crate) target: Target,
+    /// Whether the objects become stale, and are validated before they are sent again, instead of vanishing.
+    #[serde(default)]
+    pub(crate) soft: bool,
+    /// Milliseconds since 1970-01-01.
+    pub(crate) at: u64,
+}
+
+/// What the purges say of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    Valid,
+    Stale,
+    Gone,
+}
+
+/// Whether a purge survives a loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durable {
+    Yes,
+    No,
+}
+
+/// All purges.
+#[derive(Debug, Default)]
+pub(super) struct Purges(RwLock<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    everything: Times,
+    named: HashMap<Target, Times>,
+    /// Of [`Target::Prefix`], which no hash finds.
+    prefixes: Vec<(String, Times)>,
+}
+
+/// When something was purged last; 0: never.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    hard: u64,
+    soft: u64,
+}
+
+impl Times {
+    fn add(&mut self, soft: bool, at: u64) {
+        let time = if soft { &mut self.soft } else { &mut self.hard };
+        *time = at.max(*time);
+    }
+
+    fn verdict(self, stored: u64) -> Verdict {
+        match stored {
+            stored if stored <= self.hard => Verdict::Gone,
+            stored if stored <= self.soft => Verdict::Stale,
+            _ => Verdict::Valid,
+        }
+    }
+}
+
+impl Purges {
+    /// Reads the purges that are written in these directories.
+    pub(super) fn load<'a>(directories: impl Iterator<Item = &'a Directory>) -> Self {
+        let purges = Purges::default();
+        for directory in directories {
+            let lines = directory.read_file(FILE).unwrap_or_default();
+            for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
+                match serde_json::from_slice(line) {
+                    Ok(purge) => purges.add(&purge),
+                    // The end of a line may be missing after a loss of power: what it purged is not known.
+                    Err(error) => {
+                        let path = directory.path.join(FILE);
+                        tracing::warn!(
+                            "{}: a purge cannot be read, all objects are validated: {error}",
+                            path.display()
+                        );
+                        purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+                    }
+                }
+            }
+        }
+        purges
+    }
+
+    /// Writes a purge down, then applies it.
+    pub(super) fn order(
+        &self,
+        purge: &Purge,
+        directories: &[&Arc<Directory>],
+        durable: Durable,
+    ) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(purge).map_err(std::io::Error::other)?;
+        line.push(b'\n');
+        for directory in directories.iter().filter(|directory| directory.is_owner()) {
+            let mut file = directory.append(FILE)?;
+            file.write_all(&line)?;
+            if durable == Durable::Yes {
+                file.sync_data()?;
+            }
+        }
+        self.add(purge);
+        Ok(())
+    }
+
+    /// Applies a purge.
+    pub(super) fn add(&self, purge: &Purge) {
+        let Purge { target, soft, at } = purge;
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let table = &mut *table;
+        let times = match target {
+            Target::Everything => &mut table.everything,
+            Target::Prefix(prefix) => match table.prefixes.iter().position(|(other, _)| other == prefix) {
+                Some(at) => &mut table.prefixes[at].1,
+                None => {
+                    table.prefixes.push((prefix.clone(), Times::default()));
+                    &mut table.prefixes.last_mut().expect("one was added").1
+                }
+            },
+            named => table.named.entry(named.clone()).or_default(),
+        };
+        times.add(*soft, *at);
+        table.fold();
+    }
+
+    /// What is said of an object.
+    pub(super) fn verdict(&self, key: &[u8], tags: &[Box<str>], groups: &[Box<str>], stored: u64) -> Verdict {
+        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut verdict = table.everything.verdict(stored);
+        if table.named.is_empty() && table.prefixes.is_empty() {
+            return verdict;
+        }
+        let url = String::from_utf8_lossy(key::url_of(key));
+        let origin = origin(&url);
+        for (prefix, times) in &table.prefixes {
+            if url.starts_with(prefix.as_str()) {
+                verdict = verdict.max(times.verdict(stored));
+            }
+        }
+        let tags = tags.iter().map(|tag| Target::Tag(tag.to_string()));
+        let groups = groups.iter().map(|group| Target::Group(origin.to_owned(), group.to_string()));
+        for target in tags.chain(groups).chain([Target::Url(url.clone().into_owned())]) {
+            if let Some(times) = table.named.get(&target) {
+                verdict = verdict.max(times.verdict(stored));
+            }
+        }
+        verdict
+    }
+}
+
+impl Table {
+    /// Where there are very many purges, replaces the older half by one of everything that is older.
+    fn fold(&mut self) {
+        if self.named.len() <= MOST_NAMED && self.prefixes.len() <= MOST_PREFIXES {
+            return;
+        }
+        let latest = |times: &Times| times.hard.max(times.soft);
+        let mut times: Vec<u64> =
+            self.named.values().chain(self.prefixes.iter().map(|(_, times)| times)).map(latest).collect();
+        let half = times.len() / 2;
+        let limit = *times.select_nth_unstable(half).1;
+        self.named.retain(|_, times| latest(times) > limit);
+        self.prefixes.retain(|(_, times)| latest(times) > limit);
+        self.everything.add(false, limit);
+    }
+}
+
+/// Scheme and host of a URL, with the slash behind.
+pub(super) fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find('/').map_or(url.len(), |slash| host + slash);
+    &url[..end]
+}
+
+const FILE: &str = "purges";
+const MOST_NAMED: usize = 1_000_000;
+/// Each is compared with each object that is looked up.
+const MOST_PREFIXES: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn purge(target: Target, soft: bool, at: u64) -> Purge {
+        Purge { target, soft, at }
+    }
+
+    fn boxes(names: &[&str]) -> Vec<Box<str>> {
+        names.iter().map(|name| (*name).into()).collect()
+    }
+
+    #[test]
+    fn an_object_is_valid_if_it_was_stored_after_the_purges_that_name_it() {
+        use Verdict::{Gone, Stale, Valid};
+        let named = [
+            Target::Everything,
+            Target::Url("https://a.example/x?y".to_owned()),
+            Target::Prefix("https://a.example/".to_owned()),
+            Target::Tag("news".to_owned()),
+            Target::Group("https://a.example".to_owned(), "cart".to_owned()),
+        ];
+        let others = [
+            Target::Url("https://a.example/x".to_owned()),
+            Target::Prefix("https://b.example/".to_owned()),
+            Target::Tag("new".to_owned()),
+            Target::Group("https://b.example".to_owned(), "cart".to_owned()),
+        ];
+        let mut key = b"https://a.example/x?y".to_vec();
+        key::add_variant(&mut key, b"br");
+        for (targets, hard, soft) in [(&named[..], Gone, Stale), (&others[..], Valid, Valid)] {
+            for target in targets {
+                for (is_soft, expected) in [(false, hard), (true, soft)] {
+                    let purges = Purges::default();
+                    purges.add(&purge(target.clone(), is_soft, 1000));
+                    let verdict = |stored| purges.verdict(&key, &boxes(&["a", "news"]), &boxes(&["cart"]), stored);
+                    assert_eq!((verdict(999), verdict(1000), verdict(1001)), (expected, expected, Valid), "{target:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn purges_survive_a_restart_and_a_damaged_line_makes_everything_stale() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
+        assert!(directory.try_own().unwrap());
+        let tag = purge(Target::Tag("news".to_owned()), false, 1000);
+        Purges::default().order(&tag, &[&directory], Durable::Yes).unwrap();
+        let again = Purges::load([&*directory].into_iter());
+        assert_eq!(again.verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
+        assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 1000), Verdict::Valid);
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(scratch.path().join(FILE))
+            .unwrap()
+            .write_all(b"{\"kind\"")
+            .unwrap();
+        let again = Purges::load([&*directory].into_iter());
+        assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 1000), Verdict::Stale);
+    }
+
+    #[test]
+    fn very_many_purges_become_one_that_purges_at_least_as_much() {
+        let purges = Purges::default();
+        for n in 0..=MOST_PREFIXES as u64 {
+            purges.add(&purge(Target::Prefix(format!("https://a.example/{n}/")), false, 1000 + n));
+        }
+        for n in 0..=MOST_PREFIXES as u64 {
+            let key = format!("https://a.example/{n}/x");
+            assert_eq!(purges.verdict(key.as_bytes(), &[], &[], 1000 + n), Verdict::Gone, "{n}");
+        }
+        assert_eq!(purges.verdict(b"https://b.example/", &[], &[], 3000), Verdict::Valid);
+    }
+}

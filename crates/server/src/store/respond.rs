@@ -1,0 +1,108 @@
+//! A stored response, or one on its way, as the response to a request: preconditions, ranges, Age, Cache-Status.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use http::header::{CACHE_CONTROL, CONTENT_LOCATION, DATE, ETAG, EXPIRES, VARY};
+use sealion_cache::{CacheStatus, Precondition};
+use sealion_http::range::{self, Selection};
+use sealion_http::{ContentRange, ExtraFields, Fields, Method, Request, Status, write_decimal};
+
+use super::fill::{Fill, Flowing};
+use super::object::{Head, Object};
+use crate::observe::access_log::CacheTrace;
+use crate::response::{Body, BodyStream, Response};
+
+/// A response made of a stored one.
+pub(super) struct Reuse<'a> {
+    pub(super) request: &'a Request<'a>,
+    /// Seconds since 1970-01-01.
+    pub(super) now: u64,
+    pub(super) trace: CacheTrace,
+    /// For Cache-Status, if it is sent.
+    pub(super) status: Option<CacheStatus>,
+}
+
+impl Reuse<'_> {
+    /// The response with a stored object.
+    pub(super) fn object(self, object: &Object) -> Response {
+        let Object { head, body, .. } = object;
+        self.respond(head, Some(body.len), |range| Some(Body::File { file: Arc::clone(body), range }))
+            .unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY))
+    }
+
+    /// The response with a body that is on its way. `None`: too late, it is not there any more.
+    pub(super) fn flowing(self, flowing: &Flowing, fill: &Arc<Fill>) -> Option<Response> {
+        self.respond(&flowing.head, flowing.length, |range| {
+            let end = flowing.length.map(|_| range.end);
+            let length = end.map(|end| end - range.start);
+            let source = fill.read(range.start, end)?;
+            Some(Body::Stream(BodyStream { length, source: Box::pin(source) }))
+        })
+    }
+
+    /// `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
+    fn respond(
+        self,
+        head: &Head,
+        length: Option<u64>,
+        content: impl FnOnce(Range<u64>) -> Option<Body>,
+    ) -> Option<Response> {
+        let Reuse { request, now, mut trace, status } = self;
+        let age = head.lifetime.age(now);
+        trace.age = Some(age);
+        let with_extra = |extra: ExtraFields, content_range| {
+            let mut extra = extra;
+            let mut number = Vec::with_capacity(20);
+            write_decimal(&mut number, age);
+            extra.add_octets("Age", &number);
+            if let Some(status) = &status {
+                let mut member = Vec::with_capacity(48);
+                status.write(&mut member);
+                extra.add_octets("Cache-Status", &member);
+            }
+            Fields { forwarded: true, content_range, extra, ..Fields::default() }
+        };
+        let is_ok = head.status == Status::OK;
+        if is_ok && sealion_cache::evaluate(&request.conditions, &head.fields) == Precondition::NotModified {
+            let fields = with_extra(of_not_modified(&head.lines), None);
+            return Some(Response { cache: Some(trace), ..Response::new(Status::NOT_MODIFIED, fields, Body::Empty) });
+        }
+        let wanted = request.conditions.range.value().filter(|_| is_ok && request.method == Method::Get);
+        let selection = match (wanted, length) {
+            (Some(wanted), Some(length))
+                if sealion_cache::range_applies(&request.conditions.if_range, &head.fields) =>
+            {
+                range::select(wanted, length, 1)
+            }
+            _ => Selection::Whole,
+        };
+        let whole = 0..length.unwrap_or(u64::MAX);
+        let (status, range, content_range) = match (selection, length) {
+            (Selection::One(range), Some(complete)) => {
+                let content_range = ContentRange::Part { range: range.clone(), complete };
+                (Status::PARTIAL_CONTENT, range, Some(content_range))
+            }
+            (Selection::Unsatisfiable, Some(complete)) => {
+                let fields = with_extra(ExtraFields::default(), Some(ContentRange::Unsatisfied { complete }));
+                let response = Response::new(Status::RANGE_NOT_SATISFIABLE, fields, Body::Empty);
+                return Some(Response { cache: Some(trace), ..response });
+            }
+            _ => (head.status, whole, None),
+        };
+        let fields = with_extra(head.lines.clone(), content_range);
+        Some(Response { cache: Some(trace), ..Response::new(status, fields, content(range)?) })
+    }
+}
+
+/// The fields that a 304 repeats (RFC 9110 §15.4.5).
+fn of_not_modified(lines: &ExtraFields) -> ExtraFields {
+    let kept = [CACHE_CONTROL, CONTENT_LOCATION, DATE, ETAG, EXPIRES, VARY];
+    let mut fields = ExtraFields::default();
+    for (name, value) in lines.iter() {
+        if kept.iter().any(|other| other.as_str().eq_ignore_ascii_case(name)) {
+            fields.add_octets(name, value);
+        }
+    }
+    fields
+}

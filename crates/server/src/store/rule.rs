@@ -1,0 +1,237 @@
+//! What a proxy rule stores, and under which key.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::HeaderMap;
+use ipnet::IpNet;
+use sealion_cache::{Lifetime, Policy};
+use sealion_http::{ExtraFields, Request, Status};
+
+use super::Store;
+use super::config::{CacheRuleConfig, Query};
+use super::key::add_part;
+use super::object::Head;
+use crate::values::Problems;
+
+/// The cache of a proxy rule.
+#[derive(Debug)]
+pub(crate) struct CacheRule {
+    pub(super) rules: Arc<Rules>,
+    query: Query,
+    drop_parameters: Box<[Pattern]>,
+    key_headers: Box<[Box<str>]>,
+    key_cookies: Box<[Box<str>]>,
+    pub(super) bypass_cookies: Box<[Pattern]>,
+    pub(super) min_uses: u64,
+    pub(super) ignore_request: bool,
+    pub(super) status_header: bool,
+    purge_from: Box<[IpNet]>,
+}
+
+/// What a fetch needs of a rule.
+pub(super) struct Rules {
+    pub(super) store: Arc<Store>,
+    pub(super) policy: Policy,
+    pub(super) max_object: u64,
+    pub(super) finish: bool,
+    /// Tells the rules of all configurations apart, whose responses may carry other fields.
+    pub(super) number: [u8; 4],
+    lines: Box<Lines>,
+}
+
+/// Makes the fields that clients get of those of the origin.
+pub(crate) type Lines = dyn Fn(&HeaderMap) -> ExtraFields + Send + Sync;
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Rules {
+    pub(super) fn head(&self, status: Status, fields: HeaderMap, lifetime: Lifetime) -> Head {
+        let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
+        Head {
+            status,
+            lines: self.lines(&fields),
+            tags: boxed(sealion_cache::tags(&fields)),
+            groups: boxed(sealion_cache::groups(&fields)),
+            fields,
+            lifetime,
+        }
+    }
+
+    pub(super) fn lines(&self, fields: &HeaderMap) -> ExtraFields {
+        (self.lines)(fields)
+    }
+}
+
+impl CacheRuleConfig {
+    /// `lines`: makes the fields that clients get.
+    pub(crate) fn build(
+        &self,
+        store: Option<&Arc<Store>>,
+        lines: Box<Lines>,
+        span: &Range<usize>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<CacheRule> {
+        let policy = self.policy(key, problems);
+        let Some(store) = store else {
+            let what = "needs a directory: add [cache] with directories = [\"/var/cache/sealion\"]";
+            problems.add(span, key, what);
+            return None;
+        };
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
+        let boxed = |texts: &[String]| texts.iter().map(|text| text.to_ascii_lowercase().into_boxed_str()).collect();
+        Some(CacheRule {
+            rules: Arc::new(Rules {
+                store: Arc::clone(store),
+                policy,
+                max_object: self.max_object.0,
+                finish: self.finish,
+                number: NEXT.fetch_add(1, Ordering::Relaxed).to_ne_bytes(),
+                lines,
+            }),
+            query: self.query,
+            drop_parameters: patterns(&self.drop_parameters),
+            key_headers: boxed(&self.key_headers),
+            key_cookies: self.key_cookies.iter().map(|name| name.as_str().into()).collect(),
+            bypass_cookies: patterns(&self.bypass_cookies),
+            min_uses: self.min_uses.get(),
+            ignore_request: self.ignore_request,
+            status_header: self.status_header,
+            purge_from: self.purgers(key, problems),
+        })
+    }
+}
+
+impl CacheRule {
+    /// Whether a client may purge.
+    pub(crate) fn may_purge(&self, address: Option<IpAddr>) -> bool {
+        address.is_some_and(|address| {
+            let address = address.to_canonical();
+            self.purge_from.iter().any(|network| network.contains(&address))
+        })
+    }
+
+    /// Whether any client may purge.
+    pub(crate) fn has_purge(&self) -> bool {
+        !self.purge_from.is_empty()
+    }
+
+    /// The query as it belongs to the key, and as the server gets it. `None`: as the client wrote it.
+    pub(crate) fn query(&self, query: Option<&str>) -> Option<String> {
+        let query = query.filter(|_| self.query != Query::Whole || !self.drop_parameters.is_empty())?;
+        if self.query == Query::None {
+            return Some(String::new());
+        }
+        let is_kept = |parameter: &&str| {
+            let name = parameter.split('=').next().unwrap_or_default();
+            !self.drop_parameters.iter().any(|pattern| pattern.matches(name.as_bytes()))
+        };
+        let mut parameters: Vec<_> = query.split('&').filter(is_kept).collect();
+        if self.query == Query::Sorted {
+            parameters.sort_unstable();
+        }
+        Some(parameters.join("&"))
+    }
+
+    /// Writes the key of a request to `key`. `query`: as [`Self::query`] has it.
+    pub(super) fn key(
+        &self,
+        key: &mut Vec<u8>,
+        request: &Request<'_>,
+        scheme: &str,
+        is_trusted: bool,
+        target: Targeted<'_>,
+    ) {
+        key.clear();
+        key.extend_from_slice(scheme.as_bytes());
+        key.extend_from_slice(b"://");
+        let host = key.len();
+        key.extend_from_slice(request.authority.unwrap_or_default().as_bytes());
+        key[host..].make_ascii_lowercase();
+        key.extend_from_slice(target.path.as_bytes());
+        if let Some(query) = target.query {
+            key.push(b'?');
+            key.extend_from_slice(query.as_bytes());
+        }
+        // Another upstream may answer for the same URL on another listener.
+        add_part(key, b"@", target.upstream.as_bytes());
+        if is_trusted {
+            // The server learns these of the trusted proxy.
+            for name in ["x-forwarded-host", "x-forwarded-proto"] {
+                request.fields.all(name).for_each(|value| add_part(key, name.as_bytes(), value));
+            }
+        }
+        for name in &self.key_headers {
+            request.fields.all(name).for_each(|value| add_part(key, name.as_bytes(), value));
+        }
+        if !self.key_cookies.is_empty() {
+            for (name, value) in cookies(request) {
+                if self.key_cookies.iter().any(|own| own.as_bytes() == name) {
+                    add_part(key, name, value);
+                }
+            }
+        }
+    }
+
+    /// Whether fields or cookies belong to keys.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.key_headers.is_empty() || !self.key_cookies.is_empty()
+    }
+
+    /// Whether a cookie of the request has it bypass the cache.
+    pub(super) fn is_bypassed(&self, request: &Request<'_>) -> bool {
+        !self.bypass_cookies.is_empty()
+            && cookies(request).any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name)))
+    }
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Targeted<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    /// The name of the upstream.
+    pub(crate) upstream: &'a str,
+}
+
+/// Names and values of the cookies of a request (RFC 6265 §4.2.1).
+fn cookies<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let pairs = request.fields.all("cookie").flat_map(|line| line.split(|octet| *octet == b';'));
+    pairs.map(|pair| {
+        let pair = pair.trim_ascii();
+        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
+    })
+}
+
+/// A name, or the beginning of names.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    text: Box<str>,
+    is_prefix: bool,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Pattern { text: prefix.into(), is_prefix: true },
+            None => Pattern { text: text.into(), is_prefix: false },
+        }
+    }
+
+    fn matches(&self, name: &[u8]) -> bool {
+        match self.is_prefix {
+            true => name.starts_with(self.text.as_bytes()),
+            false => name == self.text.as_bytes(),
+        }
+    }
+}

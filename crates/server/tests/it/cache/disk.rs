@@ -1,0 +1,160 @@
+//! Stored responses on the disk: what a restart, a crash, a damage or a full disk does to them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use super::{Cached, answer, counting, status};
+use crate::support::upstream::Upstream;
+use crate::support::{Tmpfs, wait_until};
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\n";
+
+/// The files of objects.
+fn objects(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    for outer in below(directory).filter(|path| path.file_name().is_some_and(|name| name.len() == 2)) {
+        for inner in below(&outer) {
+            found.extend(below(&inner));
+        }
+    }
+    found
+}
+
+fn wait_for_objects(cached: &Cached, count: usize) {
+    wait_until("the objects are on the disk", || objects(&cached.directory).len() == count);
+}
+
+#[test]
+fn a_restart_keeps_what_is_stored() {
+    let mut cached = Cached::new(counting(FRESH));
+    let bodies: Vec<_> = (0..10).map(|n| cached.get(&format!("/{n}"), &[]).body).collect();
+    wait_for_objects(&cached, 10);
+    cached.restart();
+    for (n, body) in bodies.iter().enumerate() {
+        let again = cached.get(&format!("/{n}"), &[]);
+        assert_eq!((&again.body, status(&again).as_str()), (body, "hit"));
+    }
+    assert_eq!(cached.fetches(), 10);
+}
+
+#[test]
+fn a_server_that_was_killed_keeps_what_was_stored() {
+    let mut cached = Cached::new(counting(FRESH));
+    let body = cached.get("/a", &[]).body;
+    wait_for_objects(&cached, 1);
+    let mut server = cached.server.take().unwrap();
+    server.signal(Signal::KILL);
+    server.wait();
+    fs::write(cached.directory.join("temporary/left"), "half").unwrap();
+    cached.restart();
+    assert_eq!(cached.get("/a", &[]).body, body);
+    assert_eq!(cached.fetches(), 1);
+    assert!(!cached.directory.join("temporary/left").exists());
+}
+
+#[test]
+fn a_damaged_object_is_not_sent() {
+    let mut cached = Cached::new(counting(FRESH));
+    let mut fetches = 0;
+    for damage in [
+        (|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2)) as fn(&mut Vec<u8>),
+        |bytes| bytes[0] ^= 1,
+        |bytes| {
+            let end = bytes.len();
+            bytes[end - 1] ^= 1;
+        },
+        |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0x80;
+        },
+        |bytes| bytes.clear(),
+        |bytes| bytes.extend_from_slice(&[0; 64]),
+    ] {
+        let expected = format!("body {fetches}");
+        assert_eq!(cached.get("/a", &[]).body, expected.as_bytes());
+        wait_for_objects(&cached, 1);
+        let mut server = cached.server.take().unwrap();
+        server.signal(Signal::TERM);
+        server.wait();
+        let object = objects(&cached.directory).remove(0);
+        let mut bytes = fs::read(&object).unwrap();
+        damage(&mut bytes);
+        fs::write(&object, bytes).unwrap();
+        cached.restart();
+        fetches += 1;
+        assert_eq!(cached.get("/a", &[]).body, format!("body {fetches}").as_bytes());
+        assert_eq!(cached.ask("DELETE", "/a", &[]).status, 200);
+        fetches += 2;
+        wait_until("it is fetched again", || status(&cached.get("/a", &[])) == "hit");
+        assert_eq!(cached.ask("DELETE", "/a", &[]).status, 200);
+        fetches = cached.fetches();
+        for object in objects(&cached.directory) {
+            fs::remove_file(object).unwrap();
+        }
+    }
+}
+
+#[test]
+fn purges_survive_a_restart() {
+    let mut cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
+    cached.restart();
+    assert_eq!(cached.get("/a", &[]).body, b"body 1");
+}
+
+#[test]
+fn what_is_stored_stays_within_the_size_that_is_set() {
+    let body = vec![b'x'; 100_000];
+    let origin = Upstream::answering(move |_| answer(200, FRESH, &body));
+    let cached = Cached::with(origin, "size = '1MiB'", "");
+    for n in 0..50 {
+        assert_eq!(cached.get(&format!("/{n}"), &[]).body.len(), 100_000);
+    }
+    wait_until("old objects are removed", || {
+        let size: u64 = objects(&cached.directory).iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
+        size <= 1 << 20
+    });
+}
+
+#[test]
+fn a_full_disk_has_responses_pass_whole_and_says_so() {
+    let body: Vec<u8> = (0..3_000_000).map(|at| (at % 251) as u8).collect();
+    let sent = body.clone();
+    let origin = Upstream::answering(move |request| match request.line().contains("chunked") {
+        false => answer(200, FRESH, &sent),
+        true => {
+            let head = format!("HTTP/1.1 200 OK\r\n{FRESH}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", sent.len());
+            [head.as_bytes(), &sent, b"\r\n0\r\n\r\n"].concat()
+        }
+    });
+    let mut cached = Cached::stopped(origin, "", "");
+    let mounted = Tmpfs::mount(&cached.directory, "1m");
+    cached.restart();
+    for _ in 0..2 {
+        for target in ["/a", "/chunked"] {
+            assert!(cached.get(target, &[]).body == body, "{target}");
+        }
+    }
+    assert_eq!(cached.fetches(), 4);
+    let mut server = cached.server.take().unwrap();
+    server.wait_for("a warning", |line| line.text.contains("without being stored"));
+    server.signal(Signal::TERM);
+    server.wait();
+    drop(mounted);
+}
+
+#[test]
+fn a_directory_that_vanishes_costs_hits_and_no_response() {
+    let cached = Cached::new(counting(FRESH));
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    fs::remove_dir_all(&cached.directory).unwrap();
+    for n in 0..5 {
+        assert_eq!(cached.get(&format!("/{n}"), &[]).status, 200);
+    }
+}

@@ -1,0 +1,125 @@
+//! Responses that are stored and sent again. The origin of each test counts what reaches it.
+
+mod disk;
+mod reuse;
+mod sharing;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::Signal;
+use sealion_testkit::http::{self, Response};
+use sealion_testkit::server::Server;
+use tempfile::TempDir;
+
+use crate::support::upstream::{Received, Upstream};
+use crate::support::{Site, wait_until};
+
+/// A server with a cache in front of an origin.
+struct Cached {
+    site: Site,
+    _scratch: TempDir,
+    directory: PathBuf,
+    origin: Upstream,
+    /// Further keys of `[cache]` and of the rule's `cache`.
+    keys: (&'static str, &'static str),
+    server: Option<Server>,
+}
+
+impl Cached {
+    #[track_caller]
+    fn new(origin: Upstream) -> Self {
+        Self::with(origin, "", "")
+    }
+
+    /// `table`: further keys of `[cache]`. `rule`: the keys of the rule's `cache`.
+    #[track_caller]
+    fn with(origin: Upstream, table: &'static str, rule: &'static str) -> Self {
+        let mut cached = Self::stopped(origin, table, rule);
+        cached.restart();
+        cached
+    }
+
+    fn stopped(origin: Upstream, table: &'static str, rule: &'static str) -> Self {
+        let scratch = TempDir::new().expect("a directory");
+        let directory = scratch.path().join("cache");
+        Cached { site: Site::new(), _scratch: scratch, directory, origin, keys: (table, rule), server: None }
+    }
+
+    /// Stops the server in order, if it runs, and starts another.
+    #[track_caller]
+    fn restart(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.signal(Signal::TERM);
+            server.wait();
+        }
+        let (table, rule) = self.keys;
+        let config = self.site.config(&format!("proxy = [{{ upstream = 'app', cache = {{ {rule} }} }}]"));
+        let path = self.directory.display();
+        let tables = format!(
+            "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{path}']\n{table}\n",
+            self.origin.url()
+        );
+        self.server = Some(config.table(&tables).serve_from_user_space());
+        self.wait_for_owner();
+    }
+
+    /// Waits until the server stores: its thread takes the directory behind the start.
+    fn wait_for_owner(&self) {
+        let lock = self.directory.join("lock");
+        wait_until("the server owns the directory", || is_locked(&lock));
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().expect("it runs")
+    }
+
+    /// A GET over a connection of its own.
+    #[track_caller]
+    fn get(&self, target: &str, fields: &[(&str, &str)]) -> Response {
+        self.ask("GET", target, fields)
+    }
+
+    #[track_caller]
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
+        let mut client = self.site.connect(self.server());
+        client.send(http::head(method, target, fields).as_bytes()).expect("the request leaves");
+        http::read_response(&mut client, method).expect("a response")
+    }
+
+    /// Requests that reached the origin.
+    fn fetches(&self) -> usize {
+        self.origin.requests().len()
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+/// An origin that answers each request with another body, and with these fields.
+fn counting(fields: &'static str) -> Upstream {
+    let count = AtomicUsize::new(0);
+    Upstream::answering(move |_| {
+        let body = format!("body {}", count.fetch_add(1, Ordering::Relaxed));
+        answer(200, fields, body.as_bytes())
+    })
+}
+
+/// An answer of an origin. `fields`: lines that end with CRLF.
+fn answer(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status} Status\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// The word of the cache in Cache-Status: `hit`, or why the request was forwarded.
+fn status(response: &Response) -> String {
+    let value = response.field("cache-status").unwrap_or("none").to_owned();
+    let word = value.split(';').nth(1).unwrap_or(&value).trim();
+    word.trim_start_matches("fwd=").to_owned()
+}
+
+fn has_field(request: &Received, name: &str) -> bool {
+    !request.all(name).is_empty()
+}

@@ -1,0 +1,274 @@
+//! Which responses are sent again, and to which requests.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use sealion_testkit::http;
+
+use super::{Cached, answer, counting, has_field, status};
+use crate::support::upstream::Upstream;
+use crate::support::wait_until;
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\nETag: \"one\"\r\n";
+/// Stale on arrival, with a validator.
+const STALE: &str = "Cache-Control: max-age=10\r\nAge: 20\r\nETag: \"one\"\r\n";
+
+#[test]
+fn a_fresh_response_is_sent_again_without_the_origin() {
+    let cached = Cached::new(counting(FRESH));
+    let first = cached.get("/a", &[]);
+    assert_eq!((first.status, first.body.as_slice(), status(&first).as_str()), (200, &b"body 0"[..], "uri-miss"));
+    for _ in 0..3 {
+        let again = cached.get("/a", &[]);
+        assert_eq!((again.status, again.body.as_slice(), status(&again).as_str()), (200, &b"body 0"[..], "hit"));
+        assert_eq!(again.field("etag"), Some("\"one\""));
+        assert!(again.field("age").is_some());
+    }
+    assert_eq!(cached.get("/b", &[]).body, b"body 1");
+    assert_eq!(cached.get("/a?b", &[]).body, b"body 2");
+    assert_eq!(cached.fetches(), 3);
+}
+
+#[test]
+fn what_must_not_be_stored_is_fetched_for_each_request() {
+    let long = "Cache-Control: max-age=1000\r\n";
+    let rows: &[(&'static str, &[(&str, &str)])] = &[
+        ("Cache-Control: no-store\r\n", &[]),
+        ("Cache-Control: private, max-age=1000\r\n", &[]),
+        ("Cache-Control: max-age=1000\r\nSet-Cookie: a=1\r\n", &[]),
+        ("Cache-Control: max-age=1000\r\nVary: *\r\n", &[]),
+        (long, &[("Authorization", "Basic eDp5")]),
+        (long, &[("Cache-Control", "no-store")]),
+        // Nobody says for how long, and the request names a user.
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", &[("Cookie", "session=1")]),
+    ];
+    for (fields, request) in rows {
+        let cached = Cached::new(counting(fields));
+        for n in 0..3 {
+            let expected = format!("body {n}");
+            assert_eq!(cached.get("/a", request).body, expected.as_bytes(), "{fields:?} {request:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stale_response_is_validated_and_keeps_its_body() {
+    let origin = Upstream::answering(|request| match has_field(request, "if-none-match") {
+        true => {
+            b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nX-New: 1\r\nCache-Control: max-age=1000\r\n\r\n".to_vec()
+        }
+        false => answer(200, STALE, b"the body"),
+    });
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/a", &[]).body, b"the body");
+    let validated = cached.get("/a", &[]);
+    assert_eq!((validated.status, validated.body.as_slice()), (200, &b"the body"[..]));
+    assert_eq!((status(&validated).as_str(), validated.field("x-new")), ("stale", Some("1")));
+    let hit = cached.get("/a", &[]);
+    assert_eq!((status(&hit).as_str(), hit.body.as_slice(), hit.field("x-new")), ("hit", &b"the body"[..], Some("1")));
+    assert_eq!(cached.fetches(), 2);
+}
+
+#[test]
+fn a_stale_response_is_replaced_by_a_new_one() {
+    let cached = Cached::new(counting(STALE));
+    for n in 0..3 {
+        assert_eq!(cached.get("/a", &[]).body, format!("body {n}").as_bytes());
+    }
+}
+
+#[test]
+fn a_stale_response_is_sent_while_it_is_fetched_again() {
+    let cached = Cached::new(counting("Cache-Control: max-age=10, stale-while-revalidate=1000\r\nAge: 20\r\n"));
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_until("the new one is there", || cached.get("/a", &[]).body != b"body 0");
+}
+
+#[test]
+fn a_stale_response_is_sent_if_the_origin_fails_and_allows_it() {
+    for (allowance, expected) in [(", stale-if-error=1000", 200), ("", 503), (", must-revalidate", 503)] {
+        let fails = std::sync::Arc::new(AtomicBool::new(false));
+        let fails_now = std::sync::Arc::clone(&fails);
+        let origin = Upstream::answering(move |_| match fails_now.load(Ordering::Relaxed) {
+            true => answer(503, "", b"down"),
+            false => answer(200, &format!("Cache-Control: max-age=10{allowance}\r\nAge: 20\r\n"), b"the body"),
+        });
+        let cached = Cached::new(origin);
+        assert_eq!(cached.get("/a", &[]).status, 200);
+        fails.store(true, Ordering::Relaxed);
+        assert_eq!(cached.get("/a", &[]).status, expected, "{allowance}");
+    }
+}
+
+#[test]
+fn vary_tells_the_responses_of_a_url_apart() {
+    let origin = Upstream::answering(|request| {
+        answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", request.all("x-lang").concat().as_bytes())
+    });
+    let cached = Cached::new(origin);
+    let requests: [&[(&str, &str)]; 3] = [&[("X-Lang", "de")], &[("X-Lang", "en")], &[]];
+    for request in requests {
+        let expected = request.first().map_or("", |(_, language)| language);
+        wait_until("it is stored", || {
+            let response = cached.get("/a", request);
+            assert_eq!(response.body, expected.as_bytes());
+            status(&response) == "hit"
+        });
+    }
+    let fetches = cached.fetches();
+    for request in requests {
+        assert_eq!(status(&cached.get("/a", request)), "hit");
+    }
+    assert_eq!(cached.fetches(), fetches);
+}
+
+#[test]
+fn ranges_preconditions_and_head_are_answered_from_the_store() {
+    let cached = Cached::new(counting(FRESH));
+    // The origin is asked for the whole.
+    let part = cached.get("/a", &[("Range", "bytes=1-3")]);
+    assert_eq!((part.status, part.body.as_slice()), (206, &b"ody"[..]));
+    assert_eq!(part.field("content-range"), Some("bytes 1-3/6"));
+    assert!(!has_field(&cached.origin.last(), "range"));
+    let part = cached.get("/a", &[("Range", "bytes=-2")]);
+    assert_eq!((part.status, part.body.as_slice()), (206, &b" 0"[..]));
+    assert_eq!(cached.get("/a", &[("Range", "bytes=6-")]).status, 416);
+    assert_eq!(cached.get("/a", &[("Range", "bytes=1-3"), ("If-Range", "\"two\"")]).status, 200);
+    let unchanged = cached.get("/a", &[("If-None-Match", "\"one\"")]);
+    assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+    assert_eq!(unchanged.field("etag"), Some("\"one\""));
+    assert_eq!(cached.get("/a", &[("If-None-Match", "\"two\"")]).status, 200);
+    let head = cached.ask("HEAD", "/a", &[]);
+    assert_eq!((head.status, head.field("content-length")), (200, Some("6")));
+    assert_eq!(cached.fetches(), 1);
+}
+
+#[test]
+fn a_write_invalidates_what_is_stored_with_all_variants() {
+    let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nVary: X-Lang\r\n"));
+    assert_eq!(cached.get("/a", &[("X-Lang", "de")]).body, b"body 0");
+    assert_eq!(cached.get("/a", &[("X-Lang", "en")]).body, b"body 1");
+    assert_eq!(cached.ask("DELETE", "/a", &[]).body, b"body 2");
+    assert_eq!(cached.get("/a", &[("X-Lang", "de")]).body, b"body 3");
+    assert_eq!(cached.get("/a", &[("X-Lang", "en")]).body, b"body 4");
+}
+
+#[test]
+fn an_unsafe_method_that_fails_invalidates_nothing() {
+    let origin = Upstream::answering(|request| match request.line().starts_with("GET") {
+        true => answer(200, FRESH, b"the body"),
+        false => answer(403, "", b"no"),
+    });
+    let cached = Cached::new(origin);
+    cached.get("/a", &[]);
+    assert_eq!(cached.ask("DELETE", "/a", &[]).status, 403);
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+}
+
+#[test]
+fn purge_is_for_named_networks_alone() {
+    let cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.0/8']");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
+    assert_eq!(cached.get("/a", &[]).body, b"body 1");
+    let cached = Cached::with(counting(FRESH), "", "purge_from = ['192.0.2.0/24']");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 403);
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+}
+
+/// What the origin makes of a field that is no part of the key would be sent to everybody.
+#[test]
+fn fields_of_a_client_that_are_no_part_of_the_key_do_not_reach_the_origin() {
+    let origin = Upstream::answering(|request| {
+        let mut seen = String::new();
+        for name in ["x-forwarded-host", "x-forwarded-proto", "x-original-url", "x-host", "forwarded"] {
+            seen.push_str(&format!("{name}={} ", request.all(name).concat()));
+        }
+        answer(200, FRESH, seen.as_bytes())
+    });
+    let cached = Cached::new(origin);
+    let evil =
+        [("X-Forwarded-Host", "evil.example"), ("X-Forwarded-Proto", "gopher"), ("Forwarded", "host=evil.example")];
+    let body = cached.get("/a", &evil).body;
+    let body = String::from_utf8(body).unwrap();
+    assert!(!body.contains("evil") && !body.contains("gopher"), "{body}");
+}
+
+/// The content of a GET is no part of the key, and an origin may heed it.
+#[test]
+fn a_get_with_content_is_neither_stored_nor_answered_from_the_store() {
+    let count = AtomicUsize::new(0);
+    let origin = Upstream::answering(move |request| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        answer(200, FRESH, format!("{n} {}", String::from_utf8_lossy(&request.body)).as_bytes())
+    });
+    let cached = Cached::new(origin);
+    let mut client = cached.site.connect(cached.server());
+    let mut ask = |bytes: &[u8]| {
+        client.send(bytes).expect("the request leaves");
+        http::read_response(&mut client, "GET").expect("a response").body
+    };
+    let with_content = [http::head("GET", "/a", &[("Content-Length", "4")]).as_bytes(), b"evil"].concat();
+    let without = http::head("GET", "/a", &[]);
+    assert_eq!(ask(&with_content), b"0 evil");
+    assert_eq!(ask(without.as_bytes()), b"1 ");
+    assert_eq!(ask(&with_content), b"2 evil");
+    // The content was read: the next request on the connection is understood.
+    assert_eq!(ask(without.as_bytes()), b"1 ");
+}
+
+#[test]
+fn parameters_that_are_dropped_are_dropped_for_the_origin_too() {
+    let origin = Upstream::answering(|request| answer(200, FRESH, request.line().as_bytes()));
+    let cached = Cached::with(origin, "", "query = 'sorted', drop_parameters = ['utm_*']");
+    assert_eq!(cached.get("/a?b=2&utm_source=evil&a=1", &[]).body, b"GET /a?a=1&b=2");
+    assert_eq!(status(&cached.get("/a?a=1&b=2", &[])), "hit");
+    assert_eq!(cached.get("/a?utm_x=1", &[]).body, b"GET /a");
+    assert_eq!(cached.fetches(), 2);
+}
+
+#[test]
+fn bodies_of_all_lengths_are_sent_whole_from_the_origin_and_from_the_store() {
+    let body = |target: &str| {
+        let length: usize = target.trim_start_matches('/').parse().unwrap();
+        (0..length).map(|at| (at * 31 % 251) as u8).collect::<Vec<u8>>()
+    };
+    for is_chunked in [false, true] {
+        let origin = Upstream::answering(move |request| {
+            let target = request.line().strip_prefix("GET ").unwrap();
+            let body = body(target);
+            match is_chunked {
+                false => answer(200, FRESH, &body),
+                true => {
+                    let mut bytes =
+                        format!("HTTP/1.1 200 OK\r\n{FRESH}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+                    for part in body.chunks(70_001) {
+                        bytes.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+                        bytes.extend_from_slice(part);
+                        bytes.extend_from_slice(b"\r\n");
+                    }
+                    bytes.extend_from_slice(b"0\r\n\r\n");
+                    bytes
+                }
+            }
+        });
+        let mut cached = Cached::new(origin);
+        let lengths = [0, 1, 16_383, 16_384, 131_071, 131_072, 131_073, 1_048_583, 5_000_001];
+        for _ in 0..2 {
+            for length in lengths {
+                let target = format!("/{length}");
+                for _ in 0..2 {
+                    let response = cached.get(&target, &[]);
+                    assert!(response.body == body(&target), "{length}, chunked: {is_chunked}");
+                }
+                if length > 1000 {
+                    let part = cached.get(&target, &[("Range", "bytes=777-998")]);
+                    assert_eq!((part.status, part.body.as_slice()), (206, &body(&target)[777..999]));
+                }
+            }
+            cached.restart();
+        }
+        assert_eq!(cached.fetches(), lengths.len(), "chunked: {is_chunked}");
+    }
+}

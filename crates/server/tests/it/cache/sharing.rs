@@ -1,0 +1,153 @@
+//! Requests that wait for the same response.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use sealion_testkit::http;
+
+use super::{Cached, answer};
+use crate::support::upstream::{Accepted, Upstream};
+use crate::support::{begin, wait_until};
+
+/// Octets of a body that comes in two halves.
+const LENGTH: usize = 600_000;
+
+fn body() -> Vec<u8> {
+    (0..LENGTH).map(|at| (at % 251) as u8).collect()
+}
+
+/// An origin that sends the first half of its body, and the second half, or what `end` does, when the test says so. Its connection ends if that
+/// returns `false`.
+fn in_halves(end: impl Fn(&mut Accepted) -> bool + Send + Sync + 'static) -> (Upstream, mpsc::Sender<()>) {
+    let (go_on, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let origin = Upstream::start(move |accepted| {
+        while accepted.request().is_some() {
+            let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: {LENGTH}\r\n\r\n");
+            accepted.write(head.as_bytes());
+            accepted.write(&body()[..LENGTH / 2]);
+            wait.lock().expect("no panic").recv().expect("the test goes on");
+            if !end(accepted) {
+                return;
+            }
+        }
+    });
+    (origin, go_on)
+}
+
+fn second_half(accepted: &mut Accepted) -> bool {
+    accepted.write(&body()[LENGTH / 2..]);
+    true
+}
+
+#[test]
+fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
+    let (origin, go_on) = in_halves(second_half);
+    let cached = Arc::new(Cached::new(origin));
+    let (first_octets, came) = mpsc::channel();
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            let (cached, first_octets) = (Arc::clone(&cached), first_octets.clone());
+            thread::spawn(move || {
+                let mut client = cached.site.connect(cached.server());
+                begin(&mut client, "/a");
+                let mut body = client.read(1000).expect("octets");
+                first_octets.send(()).expect("the test listens");
+                body.extend_from_slice(&client.read(LENGTH - 1000).expect("the rest"));
+                body
+            })
+        })
+        .collect();
+    // Each has octets before the origin has sent all.
+    for _ in 0..20 {
+        came.recv().expect("octets");
+    }
+    go_on.send(()).expect("the origin waits");
+    for reader in readers {
+        assert!(reader.join().expect("no panic") == body());
+    }
+    assert_eq!(cached.fetches(), 1);
+}
+
+#[test]
+fn a_fetch_goes_on_when_its_first_client_leaves() {
+    let (origin, go_on) = in_halves(second_half);
+    let cached = Cached::new(origin);
+    let mut first = cached.site.connect(cached.server());
+    begin(&mut first, "/a");
+    drop(first);
+    go_on.send(()).expect("the origin waits");
+    assert!(cached.get("/a", &[]).body == body());
+    assert_eq!(cached.fetches(), 1);
+}
+
+#[test]
+fn a_body_that_breaks_off_ends_no_response_as_if_it_were_whole_and_is_not_stored() {
+    let (origin, go_on) = in_halves(|accepted| {
+        accepted.reset();
+        false
+    });
+    let cached = Arc::new(Cached::new(origin));
+    for _ in 0..2 {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let cached = Arc::clone(&cached);
+                thread::spawn(move || {
+                    let mut client = cached.site.connect(cached.server());
+                    client.send(http::head("GET", "/a", &[]).as_bytes()).expect("the request leaves");
+                    // The head may not have come either.
+                    http::read_response(&mut client, "GET").map_or(true, |response| response.status == 502)
+                })
+            })
+            .collect();
+        // One fetch, or more where a reader came after it had ended.
+        let goes_on: Vec<_> = (0..3).map(|_| go_on.send(())).collect();
+        drop(goes_on);
+        for reader in readers {
+            assert!(reader.join().expect("no panic"), "a cut body was complete");
+        }
+    }
+}
+
+#[test]
+fn an_answer_for_one_request_only_is_given_to_no_other() {
+    let origin = Upstream::answering(|request| {
+        answer(200, "Cache-Control: private\r\n", request.all("x-user").concat().as_bytes())
+    });
+    let cached = Arc::new(Cached::new(origin));
+    let readers: Vec<_> = (0..20)
+        .map(|n| {
+            let cached = Arc::clone(&cached);
+            thread::spawn(move || {
+                let user = format!("user {n}");
+                assert_eq!(cached.get("/a", &[("X-User", &user)]).body, user.as_bytes());
+            })
+        })
+        .collect();
+    readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+    assert_eq!(cached.fetches(), 20);
+}
+
+#[test]
+fn requests_of_different_variants_do_not_share_although_they_wait_together() {
+    let origin = Upstream::answering(|request| {
+        thread::yield_now();
+        answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", request.all("x-lang").concat().as_bytes())
+    });
+    let cached = Arc::new(Cached::new(origin));
+    for round in 0..10 {
+        let readers: Vec<_> = (0..8)
+            .map(|n| {
+                let cached = Arc::clone(&cached);
+                thread::spawn(move || {
+                    let language = ["de", "en"][n % 2];
+                    let response = cached.get(&format!("/{round}"), &[("X-Lang", language)]);
+                    assert_eq!(response.body, language.as_bytes());
+                })
+            })
+            .collect();
+        readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+    }
+    wait_until("all are stored", || cached.get("/0", &[("X-Lang", "de")]).body == b"de");
+}
