@@ -2,7 +2,7 @@
 //! clock.
 //!
 //! ```text
-//!            ┌──────────────────────── connection.rs ────────────────────────┐
+//!            ┌──────────────────────── connection/ ─────────────────────────┐
 //! records ─► │ Event::Request ─► request.rs: answer, or wait ─► response.rs  │ ─► batch.rs: one send for frames of several streams
 //!            └────────────────────────────────────────────────────────────────┘
 //! ```

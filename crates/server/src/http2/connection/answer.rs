@@ -1,0 +1,106 @@
+//! From a request to its response: at once, or when it is ready.
+
+use std::task::{Context as TaskContext, Poll};
+
+use sealion_h2::{ErrorCode, HeadBuffer, StreamId};
+use sealion_http::Status;
+use sealion_tls::TlsStream;
+use tokio::sync::oneshot;
+
+use super::Http2;
+use crate::exchange::now;
+use crate::http2::head::with_head;
+use crate::http2::request::{Answer, Answered, Answering};
+use crate::http2::response::Sending;
+use crate::upstream::RequestContent;
+
+/// A request whose answer is being made.
+pub(super) struct Waiting<'a> {
+    pub(super) stream: StreamId,
+    /// Octets of its head.
+    pub(super) memory: usize,
+    pub(super) answer: Answering<'a>,
+    /// Dropped, it ends a request that is forwarded.
+    pub(super) cancel: Option<oneshot::Sender<()>>,
+}
+
+impl<'a> Http2<'a> {
+    /// Answers the request in `head`.
+    pub(super) fn answer(
+        &mut self,
+        id: StreamId,
+        head: &mut HeadBuffer,
+        stream: &TlsStream,
+        content: Option<RequestContent>,
+    ) {
+        let memory = head.memory();
+        match self.context.answer(head, &mut self.permit, stream.socket(), content) {
+            Answer::Now(answered) => self.respond(id, answered, stream),
+            Answer::Later(answer, cancel) => {
+                self.answering.push(Waiting { stream: id, memory, answer, cancel });
+            }
+        }
+    }
+
+    /// Refuses a request, of which `head` has what is known.
+    pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
+        let memory = head.memory();
+        let answer = self.context.refuse(status, head);
+        self.answering.push(Waiting { stream: id, memory, answer, cancel: None });
+    }
+
+    /// Writes the head of a response and makes its content ready.
+    fn respond(&mut self, id: StreamId, answered: Box<Answered>, stream: &TlsStream) {
+        let (response, framing) = (&answered.response, answered.framing);
+        let length = if framing.has_content() { response.body.len() } else { Some(0) };
+        let before = self.heads.len();
+        let written = with_head(response.status, &response.fields, framing, &now(), |head| {
+            self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+        });
+        let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
+        sending.ended = length == Some(0);
+        let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
+        match offered {
+            Ok(()) => {
+                self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
+                self.sending.push(sending);
+            }
+            // The client reset the stream while the answer was made.
+            Err(error) => self.finish(sending, stream, Some(&error)),
+        }
+        if stream.should_close() {
+            self.protocol.drain();
+        }
+    }
+
+    /// Looks whether answers are ready, and whether sources have more.
+    pub(super) fn poll_answers(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) {
+        for streamed in &mut self.streamed {
+            streamed.poll(cx, &mut self.protocol, &mut self.heads);
+        }
+        let mut index = 0;
+        while index < self.answering.len() {
+            match self.answering[index].answer.as_mut().poll(cx) {
+                Poll::Ready(answered) => {
+                    let id = self.answering.swap_remove(index).stream;
+                    self.respond(id, answered, stream);
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        let mut index = 0;
+        while index < self.sending.len() {
+            match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming, &mut self.heads) {
+                Poll::Ready(error) => {
+                    let sending = self.sending.swap_remove(index);
+                    self.protocol.reset(sending.stream, ErrorCode::INTERNAL_ERROR);
+                    self.finish(sending, stream, Some(&error));
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+    }
+}
+
+/// Usual length of a header block, for the choice of path.
+const HEAD_ESTIMATE: u64 = 128;

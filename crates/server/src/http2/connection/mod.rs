@@ -1,0 +1,304 @@
+//! The driver of an HTTP/2 connection: one task reads frames, answers requests and sends what is ready, whatever its stream.
+//!
+//! ```text
+//!           ┌────────────────────────────────────────────────────────────────┐
+//!           ▼                                                                │
+//! Idle ─► read, answer ─nothing to send─► wait for input, an answer, a deadline ──┤
+//!   ▲       │ something to send                                               │
+//!   │       └─► choose the path ─► fill a batch from all streams ─► send it, and read meanwhile
+//!   └─────────── no stream is left
+//! ```
+//!
+//! A stream is in one of three lists: `receiving`, while its content comes; `answering`, while its response is made; `sending`, from the head of its
+//! response to the end.
+
+mod answer;
+mod deadlines;
+mod receive;
+mod send;
+
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use sealion_h2::Connection;
+use sealion_tls::TlsStream;
+use tokio::task::yield_now;
+
+use super::batch::{Batch, free_bytes, keep_bytes};
+use super::content::Streamed;
+use super::request::{Context, Delivery};
+use super::response::Sending;
+use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
+use crate::limits::{Idle, Permit};
+use crate::observe::metrics;
+use answer::Waiting;
+use deadlines::Deadlines;
+use receive::Receiving;
+
+/// Serves requests until the connection should be closed in order; the caller closes it.
+///
+/// # Errors
+/// The connection failed.
+pub(crate) async fn serve(
+    stream: &mut TlsStream,
+    peer: &SocketAddr,
+    listener: &Listener,
+    shared: &Shared,
+) -> Result<End, Error> {
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let idle = shared.idle.register(waker);
+    let context = Context { shared, listener, remote: *peer, auth: stream.info().client_auth };
+    let mut serving = Serving { stream, connection: Box::new(Http2::new(context, idle)) };
+    loop {
+        let Serving { stream, connection } = &mut serving;
+        // Boxed, so that an idle connection does not hold its memory.
+        let ended = Box::pin(connection.work(stream)).await;
+        connection.cut_short(stream, &ended).await;
+        if let Some(end) = ended? {
+            return Ok(end);
+        }
+        connection.protocol.shrink();
+        match wait_for_frame(stream, &mut connection.idle).await? {
+            Waited::Octets => {}
+            Waited::Gone => return Ok(End::Usual),
+            // Idle: a request that is under way is refused by GOAWAY, and the client knows that it may repeat it.
+            Waited::Closing(end) => {
+                connection.protocol.drain_now();
+                connection.closing = Some(end);
+            }
+        }
+    }
+}
+
+/// A connection and its socket. What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+struct Serving<'s, 'a> {
+    stream: &'s mut TlsStream,
+    connection: Box<Http2<'a>>,
+}
+
+impl Drop for Serving<'_, '_> {
+    fn drop(&mut self) {
+        let cut = Cut::of(self.connection.context.shared);
+        for Waiting { stream: id, mut answer, cancel, .. } in std::mem::take(&mut self.connection.answering) {
+            // What is forwarded is answered at once when its client is gone.
+            if cancel.map(drop).is_some()
+                && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
+            {
+                self.connection.finish(Sending::new(id, answered, 0), self.stream, Some(&cut));
+            }
+        }
+        for sending in std::mem::take(&mut self.connection.sending) {
+            self.connection.finish(sending, self.stream, Some(&cut));
+        }
+    }
+}
+
+/// What ended the wait of an idle connection.
+enum Waited {
+    /// The client sent something, or has closed in order.
+    Octets,
+    /// The client closed without close_notify, as many do.
+    Gone,
+    Closing(End),
+}
+
+/// Waits for the first octet of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
+/// renew its time.
+async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<Waited, Error> {
+    poll_fn(|cx| {
+        let came = match stream.is_receiving() {
+            true => Poll::Ready(Ok(true)),
+            false => stream.poll_wait_for_record(cx),
+        };
+        match came {
+            Poll::Ready(Err(sealion_tls::Error::Truncated)) => return Poll::Ready(Ok(Waited::Gone)),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+            Poll::Ready(Ok(_)) | Poll::Pending => {}
+        }
+        let more = if came.is_ready() { Poll::Ready(Ok(Waited::Octets)) } else { Poll::Pending };
+        // Frames that come again and again do not put off the end.
+        match poll_idle_end(stream, idle) {
+            Poll::Ready(end) => Poll::Ready(Ok(Waited::Closing(end))),
+            Poll::Pending => more,
+        }
+    })
+    .await
+}
+
+struct Http2<'a> {
+    context: Context<'a>,
+    idle: Idle<'a>,
+    protocol: Connection,
+    permit: Permit,
+    path: PathChoice,
+    receiving: Vec<Receiving>,
+    /// Contents that are passed on.
+    streamed: Vec<Streamed>,
+    answering: Vec<Waiting<'a>>,
+    sending: Vec<Sending>,
+    /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
+    heads: Vec<u8>,
+    /// Octets of responses whose path has not been chosen.
+    upcoming: u64,
+    /// Records of the next batch.
+    batch: usize,
+    requests: u64,
+    /// The client has sent the beginning of its preface.
+    begun: bool,
+    /// The client sends no more.
+    finished: bool,
+    /// The protocol was violated; GOAWAY is queued.
+    failed: bool,
+    /// Close the connection when everything is written.
+    closing: Option<End>,
+    deadlines: Deadlines,
+}
+
+/// Batches in a row, after which other connections have their turn.
+const MOST_IN_A_ROW: u32 = 4;
+
+/// Streams for which an idle connection keeps memory.
+const KEPT_STREAMS: usize = 4;
+
+impl<'a> Http2<'a> {
+    fn new(context: Context<'a>, idle: Idle<'a>) -> Self {
+        Self {
+            context,
+            idle,
+            protocol: Connection::new(context.shared.generations.current().http2.clone()),
+            permit: Permit::default(),
+            path: PathChoice::default(),
+            receiving: Vec::new(),
+            streamed: Vec::new(),
+            answering: Vec::new(),
+            sending: Vec::new(),
+            heads: Vec::new(),
+            upcoming: 0,
+            batch: send::FEWEST_RECORDS,
+            requests: 0,
+            begun: false,
+            finished: false,
+            failed: false,
+            closing: None,
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// Reads, answers and sends until no stream is left. `Some`: close the connection.
+    async fn work(&mut self, stream: &mut TlsStream) -> Result<Option<End>, Error> {
+        let _active = metrics::worker().map(|worker| worker.active.enter());
+        let mut batch = Batch::take();
+        self.heads = free_bytes();
+        let (mut in_a_row, mut is_first) = (0, true);
+        loop {
+            let next = poll_fn(|cx| {
+                self.receive(cx, stream)?;
+                self.poll_answers(cx, stream);
+                match self.next(stream) {
+                    Next::Wait => {
+                        in_a_row = 0;
+                        self.poll_deadline(cx, stream).map(|()| Ok(Next::Send))
+                    }
+                    next => Poll::Ready(Ok::<_, Error>(next)),
+                }
+            })
+            .await?;
+            if let Next::End(end) = next {
+                return Ok(self.rest(batch, end));
+            }
+            if self.upcoming > 0 {
+                let current = self.context.shared.generations.current();
+                let upcoming = std::mem::take(&mut self.upcoming);
+                self.path.make(stream, upcoming, self.context.shared.path_policy(current.ktls)).await?;
+            }
+            self.fill(&mut batch, is_first);
+            is_first = false;
+            self.send(stream, &batch).await?;
+            batch.clear();
+            self.finish_ended(stream);
+            // What else has come is read when the connection has waited for it: one look at the socket less.
+            if stream.buffered().is_empty()
+                && let Next::End(None) = self.next(stream)
+            {
+                return Ok(self.rest(batch, None));
+            }
+            in_a_row += 1;
+            if in_a_row > MOST_IN_A_ROW {
+                in_a_row = 0;
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Gives back memory that an idle connection does not need. A few streams keep theirs for the next request.
+    fn rest(&mut self, batch: Batch, end: Option<End>) -> Option<End> {
+        batch.keep();
+        keep_bytes(std::mem::take(&mut self.heads));
+        self.deadlines.rest();
+        self.receiving.shrink_to(KEPT_STREAMS);
+        self.answering.shrink_to(KEPT_STREAMS);
+        self.sending.shrink_to(KEPT_STREAMS);
+        end
+    }
+
+    fn next(&self, stream: &TlsStream) -> Next {
+        if !self.heads.is_empty() || self.protocol.has_control() || (!self.failed && self.protocol.has_frame()) {
+            return Next::Send;
+        }
+        let idle = self.protocol.is_idle() && self.answering.is_empty();
+        if self.failed || (idle && (self.finished || self.protocol.is_drained())) {
+            return Next::End(Some(self.closing.unwrap_or(End::Usual)));
+        }
+        match (idle, self.closing) {
+            (true, Some(end)) => Next::End(Some(end)),
+            (true, None) if !self.is_within_frame(stream) => Next::End(None),
+            _ => Next::Wait,
+        }
+    }
+
+    /// Whether a frame, or a record, has begun and not ended. A connection on which nothing has come is idle.
+    fn is_within_frame(&self, stream: &TlsStream) -> bool {
+        stream.is_receiving() || (self.begun && self.protocol.is_within_frame())
+    }
+
+    /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
+    fn finish(&mut self, sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
+        self.streamed.retain(|streamed| streamed.stream != sending.stream);
+        self.protocol.release(sending.stream);
+        let Sending { answered, body, wire, .. } = sending;
+        let delivery = Delivery { body, wire, path: stream.path(), choice: &mut self.path, aborted };
+        answered.finish(&self.context, stream.info(), delivery);
+    }
+
+    /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
+    /// logged.
+    async fn cut_short(&mut self, stream: &TlsStream, ended: &Result<Option<End>, Error>) {
+        if matches!(ended, Ok(None)) {
+            return;
+        }
+        let why = match ended {
+            Err(error) => error.to_string(),
+            Ok(_) => "the connection ended".to_owned(),
+        };
+        self.streamed.clear();
+        for Waiting { stream: id, answer, cancel, .. } in std::mem::take(&mut self.answering) {
+            drop(cancel);
+            let answered = answer.await;
+            self.finish(Sending::new(id, answered, 0), stream, Some(&why));
+        }
+        for sending in std::mem::take(&mut self.sending) {
+            self.finish(sending, stream, Some(&why));
+        }
+    }
+}
+
+/// What the driver does next.
+#[derive(Debug)]
+enum Next {
+    Send,
+    Wait,
+    /// No stream is left. `Some`: close the connection.
+    End(Option<End>),
+}

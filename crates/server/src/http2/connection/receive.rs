@@ -1,0 +1,234 @@
+//! What the client sends: frames, and what each event means for its stream.
+
+use std::fmt::Display;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use sealion_h2::{By, ErrorCode, Event, HeadBuffer, StreamId};
+use sealion_http::Status;
+use sealion_tls::TlsStream;
+
+use super::Http2;
+use crate::exchange::{End, Error};
+use crate::http2::content::Streamed;
+use crate::http2::request::{Delivery, free_head, keep_head};
+use crate::http2::response::reset_by_client;
+
+impl Http2<'_> {
+    /// Reads all frames that have come.
+    pub(super) fn receive(&mut self, cx: &mut TaskContext<'_>, stream: &mut TlsStream) -> Result<(), Error> {
+        if !self.context.shared.is_serving() {
+            self.protocol.drain();
+        }
+        let mut head = free_head();
+        let result = loop {
+            if self.failed || !self.protocol.wants_read() {
+                break Ok(());
+            }
+            if !stream.buffered().is_empty() {
+                self.frames(stream, &mut head);
+                continue;
+            }
+            if self.finished {
+                break Ok(());
+            }
+            match stream.poll_read_more(cx) {
+                Poll::Pending => break Ok(()),
+                Poll::Ready(Ok(0)) => {
+                    self.finished = true;
+                    // The rest of their content will not come.
+                    self.streamed.clear();
+                }
+                Poll::Ready(Ok(_)) => {}
+                // Between requests no data can be lost, and many clients close without close_notify.
+                Poll::Ready(Err(sealion_tls::Error::Truncated)) if self.protocol.is_idle() => self.finished = true,
+                Poll::Ready(Err(error)) => break Err(error.into()),
+            }
+        };
+        keep_head(head);
+        if self.finished && !self.receiving.is_empty() {
+            self.abandon_receiving();
+        }
+        result
+    }
+
+    /// The rest of these contents will not come: the client has closed its direction. Its other requests are answered.
+    fn abandon_receiving(&mut self) {
+        for Receiving { stream, head, .. } in std::mem::take(&mut self.receiving) {
+            self.protocol.reset(stream, ErrorCode::CANCEL);
+            self.protocol.release(stream);
+            keep_head(head);
+        }
+    }
+
+    /// Takes the frames in the stream's buffer.
+    fn frames(&mut self, stream: &mut TlsStream, head: &mut HeadBuffer) {
+        let buffered = stream.buffered();
+        let mut input = buffered;
+        loop {
+            match self.protocol.receive(&mut input, head) {
+                Ok(Some(event)) => self.event(event, stream, head),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("{}: closed with GOAWAY: {error}", self.context.remote);
+                    self.failed = true;
+                    input = &[];
+                    break;
+                }
+            }
+        }
+        self.begun = true;
+        let consumed = buffered.len() - input.len();
+        stream.consume(consumed);
+    }
+
+    fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut HeadBuffer) {
+        match event {
+            Event::Request { stream: id, end } => self.request(id, end, stream, head),
+            Event::TooLarge { stream: id, .. } => {
+                self.count_request();
+                let head = std::mem::replace(head, free_head());
+                self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
+            }
+            Event::Data { stream: id, data, end } => self.content(id, data, end, stream),
+            Event::Trailers { stream: id } => match self.streamed.iter_mut().find(|other| other.stream == id) {
+                Some(streamed) => streamed.end(head.fields()),
+                None => self.discard(id, 0, true, stream),
+            },
+            Event::Reset { stream: id, code, by } => self.was_reset(id, code, by, stream),
+            Event::Malformed { stream: id, why } => {
+                tracing::debug!("{}: stream {id}: malformed request: {why}", self.context.remote);
+                self.log_refusal(Status::BAD_REQUEST, stream, why);
+            }
+            Event::Refused { stream: id } => {
+                tracing::debug!("{}: stream {id} refused", self.context.remote);
+                let why = "more streams than are allowed, or GOAWAY was sent";
+                self.log_refusal(Status::SERVICE_UNAVAILABLE, stream, why);
+            }
+            Event::GoAway { .. } => self.protocol.drain_now(),
+            Event::WindowOpened { .. } | Event::PriorityChanged { .. } | Event::SettingsAcknowledged => {}
+        }
+    }
+
+    /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
+    fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
+        self.count_request();
+        if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
+            // The head is not kept for it.
+            self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+        } else if !end && self.context.may_forward(head) {
+            let length = head.fields().first("content-length");
+            let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            let (streamed, content) = Streamed::new(id, length, expects_continue(head));
+            self.streamed.push(streamed);
+            self.answer(id, head, stream, Some(content));
+        } else if end || expects_continue(head) {
+            self.answer(id, head, stream, None);
+        } else {
+            let head = std::mem::replace(head, free_head());
+            let limits = &self.context.shared.generations.current().limits;
+            let deadline = Instant::now() + limits.request_timeout.duration();
+            self.receiving.push(Receiving { stream: id, head, content: 0, deadline });
+        }
+    }
+
+    /// Content of a request has come, or its end.
+    fn content(&mut self, id: StreamId, data: &[u8], end: bool, stream: &TlsStream) {
+        match self.streamed.iter_mut().find(|other| other.stream == id) {
+            Some(streamed) => streamed.receive(data, end),
+            None => self.discard(id, data.len() as u64, end, stream),
+        }
+    }
+
+    /// The stream was reset by the client, or by its fault.
+    fn was_reset(&mut self, id: StreamId, code: ErrorCode, by: By, stream: &TlsStream) {
+        if let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) {
+            keep_head(self.receiving.swap_remove(index).head);
+            self.protocol.release(id);
+        }
+        self.streamed.retain(|streamed| streamed.stream != id);
+        // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+        if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == id) {
+            waiting.cancel = None;
+        }
+        if let Some(index) = self.sending.iter().position(|sending| sending.stream == id) {
+            let why: &dyn Display = match by {
+                By::Client => &reset_by_client(code),
+                By::Server => &code,
+            };
+            let sending = self.sending.swap_remove(index);
+            self.finish(sending, stream, Some(why));
+        }
+    }
+
+    /// Discards `length` octets of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
+    /// the client is told then that the rest is not wanted.
+    fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
+        let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
+        let receiving = &mut self.receiving[index];
+        receiving.content += length;
+        // Behind the answer no more is taken than the window has room for.
+        self.protocol.consume(id, length as usize);
+        if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
+            let mut head = self.receiving.swap_remove(index).head;
+            self.answer(id, &mut head, stream, None);
+            keep_head(head);
+        }
+    }
+
+    fn count_request(&mut self) {
+        self.requests += 1;
+        self.permit.is_shared = self.protocol.open_streams() > 1;
+        if !self.idle.begin() {
+            // Its slot is promised to another connection.
+            self.closing = Some(End::Evicted);
+            self.protocol.drain_now();
+        }
+        let current = self.context.shared.generations.current();
+        let Some(most) = current.limits.max_requests else { return };
+        if self.requests >= most.get() {
+            self.protocol.drain();
+        }
+        if self.requests >= most.get().saturating_add(MOST_BEHIND_THE_LAST) {
+            // The client does not reply to the PING that would tell what it had sent before it knew.
+            self.protocol.drain_now();
+        }
+    }
+
+    /// Writes the line of a request that was reset before it had a stream.
+    fn log_refusal(&mut self, status: Status, stream: &TlsStream, why: &str) {
+        let delivery = Delivery { body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
+        self.context.reset(status).finish(&self.context, stream.info(), delivery);
+    }
+
+    /// Octets of heads that wait for content, an answer's end or the log.
+    fn kept(&self) -> usize {
+        let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
+        let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();
+        receiving + answering + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
+    }
+}
+
+/// A request whose content has not ended.
+pub(super) struct Receiving {
+    pub(super) stream: StreamId,
+    pub(super) head: HeadBuffer,
+    /// Octets of content so far.
+    content: u64,
+    /// When all of it has to be there.
+    pub(super) deadline: Instant,
+}
+
+/// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
+fn expects_continue(head: &HeadBuffer) -> bool {
+    head.fields().first("expect").is_some()
+}
+
+/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
+const MOST_BEHIND_THE_LAST: u64 = 128;
+
+/// Octets of a head that is large.
+const LARGE_HEAD: usize = 4 << 10;
+
+/// Octets of heads that a connection may keep: 32 of the largest that `max_head` allows by default. Beyond, large heads are refused.
+const MOST_KEPT: usize = 1 << 20;

@@ -1,0 +1,98 @@
+//! Batches: what is sent at a time, and from which streams.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use sealion_tls::{Part, Source, TlsStream};
+
+use super::Http2;
+use crate::exchange::Error;
+use crate::http2::batch::{Batch, RECORD};
+
+impl Http2<'_> {
+    /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
+    pub(super) fn fill(&mut self, batch: &mut Batch, is_first: bool) {
+        batch.copy(&self.heads);
+        self.heads.clear();
+        self.protocol.write_control(&mut self.heads);
+        batch.copy(&self.heads);
+        self.heads.clear();
+        for sending in &mut self.sending {
+            sending.filled = sending.ended;
+        }
+        if self.failed {
+            return;
+        }
+        if is_first && self.sending.iter().any(|sending| sending.is_long()) {
+            batch.begin_short();
+        }
+        while batch.len() < self.batch * RECORD
+            && let Some(frame) = self.protocol.next_frame(batch.room())
+        {
+            batch.copy(&frame.header);
+            let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == frame.stream) else {
+                debug_assert!(false, "a frame of a stream without content");
+                continue;
+            };
+            sending.take(frame.length, batch);
+            sending.wire += (frame.header.len() + frame.length) as u64;
+            (sending.ended, sending.filled) = (frame.end, frame.end);
+            if sending.end_with_trailers(&mut self.protocol, &mut self.heads) {
+                sending.filled = true;
+                batch.copy(&self.heads);
+                self.heads.clear();
+            }
+        }
+    }
+
+    /// Sends a batch, and reads meanwhile: windows are opened by reading.
+    pub(super) async fn send(&mut self, stream: &mut TlsStream, batch: &Batch) -> Result<(), Error> {
+        let (one, several);
+        let parts: &[Part<'_>] = match batch.only_part() {
+            Some(part) => {
+                one = [part];
+                &one
+            }
+            None => {
+                several = batch.parts();
+                &several
+            }
+        };
+        let mut source = Source::frames(parts, batch.first_record());
+        let mut waited = false;
+        stream.begin().await?;
+        poll_fn(|cx| {
+            if let Poll::Ready(sent) = stream.poll_send(cx, &mut source) {
+                return Poll::Ready(sent.map_err(Error::from));
+            }
+            waited = true;
+            self.receive(cx, stream)?;
+            self.poll_answers(cx, stream);
+            Poll::Pending
+        })
+        .await?;
+        stream.finish()?;
+        self.batch = if waited { FEWEST_RECORDS } else { (self.batch * 2).min(MOST_RECORDS) };
+        Ok(())
+    }
+
+    /// Ends the work for all responses whose end was in the batch that is sent.
+    pub(super) fn finish_ended(&mut self, stream: &TlsStream) {
+        let mut index = 0;
+        while index < self.sending.len() {
+            match self.sending[index].filled {
+                true => {
+                    let sending = self.sending.swap_remove(index);
+                    self.finish(sending, stream, None);
+                }
+                false => index += 1,
+            }
+        }
+    }
+}
+
+/// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.
+pub(super) const FEWEST_RECORDS: usize = 4;
+
+/// Records of a batch while TCP takes everything, as many as [`TlsStream`] seals at a time.
+const MOST_RECORDS: usize = 33;

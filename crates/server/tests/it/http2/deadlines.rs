@@ -1,0 +1,113 @@
+//! Deadlines of frames, contents, settings and windows.
+
+use std::time::Duration;
+
+use sealion_testkit::Suite;
+use sealion_tls::record::ContentType;
+
+use super::{assert_serves, connect, serve};
+use crate::support::access_line;
+use crate::support::http2::{
+    CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
+    SETTINGS_TIMEOUT, block, frame, settings_frame, window_update,
+};
+
+#[test]
+fn a_frame_that_does_not_end_is_waited_for_no_longer_than_a_request() {
+    let (site, server) = serve(&["--request-timeout", "300ms", "--idle-timeout", "1h"]);
+    for part in [&PREFACE[..10], &[PREFACE, &settings_frame(&[]), &[0, 0, 9]].concat()] {
+        let mut http = Http2::silent(site.connector(Suite::TLS13), server.address());
+        http.send(part);
+        assert_eq!(http.closed(), ENHANCE_YOUR_CALM);
+    }
+    // A header block whose end does not come.
+    let mut http = connect(&site, &server, &[]);
+    http.polite = false;
+    http.send(&frame(HEADERS, END_STREAM, 1, &block("GET", "/f", &[])));
+    assert_eq!(http.closed(), ENHANCE_YOUR_CALM);
+}
+
+#[test]
+fn settings_that_are_not_acknowledged_are_waited_for_no_longer_than_a_request() {
+    let (site, server) = serve(&["--request-timeout", "300ms", "--idle-timeout", "1h", "--stall-timeout", "1h"]);
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    http.polite = false;
+    http.get("/large");
+    assert_eq!(http.closed(), SETTINGS_TIMEOUT);
+    // A client that acknowledges them may take its time.
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    let stalled = http.get("/large");
+    http.ping();
+    std::thread::sleep(Duration::from_millis(600));
+    http.ping();
+    assert!(http.go_aways.is_empty() && http.streams[&stalled].ended.is_none());
+}
+
+/// A client that sends the beginning of a record keeps no other one of its worker waiting.
+#[test]
+fn a_record_that_does_not_end_is_waited_for_no_longer_than_a_request() {
+    let (site, server) = serve(&["--request-timeout", "1s", "--idle-timeout", "1h", "--workers", "1"]);
+    let mut http = connect(&site, &server, &[]);
+    http.fetch("/f");
+    let record = http.client.seal(ContentType::ApplicationData, &frame(PING, 0, 0, b"12345678"));
+    http.client.write(&record[..7]).expect("it leaves");
+    for _ in 0..3 {
+        assert_serves(&site, &server);
+    }
+    assert_eq!(http.closed(), ENHANCE_YOUR_CALM);
+}
+
+/// Content that comes octet by octet, or frame by frame, has the same time as content that does not come.
+#[test]
+fn content_that_does_not_end_is_answered_with_408() {
+    let (site, server) = serve(&["--request-timeout", "500ms"]);
+    let mut http = connect(&site, &server, &[]);
+    let stream = http.request("POST", "/f", &[("content-length", "1000")], false);
+    assert_eq!(http.response(stream).whole().0, 408);
+    assert_eq!(access_line(&server, 1).get("status"), "408");
+    let stream = http.request("POST", "/f", &[], false);
+    let one = frame(DATA, 0, stream, b"x");
+    let mut sent = 0;
+    http.client.socket().set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    loop {
+        // Half of a frame, and then its other half: the client is within a frame, and then it is not.
+        for part in [&one[..5], &one[5..]] {
+            http.send(part);
+            match http.read() {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if http.streams.contains_key(&stream) {
+            break;
+        }
+        sent += 1;
+        assert!(sent < 1000, "the deadline is renewed by each frame");
+    }
+    assert_eq!(http.streams[&stream].status, 408);
+}
+
+/// Small requests, PINGs and windows by the octet keep no stream that makes no progress.
+#[test]
+fn a_window_that_is_not_opened_ends_its_stream_and_no_other() {
+    let (site, server) = serve(&["--stall-timeout", "500ms", "--idle-timeout", "1h"]);
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 100)]);
+    http.credit = 0;
+    let stalled = http.get("/large");
+    let mut rounds = 0;
+    while http.streams.get(&stalled).is_none_or(|got| got.ended.is_none()) {
+        let pings: Vec<u8> = (0..30).flat_map(|_| frame(PING, 0, 0, b"tests000")).collect();
+        http.send(&[pings, window_update(stalled, 1), window_update(0, 200)].concat());
+        http.ping();
+        assert_eq!(http.fetch("/f"), (200, b"content".to_vec()), "other streams go on");
+        std::thread::sleep(Duration::from_millis(2));
+        rounds += 1;
+        assert!(rounds < 5000, "the deadline is renewed");
+    }
+    assert_eq!(http.streams[&stalled].ended, Some(Ended::Reset(CANCEL)));
+    assert!(http.go_aways.is_empty());
+    let line = server.wait_for("the line of the stalled stream", |line| line.text.contains("opened no window"));
+    assert!(line.text.contains("/large"), "{}", line.text);
+}

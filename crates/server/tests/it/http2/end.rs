@@ -1,0 +1,164 @@
+//! The end of a connection: in order, by its age, to make room; and what comes between two requests.
+
+use sealion_testkit::server::Signal;
+use sealion_testkit::{Suite, pattern};
+
+use super::{assert_serves, connect, connect_slow_reader, serve};
+use crate::support::http2::{
+    CANCEL, Ended, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, NO_ERROR, block, headers, window_update,
+};
+use crate::support::{LARGE, Site, Successor, access_line, wait_for_message, wait_until};
+
+#[test]
+fn a_client_that_sends_no_more_gets_the_responses_to_what_it_sent() {
+    let (site, server) = serve(&[]);
+    for path in ["/f", "/none", "/"] {
+        let mut http = connect(&site, &server, &[]);
+        http.ping();
+        // A file that was not asked for before is looked for on another thread.
+        site.add("f", "content");
+        let upload = http.stream();
+        let stream = http.stream();
+        http.send(
+            &[headers(upload, false, &block("POST", "/f", &[])), headers(stream, true, &block("GET", path, &[]))]
+                .concat(),
+        );
+        http.client.close_notify().expect("it leaves");
+        let how = http.read_to_end();
+        let got = http.streams.get(&stream).unwrap_or_else(|| panic!("{path}: no response, but {how}"));
+        assert_eq!(got.ended, Some(Ended::Whole), "{path}: {how}");
+        assert_eq!(http.streams[&upload].ended, Some(Ended::Reset(CANCEL)), "{path}: {how}");
+    }
+}
+
+#[test]
+fn a_long_response_begins_with_a_short_record_and_goes_on_with_full_ones() {
+    let site = Site::new();
+    site.add_pattern("one", 100_000);
+    let server = site.serve_from_user_space(&[]);
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    http.send(&window_update(0, 1 << 20));
+    for _ in 0..3 {
+        http.ping();
+        let from = http.client.received().len();
+        pattern::assert_starts(&http.fetch("/one").1, 0);
+        let lengths = http.client.data_lengths(from);
+        assert_eq!(lengths[..6], [4096, 16_384, 16_384, 16_384, 16_384, 16_384], "{lengths:?}");
+        assert_eq!(lengths.len(), 7, "{lengths:?}");
+    }
+}
+
+#[test]
+fn a_download_is_finished_before_the_server_ends() {
+    let (site, mut server) = serve(&[]);
+    let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    let stream = http.get("/large");
+    http.read_until("its head", |http| http.streams.contains_key(&stream));
+    server.signal(Signal::TERM);
+    wait_for_message(&server, "no new connections; responses under way have 30 s");
+    pattern::assert_equal(http.response(stream).whole().1, 0..LARGE);
+    assert_eq!(http.closed(), NO_ERROR);
+    assert_eq!(http.go_aways, [(MAX_WINDOW, NO_ERROR), (stream, NO_ERROR)]);
+    drop(http);
+    let line = access_line(&server, 1);
+    assert_eq!((line.get("bytes"), line.find("aborted")), (LARGE.to_string().as_str(), None));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// Also one whose client does not reply to PING, and one whose client has sent nothing at all.
+#[test]
+fn idle_connections_are_closed_at_once_when_the_server_ends() {
+    let (site, mut server) = serve(&["--idle-timeout", "1h", "--grace", "1h", "--request-timeout", "1h"]);
+    let mut polite = connect(&site, &server, &[]);
+    polite.fetch("/f");
+    let mut mute = connect(&site, &server, &[]);
+    mute.polite = false;
+    mute.fetch("/f");
+    let mut silent = Http2::silent(site.connector(Suite::TLS13), server.address());
+    silent.read_until("the server's preface", |http| !http.settings.is_empty());
+    server.signal(Signal::TERM);
+    for http in [&mut polite, &mut mute, &mut silent] {
+        assert_eq!(http.closed(), NO_ERROR);
+    }
+    drop((polite, mute, silent));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn an_old_process_finishes_its_streams_and_sends_new_ones_elsewhere() {
+    let (site, mut server) = serve(&[]);
+    let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 20)]);
+    let mut idle = connect(&site, &server, &[]);
+    idle.fetch("/f");
+    let stream = http.get("/large");
+    http.read_until("its head", |http| http.streams.contains_key(&stream));
+    let _successor = Successor::of(&server);
+    pattern::assert_equal(http.response(stream).whole().1, 0..LARGE);
+    assert_eq!(http.closed(), NO_ERROR);
+    // An idle one is answered once more, and then ends.
+    assert_eq!(idle.fetch("/f").0, 200);
+    assert_eq!(idle.closed(), NO_ERROR);
+    assert_serves(&site, &server);
+    drop((http, idle));
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn the_last_request_of_a_connection_announces_its_end() {
+    let (site, server) = serve(&["--max-requests", "3"]);
+    let mut http = connect(&site, &server, &[]);
+    for _ in 0..3 {
+        assert_eq!(http.fetch("/f").0, 200);
+    }
+    assert_eq!(http.closed(), NO_ERROR);
+    assert_eq!(http.go_aways, [(MAX_WINDOW, NO_ERROR), (5, NO_ERROR)]);
+    // A client that goes on, and never acknowledges the PING between the two GOAWAYs, is stopped.
+    let mut http = connect(&site, &server, &[]);
+    http.polite = false;
+    let mut answered = 0;
+    while http.go_aways.len() < 2 {
+        let stream = http.get("/f");
+        http.read_until("an answer or the end", |http| {
+            http.go_aways.len() == 2 || http.streams.get(&stream).is_some_and(|got| got.ended.is_some())
+        });
+        answered += 1;
+        assert!(answered < 1000, "requests are answered without end");
+    }
+    assert_eq!(http.closed(), NO_ERROR);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    let (site, server) = serve(&["--idle-timeout", "200ms"]);
+    let mut http = connect(&site, &server, &[]);
+    http.fetch("/f");
+    assert_eq!(http.closed(), NO_ERROR);
+    // Before the first request too.
+    let mut http = Http2::silent(site.connector(Suite::TLS13), server.address());
+    assert_eq!(http.closed(), NO_ERROR);
+}
+
+#[test]
+fn an_idle_connection_makes_room_for_a_new_one() {
+    let (site, server) = serve(&["--max-connections", "2", "--workers", "1"]);
+    let mut idle: Vec<Http2> = (0..2).map(|_| connect(&site, &server, &[])).collect();
+    for http in &mut idle {
+        http.fetch("/f");
+    }
+    assert_serves(&site, &server);
+    let oldest = &mut idle[0];
+    assert_eq!(oldest.closed(), NO_ERROR);
+}
+
+#[test]
+fn a_reload_takes_effect_between_two_requests_of_a_connection() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.config("").serve_from_user_space();
+    let mut http = connect(&site, &server, &[]);
+    assert_eq!(http.fetch("/f").0, 200);
+    site.config("access = [{ path = '/f', deny = ['127.0.0.0/8'] }]").write();
+    server.signal(Signal::HUP);
+    wait_until("the new rule holds", || http.fetch("/f").0 == 403);
+    assert!(http.go_aways.is_empty());
+}
