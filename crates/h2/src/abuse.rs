@@ -11,7 +11,7 @@
 //!
 //! Header blocks are bounded in `request` and `connection`.
 
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Flood};
 use crate::settings::Limits;
 
 /// Replies to PING and SETTINGS that may wait to be written.
@@ -69,8 +69,8 @@ impl Budget {
         Budget { left: most, most }
     }
 
-    fn spend(&mut self, why: &'static str) -> Result<(), ConnectionError> {
-        self.left = self.left.checked_sub(1).ok_or(ConnectionError::calm(why))?;
+    fn spend(&mut self, flood: Flood) -> Result<(), ConnectionError> {
+        self.left = self.left.checked_sub(1).ok_or(ConnectionError::flood(flood))?;
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Abuse {
         self.frames += 1;
         self.received += octets as u64;
         if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
-            return Err(ConnectionError::calm("too many octets in frames without use"));
+            return Err(ConnectionError::flood(Flood::Overhead));
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Abuse {
 
     /// A stream was reset by the client or by its fault, or refused.
     pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
-        self.resets.spend("too many streams were reset")
+        self.resets.spend(Flood::Resets)
     }
 
     /// A request was answered to its end.
@@ -126,7 +126,7 @@ impl Abuse {
 
     /// DATA without content and without END_STREAM arrived.
     pub(crate) fn empty_data(&mut self) -> Result<(), ConnectionError> {
-        self.empty_data.spend("too many DATA frames without content")
+        self.empty_data.spend(Flood::EmptyData)
     }
 
     /// WINDOW_UPDATE arrived.
@@ -134,7 +134,7 @@ impl Abuse {
         if increment >= SMALL_UPDATE {
             return Ok(());
         }
-        self.small_updates.spend("too many WINDOW_UPDATE frames by few octets")
+        self.small_updates.spend(Flood::WindowUpdates)
     }
 
     /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection.
@@ -145,13 +145,13 @@ impl Abuse {
 
     /// PRIORITY_UPDATE, or the deprecated PRIORITY, arrived.
     pub(crate) fn priority_update(&mut self) -> Result<(), ConnectionError> {
-        self.priority_updates.spend("too many priority updates")
+        self.priority_updates.spend(Flood::PriorityUpdates)
     }
 
     /// A reply to PING or SETTINGS is queued.
     pub(crate) fn reply(&mut self) -> Result<(), ConnectionError> {
         if self.replies == MOST_REPLIES {
-            return Err(ConnectionError::calm("too many frames that ask for a reply"));
+            return Err(ConnectionError::flood(Flood::Replies));
         }
         self.replies += 1;
         Ok(())

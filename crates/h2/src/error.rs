@@ -14,6 +14,9 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($code);)*
 
+            /// The registered codes, in order, from 0 on.
+            pub const REGISTERED: &[ErrorCode] = &[$(ErrorCode($code)),*];
+
             /// The registered name.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -79,11 +82,57 @@ pub struct ConnectionError {
     pub code: ErrorCode,
     /// The reason, for the log.
     pub why: &'static str,
+    /// The limit against abuse that was exceeded, if it was one.
+    pub flood: Option<Flood>,
+}
+
+/// Makes the limits, their names and their reasons of one list.
+macro_rules! floods {
+    ($($(#[$doc:meta])* $flood:ident = $name:literal, $why:literal,)*) => {
+        /// A limit against clients that make more work than they do (RFC 9113 §10.5).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Flood { $($(#[$doc])* $flood,)* }
+
+        impl Flood {
+            /// All of them, in order.
+            pub const ALL: &[Flood] = &[$(Flood::$flood),*];
+
+            /// A name for metrics.
+            pub fn name(self) -> &'static str {
+                match self { $(Flood::$flood => $name),* }
+            }
+
+            const fn why(self) -> &'static str {
+                match self { $(Flood::$flood => $why),* }
+            }
+        }
+    };
+}
+
+floods! {
+    /// Requests that were reset or refused.
+    Resets = "resets", "too many streams were reset",
+    /// PING and SETTINGS, each of which asks for a reply.
+    Replies = "replies", "too many frames that ask for a reply",
+    /// DATA without content.
+    EmptyData = "empty-data", "too many DATA frames without content",
+    /// WINDOW_UPDATE by few octets.
+    WindowUpdates = "window-updates", "too many WINDOW_UPDATE frames by few octets",
+    /// PRIORITY_UPDATE and PRIORITY.
+    PriorityUpdates = "priority-updates", "too many priority updates",
+    /// Settings in one frame.
+    Settings = "settings", "too many settings in a frame",
+    /// Octets of frames against octets of use.
+    Overhead = "overhead", "too many octets in frames without use",
+    /// CONTINUATION frames of a header block, and its octets.
+    HeaderBlock = "header-block", "a header block in too many frames or octets",
+    /// Decoded octets of a header block.
+    HeaderBomb = "header-bomb", "a header block decodes to far more than the limits",
 }
 
 impl ConnectionError {
     pub(crate) const fn new(code: ErrorCode, why: &'static str) -> Self {
-        ConnectionError { code, why }
+        ConnectionError { code, why, flood: None }
     }
 
     pub(crate) const fn protocol(why: &'static str) -> Self {
@@ -98,8 +147,8 @@ impl ConnectionError {
         Self::new(ErrorCode::FLOW_CONTROL_ERROR, why)
     }
 
-    pub(crate) const fn calm(why: &'static str) -> Self {
-        Self::new(ErrorCode::ENHANCE_YOUR_CALM, why)
+    pub(crate) const fn flood(flood: Flood) -> Self {
+        ConnectionError { code: ErrorCode::ENHANCE_YOUR_CALM, why: flood.why(), flood: Some(flood) }
     }
 }
 

@@ -4,7 +4,7 @@ use sealion_http::FieldSection;
 use sealion_http::http1::head::is_authority;
 use sealion_http::request::{Conditions, Method, Request, Target};
 
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Flood};
 use crate::hpack::{Decoder, FieldSpan, SEPARATOR};
 use crate::priority::Priority;
 use crate::settings::Limits;
@@ -188,7 +188,7 @@ pub(crate) fn decode(
         lines += 1;
         octets += reading.buffer.lines.len() - span.start;
         if octets > limits.head.saturating_mul(HARD_OCTETS) || lines > limits.fields.saturating_mul(HARD_LINES) {
-            return Err(ConnectionError::calm("a header block decodes to far more than the limits"));
+            return Err(ConnectionError::flood(Flood::HeaderBomb));
         }
         if reading.section == Section::Good {
             reading.line(span);

@@ -1,6 +1,6 @@
 //! Settings of both sides (RFC 9113 §6.5), and the limits that a server sets for its clients.
 
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Flood};
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, MAX_WINDOW, u32_at};
 
 /// What a server allows one client.
@@ -112,7 +112,7 @@ impl PeerSettings {
             return Err(ConnectionError::frame_size("SETTINGS of a length that is no multiple of 6"));
         }
         if payload.len() > MOST_SETTINGS * SETTING_LEN {
-            return Err(ConnectionError::calm("too many settings in a frame"));
+            return Err(ConnectionError::flood(Flood::Settings));
         }
         for setting in payload.chunks_exact(SETTING_LEN) {
             self.set(u16::from_be_bytes([setting[0], setting[1]]), u32_at(setting, 2))?;

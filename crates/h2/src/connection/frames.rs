@@ -3,8 +3,8 @@
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
 use crate::frame::{
-    FrameHead, MAX_WINDOW, PriorityUpdate, flag, kind, split_headers, u32_at, write_ping, write_reset,
-    write_settings_ack, write_window_update,
+    FrameHead, MAX_WINDOW, PriorityUpdate, flag, kind, split_headers, u32_at, write_ping, write_settings_ack,
+    write_window_update,
 };
 use crate::priority::Priority;
 use crate::request::{self, HeadBuffer, Kind, Section};
@@ -251,6 +251,7 @@ impl Connection {
         let State::Live { .. } = self.streams[index].state else { return Ok(None) };
         self.abuse.reset()?;
         self.streams[index].state = State::Reset(By::Client);
+        self.count_reset(By::Client, code);
         Ok(Some(Event::Reset { stream: StreamId(frame.stream), code, by: By::Client }))
     }
 
@@ -414,16 +415,16 @@ impl Connection {
     /// Resets a stream that has a slot, because of what the client sent.
     fn stream_error<'a>(&mut self, index: usize, code: ErrorCode) -> Outcome<'a> {
         self.abuse.reset()?;
-        let stream = &mut self.streams[index];
-        stream.state = State::Reset(By::Server);
-        write_reset(&mut self.control, stream.id, code);
-        Ok(Some(Event::Reset { stream: StreamId(stream.id), code, by: By::Server }))
+        let stream = StreamId(self.streams[index].id);
+        self.streams[index].state = State::Reset(By::Server);
+        self.write_reset(stream.0, code);
+        Ok(Some(Event::Reset { stream, code, by: By::Server }))
     }
 
     /// Resets a stream that gets no slot.
     fn refuse(&mut self, stream: u32, code: ErrorCode) -> Result<(), ConnectionError> {
         self.abuse.reset()?;
-        write_reset(&mut self.control, stream, code);
+        self.write_reset(stream, code);
         self.closed.remember(stream, Closed::Reset(By::Server));
         Ok(())
     }
@@ -442,7 +443,7 @@ impl Connection {
     fn on_reset_stream(&mut self, stream: u32, by: By) -> Result<(), ConnectionError> {
         if by == By::Client {
             self.abuse.reset()?;
-            write_reset(&mut self.control, stream, ErrorCode::STREAM_CLOSED);
+            self.write_reset(stream, ErrorCode::STREAM_CLOSED);
         }
         Ok(())
     }

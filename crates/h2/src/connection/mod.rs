@@ -12,6 +12,7 @@ use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
 use crate::priority::Priority;
+use crate::resets::Resets;
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
 use crate::stream::{By, Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
@@ -51,6 +52,8 @@ pub struct Connection {
     first_block: bool,
     settings_acknowledged: bool,
     failed: Option<ConnectionError>,
+    /// Since the last [`Connection::take_resets`].
+    resets: Option<Box<Resets>>,
 }
 
 /// The end of a connection by two GOAWAY frames (RFC 9113 §6.8).
@@ -100,6 +103,7 @@ impl Connection {
             first_block: true,
             settings_acknowledged: false,
             failed: None,
+            resets: None,
             limits,
         }
     }
@@ -165,6 +169,7 @@ impl Connection {
             + self.decoder.memory()
             + self.streams.capacity() * size_of::<Stream>()
             + self.control.capacity()
+            + self.resets.as_ref().map_or(0, |_| size_of::<Resets>())
     }
 
     /// Tells the client to open no more streams, and goes on with those it opens until it has read that (RFC 9113 §6.8): a PING behind the first GOAWAY
@@ -195,6 +200,21 @@ impl Connection {
         self.fail(ConnectionError::new(code, why));
     }
 
+    /// The frames RST_STREAM since the last call, sent or received on open streams; for metrics. `None`: there were none.
+    pub fn take_resets(&mut self) -> Option<Box<Resets>> {
+        self.resets.take()
+    }
+
+    fn count_reset(&mut self, by: By, code: ErrorCode) {
+        self.resets.get_or_insert_default().count(by, code);
+    }
+
+    /// Queues RST_STREAM.
+    fn write_reset(&mut self, stream: u32, code: ErrorCode) {
+        write_reset(&mut self.control, stream, code);
+        self.count_reset(By::Server, code);
+    }
+
     /// Resets a stream: its response cannot be completed, or its request is not wanted. Its slot stays until [`release`](Self::release).
     ///
     /// A stream whose last frame was [withdrawn](Self::withdraw) is reset too.
@@ -203,7 +223,7 @@ impl Connection {
             && let State::Live { .. } = self.streams[index].state
         {
             self.streams[index].state = State::Reset(By::Server);
-            write_reset(&mut self.control, stream.0, code);
+            self.write_reset(stream.0, code);
         }
     }
 
@@ -224,11 +244,11 @@ impl Connection {
             }
             State::Live { sending: Sending::Ended, .. } => {
                 self.abuse.completed();
-                write_reset(&mut self.control, stream.0, ErrorCode::NO_ERROR);
+                self.write_reset(stream.0, ErrorCode::NO_ERROR);
                 Closed::Reset(By::Server)
             }
             State::Live { .. } => {
-                write_reset(&mut self.control, stream.0, ErrorCode::INTERNAL_ERROR);
+                self.write_reset(stream.0, ErrorCode::INTERNAL_ERROR);
                 Closed::Reset(By::Server)
             }
             State::Reset(by) => Closed::Reset(by),

@@ -1,6 +1,6 @@
 //! Input: the preface, frames from any split of the octets, and the content of DATA.
 
-use crate::error::{ConnectionError, ErrorCode};
+use crate::error::{ConnectionError, Flood};
 use crate::event::Event;
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHead, HEADER_LEN, PREFACE, flag, kind};
 use crate::request::HeadBuffer;
@@ -264,10 +264,7 @@ impl Connection {
         let Some(block) = &mut self.reader.block else { return Ok(()) };
         block.continuations += 1;
         if block.continuations > MOST_CONTINUATIONS || block.octets.len() + fragment.len() > LONGEST_BLOCK {
-            return Err(ConnectionError::new(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "a header block in too many frames or octets",
-            ));
+            return Err(ConnectionError::flood(Flood::HeaderBlock));
         }
         block.octets.extend_from_slice(fragment);
         Ok(())

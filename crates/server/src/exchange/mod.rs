@@ -96,6 +96,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) body: u64,
     /// Bytes that were sent, including head and framing.
     pub(crate) wire: u64,
+    /// The number of its stream of HTTP/2.
+    pub(crate) stream: Option<u32>,
     /// The path that sealed the response.
     pub(crate) path: SealedBy,
     /// The reason for the path. `None`: the connection was lost before the choice.
@@ -127,6 +129,7 @@ impl<'a> Outcome<'a> {
             user: response.user.as_deref(),
             body,
             wire,
+            stream: None,
             path,
             reason: choice.reason,
             moved_at: choice.moved_at,
@@ -264,6 +267,7 @@ impl<'a> Exchange<'a> {
                 status: outcome.status.code(),
                 body: outcome.body,
                 encoding: outcome.encoding,
+                stream: outcome.stream,
                 duration: took,
                 ended,
                 tls,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
-use sealion_h2::HeadBuffer;
+use sealion_h2::{HeadBuffer, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{Method, Status};
@@ -191,6 +191,7 @@ impl<'a> Context<'a> {
 
 /// How a response was sent.
 pub(super) struct Delivery<'a> {
+    pub(super) stream: StreamId,
     /// Octets of content.
     pub(super) body: u64,
     /// Octets of frames.
@@ -209,13 +210,14 @@ impl Answered {
 
     /// Writes the line of the access log and updates the metrics.
     pub(super) fn finish(mut self, context: &Context<'_>, tls: &HandshakeInfo, delivery: Delivery<'_>) {
-        let Delivery { body, wire, path, choice, aborted } = delivery;
+        let Delivery { stream, body, wire, path, choice, aborted } = delivery;
         let head = self.head.take();
         let decoded = head.as_ref().map(HeadBuffer::request);
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let exchange =
             Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
-        let mut outcome = Outcome::of(&self.response, (body, wire), path, choice, aborted);
+        let mut outcome =
+            Outcome { stream: Some(stream.get()), ..Outcome::of(&self.response, (body, wire), path, choice, aborted) };
         // The move is that of one response, of however many it was made for.
         if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
             outcome.reason = Some(PathReason::MovedBefore);

@@ -99,11 +99,18 @@ impl Sending {
         self.body += length as u64;
     }
 
-    /// A window holds the content back, of which `progress` octets are sent. `deadline`: of a stall that begins now.
-    pub(super) fn stalled(&mut self, progress: u64, deadline: Instant) {
-        if self.stall.is_none_or(|stall| progress >= stall.progress + PROGRESS) {
+    /// A window holds the content back, of which `progress` octets are sent; `None`: none does. `deadline`: of a stall that begins now. Returns whether
+    /// one does.
+    pub(super) fn stalled(&mut self, progress: Option<u64>, deadline: Instant) -> bool {
+        let Some(progress) = progress else {
+            self.stall = None;
+            return false;
+        };
+        let begins = self.stall.is_none_or(|stall| progress >= stall.progress + PROGRESS);
+        if begins {
             self.stall = Some(Stall { progress, deadline });
         }
+        begins
     }
 
     /// When the client has to have opened a window.

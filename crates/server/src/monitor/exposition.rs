@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use sealion_h2::Flood;
 use sealion_http::Status;
 use sealion_tls::{AlertDescription, SealedBy};
 
@@ -10,7 +11,8 @@ use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, SUITES, SiteNumber, WorkerMetrics,
+    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, SUITES, SiteNumber, StreamResult,
+    WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -27,6 +29,7 @@ pub(super) fn render(shared: &Shared) -> String {
     scrape.connections(&mut page);
     scrape.handshakes(&mut page);
     scrape.responses(&mut page);
+    scrape.http2(&mut page);
     scrape.upstreams(&mut page);
     scrape.store(&mut page);
     scrape.kernel_path(&mut page);
@@ -300,6 +303,26 @@ impl Scrape<'_> {
             .value(self.sum(|w| w.cache_entries.load(Ordering::Relaxed)));
         page.gauge("sealion_file_cache_bytes", "Bytes of files in the workers' caches, with names and metadata.")
             .value(self.sum(|w| w.cache_bytes.load(Ordering::Relaxed)));
+    }
+
+    fn http2(&self, page: &mut Page) {
+        page.counter("sealion_http2_streams_total", "Streams that clients opened, by what became of them.");
+        for &result in StreamResult::ALL {
+            page.sample(&[("result", result.label())], self.count(|w| w.http2.streams(result)));
+        }
+        page.counter(
+            "sealion_http2_resets_total",
+            "RST_STREAM frames by the side that sent them and their error code.",
+        );
+        for (by, code, place) in Http2Metrics::reset_labels() {
+            page.sample(&[("by", by), ("code", code)], self.count(|w| w.http2.resets(place)));
+        }
+        page.counter("sealion_http2_stalls_total", "Waits of responses for the client to open a flow-control window.")
+            .value(self.count(|w| &w.http2.stalls));
+        page.counter("sealion_http2_floods_total", "Connections ended by a limit against abuse, by limit.");
+        for &flood in Flood::ALL {
+            page.sample(&[("limit", flood.name())], self.count(|w| w.http2.floods(flood)));
+        }
     }
 
     fn by_reason(&self, page: &mut Page, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {

@@ -80,7 +80,8 @@ impl Scrape {
             let kind = lines.next().and_then(|line| line.strip_prefix(&format!("# TYPE {name} "))).expect(line);
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{name} is a {kind}");
-            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(name.bytes().all(is_of_name) && !name.starts_with(|first: char| first.is_ascii_digit()), "{name}");
             assert!(scrape.families.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} comes twice");
             let mut samples = 0;
             let mut buckets = Vec::new();

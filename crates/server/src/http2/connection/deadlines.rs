@@ -76,13 +76,7 @@ impl Http2<'_> {
                 self.deadlines.frame = Some(PartialFrame { number, deadline: now + request_timeout });
             }
         }
-        if stalled {
-            for (id, progress) in self.protocol.stalled() {
-                if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == id) {
-                    sending.stalled(progress, now + stall_timeout);
-                }
-            }
-        }
+        self.note_stalls(now + stall_timeout);
         let settings = unacknowledged.then(|| *self.deadlines.settings.get_or_insert(now + request_timeout));
         let frame = self.deadlines.frame.map(|frame| frame.deadline);
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
@@ -93,6 +87,17 @@ impl Http2<'_> {
         ready!(self.deadlines.poll_at(cx, first, now));
         self.expire(first, stream, request_timeout, stall_timeout);
         Poll::Ready(())
+    }
+
+    /// Begins the time of windows that hold a response back, and ends that of the others. `deadline`: of those that begin.
+    fn note_stalls(&mut self, deadline: Instant) {
+        for sending in &mut self.sending {
+            let progress = self.protocol.stalled().find(|(id, _)| *id == sending.stream).map(|(_, progress)| progress);
+            let begins = sending.stalled(progress, deadline);
+            if begins && let Some(worker) = metrics::worker() {
+                worker.http2.stalls.add(1);
+            }
+        }
     }
 
     /// Ends the wait for what should have been there at `first`, which has passed.

@@ -267,14 +267,23 @@ impl<'a> Http2<'a> {
     fn finish(&mut self, sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
-        let Sending { answered, body, wire, .. } = sending;
-        let delivery = Delivery { body, wire, path: stream.path(), choice: &mut self.path, aborted };
+        let Sending { stream: id, answered, body, wire, .. } = sending;
+        let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(&self.context, stream.info(), delivery);
+    }
+
+    fn count_resets(&mut self) {
+        if let Some(resets) = self.protocol.take_resets()
+            && let Some(worker) = metrics::worker()
+        {
+            worker.http2.reset(&resets);
+        }
     }
 
     /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
     /// logged.
     async fn cut_short(&mut self, stream: &TlsStream, ended: &Result<Option<End>, Error>) {
+        self.count_resets();
         if matches!(ended, Ok(None)) {
             return;
         }

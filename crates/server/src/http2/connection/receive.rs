@@ -13,6 +13,7 @@ use crate::exchange::{End, Error};
 use crate::http2::content::Streamed;
 use crate::http2::request::{Delivery, free_head, keep_head};
 use crate::http2::response::reset_by_client;
+use crate::observe::metrics::{self, StreamResult};
 
 impl Http2<'_> {
     /// Reads all frames that have come.
@@ -71,6 +72,9 @@ impl Http2<'_> {
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("{}: closed with GOAWAY: {error}", self.context.remote);
+                    if let (Some(flood), Some(worker)) = (error.flood, metrics::worker()) {
+                        worker.http2.flooded(flood);
+                    }
                     self.failed = true;
                     input = &[];
                     break;
@@ -98,12 +102,14 @@ impl Http2<'_> {
             Event::Reset { stream: id, code, by } => self.was_reset(id, code, by, stream),
             Event::Malformed { stream: id, why } => {
                 tracing::debug!("{}: stream {id}: malformed request: {why}", self.context.remote);
-                self.log_refusal(Status::BAD_REQUEST, stream, why);
+                opened(StreamResult::Malformed);
+                self.log_refusal(id, Status::BAD_REQUEST, stream, why);
             }
             Event::Refused { stream: id } => {
                 tracing::debug!("{}: stream {id} refused", self.context.remote);
                 let why = "more streams than are allowed, or GOAWAY was sent";
-                self.log_refusal(Status::SERVICE_UNAVAILABLE, stream, why);
+                opened(StreamResult::Refused);
+                self.log_refusal(id, Status::SERVICE_UNAVAILABLE, stream, why);
             }
             Event::GoAway { .. } => self.protocol.drain_now(),
             Event::WindowOpened { .. } | Event::PriorityChanged { .. } | Event::SettingsAcknowledged => {}
@@ -177,6 +183,7 @@ impl Http2<'_> {
     }
 
     fn count_request(&mut self) {
+        opened(StreamResult::Accepted);
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
@@ -196,8 +203,9 @@ impl Http2<'_> {
     }
 
     /// Writes the line of a request that was reset before it had a stream.
-    fn log_refusal(&mut self, status: Status, stream: &TlsStream, why: &str) {
-        let delivery = Delivery { body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
+    fn log_refusal(&mut self, id: StreamId, status: Status, stream: &TlsStream, why: &str) {
+        let delivery =
+            Delivery { stream: id, body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
         self.context.reset(status).finish(&self.context, stream.info(), delivery);
     }
 
@@ -217,6 +225,12 @@ pub(super) struct Receiving {
     content: u64,
     /// When all of it has to be there.
     pub(super) deadline: Instant,
+}
+
+fn opened(result: StreamResult) {
+    if let Some(worker) = metrics::worker() {
+        worker.http2.opened(result);
+    }
 }
 
 /// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).

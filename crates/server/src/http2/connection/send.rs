@@ -12,6 +12,7 @@ use crate::http2::batch::{Batch, RECORD};
 impl Http2<'_> {
     /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
     pub(super) fn fill(&mut self, batch: &mut Batch, is_first: bool) {
+        self.count_resets();
         batch.copy(&self.heads);
         self.heads.clear();
         self.protocol.write_control(&mut self.heads);

@@ -22,6 +22,8 @@ pub(crate) struct Entry<'a> {
     /// Bytes of the body that were sent.
     pub body: u64,
     pub encoding: Option<Coding>,
+    /// The number of its stream of HTTP/2.
+    pub stream: Option<u32>,
     /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
     /// When the last byte of the response was sent.

@@ -72,6 +72,8 @@ fields! {
     Protocol = "protocol", IfChosen, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol))
     };
+    /// The number of the stream of HTTP/2, in the order of a connection's requests: 1, 3, 5 and so on.
+    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, |stream| Value::Number(stream.into()));
     /// The status of the response.
     Status = "status", Always, |line| Value::Number(line.entry.status.into());
     /// Bytes of the body that were sent.

@@ -44,6 +44,7 @@ fn unread() -> Entry<'static> {
         status: 206,
         body: 7,
         encoding: None,
+        stream: None,
         duration: Duration::from_micros(1234),
         ended: Instant::now(),
         tls: &TLS,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, Progress, Version};
 
 use super::counter::{Counter, Histogram, Level};
+use super::http2::Http2Metrics;
 use super::sites::SiteNumber;
 use super::top_paths::TopPaths;
 use crate::observe::access_log::CacheOutcome;
@@ -72,6 +73,7 @@ pub(crate) struct WorkerMetrics {
     pub cache_entries: AtomicU64,
     /// Bytes of files in the cache, likewise.
     pub cache_bytes: AtomicU64,
+    pub http2: Http2Metrics,
     pub top: Mutex<TopPaths>,
     /// By [`super::SiteNumber`].
     pub sites: PerSite,

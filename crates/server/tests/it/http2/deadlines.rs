@@ -6,11 +6,12 @@ use sealion_testkit::Suite;
 use sealion_tls::record::ContentType;
 
 use super::{assert_serves, connect, serve};
-use crate::support::access_line;
 use crate::support::http2::{
-    CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
+    CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, Got, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
     SETTINGS_TIMEOUT, block, frame, settings_frame, window_update,
 };
+use crate::support::upstream::Upstream;
+use crate::support::{LARGE, Site, access_line};
 
 #[test]
 fn a_frame_that_does_not_end_is_waited_for_no_longer_than_a_request() {
@@ -110,4 +111,30 @@ fn a_window_that_is_not_opened_ends_its_stream_and_no_other() {
     assert!(http.go_aways.is_empty());
     let line = server.wait_for("the line of the stalled stream", |line| line.text.contains("opened no window"));
     assert!(line.text.contains("/large"), "{}", line.text);
+}
+
+/// A response that waited for its client once, and waits for the upstream now, is not late.
+#[test]
+fn a_window_that_was_opened_is_not_waited_for_any_more() {
+    let upstream = Upstream::start(|accepted| {
+        accepted.request();
+        accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+        accepted.write(&[b'x'; 200]);
+        // The rest never comes.
+        accepted.read_to_end();
+    });
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 100)]);
+    http.credit = 0;
+    let has = |http: &Http2, stream, len| http.streams.get(&stream).is_some_and(|got: &Got| got.body.len() == len);
+    let waited = http.get("/app/x");
+    http.read_until("its window is used", |http| has(http, waited, 100));
+    http.send(&window_update(waited, 1000));
+    http.read_until("the rest of what there is", |http| has(http, waited, 200));
+    let stalled = http.get("/large");
+    assert_eq!(http.response(stalled).ended, Some(Ended::Reset(CANCEL)));
+    assert_eq!(http.streams[&waited].ended, None, "it waits for the upstream, not for the client");
 }

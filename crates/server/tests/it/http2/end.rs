@@ -1,11 +1,13 @@
 //! The end of a connection: in order, by its age, to make room; and what comes between two requests.
 
+use std::time::Duration;
+
 use sealion_testkit::server::Signal;
 use sealion_testkit::{Suite, pattern};
 
 use super::{assert_serves, connect, connect_slow_reader, serve};
 use crate::support::http2::{
-    CANCEL, Ended, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, NO_ERROR, block, headers, window_update,
+    CANCEL, Ended, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, NO_ERROR, PING, block, frame, headers, window_update,
 };
 use crate::support::{LARGE, Site, Successor, access_line, wait_for_message, wait_until};
 
@@ -161,4 +163,22 @@ fn a_reload_takes_effect_between_two_requests_of_a_connection() {
     server.signal(Signal::HUP);
     wait_until("the new rule holds", || http.fetch("/f").0 == 403);
     assert!(http.go_aways.is_empty());
+}
+
+#[test]
+fn an_idle_connection_stays_idle_whatever_it_sends_but_requests() {
+    let (site, server) = serve(&["--idle-timeout", "500ms"]);
+    let mut http = connect(&site, &server, &[]);
+    http.fetch("/f");
+    http.client.socket().set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    for _ in 0..1000 {
+        std::thread::sleep(Duration::from_millis(20));
+        // The server may have closed already.
+        let _ = http.client.send(&frame(PING, 0, 0, b"tests888"));
+        let read = http.read();
+        if !http.go_aways.is_empty() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
+            return;
+        }
+    }
+    panic!("PINGs renew the idle time");
 }

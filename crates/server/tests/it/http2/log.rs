@@ -1,32 +1,11 @@
-//! What log and metrics say, and files that are truncated.
+//! What log and metrics say.
 
 use std::fs;
-use std::time::Duration;
 
-use sealion_testkit::pattern;
-
-use super::{connect, connect_slow_reader, serve};
-use crate::support::http2::{CANCEL, Ended, INITIAL_WINDOW_SIZE, PING, block, frame, headers, reset, window_update};
+use super::{connect, serve};
+use crate::support::http2::{CANCEL, DATA, Ended, INITIAL_WINDOW_SIZE, REFUSED_STREAM, block, frame, headers, reset};
 use crate::support::watch::Watched;
-use crate::support::{Site, access_line, access_lines};
-
-#[test]
-fn a_file_that_is_truncated_never_ends_its_stream() {
-    let (site, server) = serve(&[]);
-    let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
-    http.send(&window_update(0, 1 << 30));
-    let stream = http.get("/large");
-    http.read_until("its head", |http| http.streams.contains_key(&stream));
-    let file = fs::File::options().write(true).open(site.root().join("large")).expect("it opens");
-    file.set_len(1000).expect("it is truncated");
-    let how = http.read_to_end();
-    assert!(how.starts_with("Alert(internal_error)"), "{how}");
-    let got = &http.streams[&stream];
-    assert_eq!(got.ended, None, "{} octets", got.body.len());
-    pattern::assert_starts(&got.body, 0);
-    let aborted = access_line(&server, 1).get("aborted").to_owned();
-    assert!(aborted.contains("were promised"), "{aborted}");
-}
+use crate::support::{Site, access_lines};
 
 #[test]
 fn log_and_metrics_know_what_was_sent_on_each_stream() {
@@ -99,19 +78,52 @@ fn refused_requests_have_lines_with_what_is_known() {
 }
 
 #[test]
-fn an_idle_connection_stays_idle_whatever_it_sends_but_requests() {
-    let (site, server) = serve(&["--idle-timeout", "500ms"]);
-    let mut http = connect(&site, &server, &[]);
+fn streams_resets_waits_and_floods_are_counted() {
+    let site = Site::new();
+    site.add("f", "content");
+    site.add_pattern("one", 100_000);
+    let options = ["--metrics", "127.0.0.1:0", "--http2-max-streams", "2", "--access-log-fields", "time,stream,status"];
+    let watched = Watched::of(site.serve_from_user_space(&options));
+    let before = watched.scrape();
+    for series in ["streams_total", "resets_total", "floods_total", "stalls_total"] {
+        assert_eq!(before.sum(&format!("sealion_http2_{series}")), 0.0, "{series}");
+    }
+    let mut http = connect(&site, &watched.server, &[(INITIAL_WINDOW_SIZE, 1000)]);
+    http.credit = 0;
     http.fetch("/f");
-    http.client.socket().set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    // A response that waits for a window, and a request that waits for content: no slot is left for a third.
+    let waiting = http.get("/one");
+    http.read_until("the window is used", |http| http.streams.get(&waiting).is_some_and(|got| got.body.len() == 1000));
+    let open = http.request("POST", "/f", &[], false);
+    let refused = http.get("/f");
+    assert_eq!(http.response(refused).ended, Some(Ended::Reset(REFUSED_STREAM)));
+    http.send(&[reset(open, CANCEL), reset(waiting, 0x99)].concat());
+    http.request("GET", "/f", &[("connection", "close")], true);
+    http.ping();
+    let empty = http.request("POST", "/f", &[], false);
     for _ in 0..1000 {
-        std::thread::sleep(Duration::from_millis(20));
-        // The server may have closed already.
-        let _ = http.client.send(&frame(PING, 0, 0, b"tests888"));
-        let read = http.read();
-        if !http.go_aways.is_empty() || read.is_err_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
-            return;
+        if http.client.send(&frame(DATA, 0, empty, &[])).is_err() {
+            break;
         }
     }
-    panic!("PINGs renew the idle time");
+    http.read_to_end();
+    let scrape = watched.scrape();
+    for (series, value) in [
+        ("streams_total{result=\"accepted\"}", 4.0),
+        ("streams_total{result=\"refused\"}", 1.0),
+        ("streams_total{result=\"malformed\"}", 1.0),
+        ("resets_total{by=\"client\",code=\"CANCEL\"}", 1.0),
+        ("resets_total{by=\"client\",code=\"other\"}", 1.0),
+        ("resets_total{by=\"server\",code=\"REFUSED_STREAM\"}", 1.0),
+        ("resets_total{by=\"server\",code=\"PROTOCOL_ERROR\"}", 1.0),
+        ("stalls_total", 1.0),
+        ("floods_total{limit=\"empty-data\"}", 1.0),
+    ] {
+        assert_eq!(scrape.get(&format!("sealion_http2_{series}")), value, "{series}");
+    }
+    assert_eq!(scrape.sum("sealion_http2_resets_total"), 4.0);
+    assert_eq!(scrape.sum("sealion_http2_floods_total"), 1.0);
+    let lines = access_lines(&watched.server, 4);
+    let shown: Vec<_> = lines.iter().map(|line| (line.get("stream"), line.get("status"))).collect();
+    assert_eq!(shown, [("1", "200"), ("7", "503"), ("3", "200"), ("9", "400")]);
 }

@@ -6,6 +6,7 @@ mod end;
 mod flow;
 mod log;
 mod same;
+mod truncation;
 
 use std::process::Command;
 

@@ -1,0 +1,52 @@
+//! How many streams were reset, for metrics.
+
+use crate::error::ErrorCode;
+use crate::stream::By;
+
+/// Numbers of RST_STREAM frames.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resets {
+    by_client: [u32; CODES + 1],
+    by_server: [u32; CODES + 1],
+}
+
+const CODES: usize = ErrorCode::REGISTERED.len();
+
+impl Resets {
+    pub(crate) fn count(&mut self, by: By, code: ErrorCode) {
+        let numbers = match by {
+            By::Client => &mut self.by_client,
+            By::Server => &mut self.by_server,
+        };
+        numbers[CODES.min(code.0 as usize)] += 1;
+    }
+
+    /// Those that one side sent: by the place of their code in [`ErrorCode::REGISTERED`], and at last those with another code.
+    pub fn by(&self, by: By) -> &[u32] {
+        match by {
+            By::Client => &self.by_client,
+            By::Server => &self.by_server,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_has_a_number_for_each_code_and_one_for_all_others() {
+        let mut resets = Resets::default();
+        for code in [ErrorCode::CANCEL, ErrorCode::CANCEL, ErrorCode(0xe), ErrorCode(u32::MAX)] {
+            resets.count(By::Client, code);
+        }
+        resets.count(By::Server, ErrorCode::REFUSED_STREAM);
+        let shown = |by| {
+            let name = |place: usize| ErrorCode::REGISTERED.get(place).and_then(|code| code.name()).unwrap_or("other");
+            let counts = resets.by(by).iter().enumerate().filter(|(_, count)| **count > 0);
+            counts.map(|(place, count)| (name(place), *count)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(By::Client), [("CANCEL", 2), ("other", 2)]);
+        assert_eq!(shown(By::Server), [("REFUSED_STREAM", 1)]);
+    }
+}
