@@ -48,7 +48,7 @@ pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::send::FIRST_RECORD;
-pub use stream::source::{Part, Source};
+pub use stream::source::{Part, Source, Unread};
 pub use stream::{Counts, Progress, SealedBy, TlsStream};
 
 /// The code of the page is compiled like this documentation.

@@ -20,6 +20,15 @@ pub struct DataFrame {
     pub end: bool,
 }
 
+impl DataFrame {
+    /// The frame that has this header, if it is DATA: of a driver that keeps what it sends as octets, and takes a frame back.
+    pub fn of(header: [u8; HEADER_LEN]) -> Option<Self> {
+        let head = FrameHead::parse(&header);
+        let (stream, length, end) = (StreamId(head.stream), head.length, head.has(flag::END_STREAM));
+        (head.kind == kind::DATA).then_some(DataFrame { stream, header, length, end })
+    }
+}
+
 impl Connection {
     /// Appends an informational response (1xx) to `out`, with the control frames that wait. `block` is the header block, in parts.
     ///
@@ -102,8 +111,8 @@ impl Connection {
         self.turns.pick(&self.streams, self.bounds(), usize::MAX).is_some()
     }
 
-    /// Takes a frame back that was made last of its stream and not sent, because its content cannot be read: its octets count as not sent, and the
-    /// response as not ended. [`reset`](Self::reset) or [`release`](Self::release) the stream then.
+    /// Takes a frame back that was not sent, because its content cannot be read: its octets count as not sent, and the
+    /// response as not ended. Frames of the stream that were made later are taken back too. [`reset`](Self::reset) or [`release`](Self::release) the stream then.
     pub fn withdraw(&mut self, frame: DataFrame) {
         let octets = frame.length as u32;
         self.send_window.give_back(octets);

@@ -60,6 +60,11 @@ pub(crate) struct FrameHead {
     pub(crate) stream: u32,
 }
 
+/// Octets behind a frame header.
+pub fn payload_len(header: &[u8; HEADER_LEN]) -> usize {
+    FrameHead::parse(header).length
+}
+
 impl FrameHead {
     pub(crate) fn parse(octets: &[u8; HEADER_LEN]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = *octets;

@@ -1,10 +1,12 @@
 //! What one send carries: frames of any number of streams, whose content lies in memory and in files.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
-use sealion_h2::{HEADER_LEN, RECORD_PAYLOAD};
+use sealion_h2::{DataFrame, HEADER_LEN, RECORD_PAYLOAD, payload_len};
 use sealion_tls::{FIRST_RECORD, Part};
 
 use crate::files::resolve::{Content, SiteFile};
@@ -126,6 +128,64 @@ impl Batch {
         self.stretches.push(Stretch::File(Arc::clone(file), range));
     }
 
+    /// Leaves what is unsent when `sent` octets are, without the frames of streams whose content is in `file`: returns those frames. `None`: one of them is
+    /// under way, so that the client waits for content that cannot come.
+    pub(super) fn skip(&mut self, sent: usize, file: &Arc<File>) -> Option<Vec<DataFrame>> {
+        let frames = self.frames();
+        let is_of = |stretch: Stretch| stretch.file().is_some_and(|other| Arc::ptr_eq(other, file));
+        let has_file = |range: Range<usize>| self.slice(range).any(is_of);
+        let broken: Vec<_> = frames
+            .iter()
+            .filter(|(octets, _)| octets.end > sent && has_file(octets.start.max(sent)..octets.end))
+            .filter_map(|(_, frame)| frame.map(|frame| frame.stream))
+            .collect();
+        let (mut left, mut dropped) = (Vec::new(), Vec::new());
+        for (octets, frame) in frames.into_iter().filter(|(octets, _)| octets.end > sent) {
+            match frame.filter(|frame| broken.contains(&frame.stream)) {
+                Some(frame) if octets.start >= sent => dropped.push(frame),
+                Some(_) if has_file(sent..octets.end) => return None,
+                _ => left.extend(self.slice(octets.start.max(sent)..octets.end)),
+            }
+        }
+        self.len = left.iter().map(Stretch::len).sum();
+        (self.stretches, self.begins_short) = (left, false);
+        Some(dropped)
+    }
+
+    /// The file of a part.
+    pub(super) fn file_of(&self, part: &File) -> Option<Arc<File>> {
+        self.stretches.iter().filter_map(Stretch::file).find(|file| ptr::eq(Arc::as_ptr(file), part)).cloned()
+    }
+
+    /// All frames with their octets, headers included; `None`: not DATA.
+    fn frames(&self) -> Vec<(Range<usize>, Option<DataFrame>)> {
+        let (mut frames, mut start) = (Vec::new(), 0);
+        while start < self.len {
+            let mut header = [0; HEADER_LEN];
+            // It was copied as a whole.
+            if let Some(Stretch::Copied(range)) = self.slice(start..start + HEADER_LEN).next()
+                && range.len() == HEADER_LEN
+            {
+                header.copy_from_slice(&self.copied[range]);
+            }
+            let end = start + HEADER_LEN + payload_len(&header);
+            frames.push((start..end, DataFrame::of(header)));
+            start = end;
+        }
+        frames
+    }
+
+    /// The stretches of some octets.
+    fn slice(&self, range: Range<usize>) -> impl Iterator<Item = Stretch> {
+        let mut at = 0;
+        self.stretches.iter().filter_map(move |stretch| {
+            let (start, end) = (at, at + stretch.len());
+            at = end;
+            let (from, to) = (range.start.clamp(start, end) - start, range.end.clamp(start, end) - start);
+            (from < to).then(|| stretch.slice(from..to))
+        })
+    }
+
     /// The only part, if there is no other.
     pub(super) fn only_part(&self) -> Option<Part<'_>> {
         match &*self.stretches {
@@ -148,6 +208,39 @@ impl Batch {
                 Content::File(file) => Part::File { file, range: range.clone() },
                 Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
             },
+        }
+    }
+}
+
+impl Stretch {
+    fn len(&self) -> usize {
+        match self {
+            Stretch::Copied(range) | Stretch::Shared(_, range) => range.len(),
+            Stretch::Bytes(bytes) => bytes.len(),
+            Stretch::File(_, range) => (range.end - range.start) as usize,
+        }
+    }
+
+    fn file(&self) -> Option<&Arc<File>> {
+        match self {
+            Stretch::File(file, _) => match &file.content {
+                Content::File(file) => Some(file),
+                Content::Memory(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn slice(&self, part: Range<usize>) -> Stretch {
+        let of = |range: &Range<usize>| range.start + part.start..range.start + part.end;
+        match self {
+            Stretch::Copied(range) => Stretch::Copied(of(range)),
+            Stretch::Bytes(bytes) => Stretch::Bytes(&bytes[part]),
+            Stretch::Shared(shared, range) => Stretch::Shared(Arc::clone(shared), of(range)),
+            Stretch::File(file, range) => {
+                let part = range.start + part.start as u64..range.start + part.end as u64;
+                Stretch::File(Arc::clone(file), part)
+            }
         }
     }
 }
@@ -176,5 +269,100 @@ pub(super) fn keep_bytes(mut bytes: Vec<u8>) {
         bytes.clear();
         let [first, _] = FREE_BYTES.take();
         FREE_BYTES.set([bytes, first]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use sealion_h2::{Connection, Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
+
+    use super::*;
+
+    const CONTENT: u64 = 30_000;
+
+    /// A batch with a frame that is no DATA, and the content of two files on two streams; and the files.
+    fn batch() -> (Batch, [Arc<File>; 2]) {
+        let mut connection = Connection::new(Limits::default());
+        let mut input = [&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+        for stream in [1, 3] {
+            input.extend_from_slice(&[0, 0, 3, 1, 5, 0, 0, 0, stream, 0x82, 0x84, 0x87]);
+        }
+        let (mut input, mut head, mut heads) = (&input[..], HeadBuffer::default(), Vec::new());
+        while let Some(event) = connection.receive(&mut input, &mut head).unwrap() {
+            if let Event::Request { stream, .. } = event {
+                connection.respond(stream, &[HeaderBlock::response(200).as_bytes()], false, &mut heads).unwrap();
+                connection.offer(stream, CONTENT, true).unwrap();
+            }
+        }
+        let files = [b'a', b'b'].map(|octet| {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[octet; CONTENT as usize], 0).unwrap();
+            SiteFile::of(file)
+        });
+        let mut batch = Batch::take();
+        batch.copy(&[0, 0, 2, 0x20, 0, 0, 0, 0, 0, 1, 2]);
+        let mut sent = [0; 2];
+        while let Some(frame) = connection.next_frame(RECORD) {
+            let n = usize::from(frame.stream.get() == 3);
+            batch.copy(&frame.header);
+            batch.file(&files[n], sent[n]..sent[n] + frame.length as u64);
+            sent[n] += frame.length as u64;
+        }
+        assert_eq!(sent, [CONTENT; 2]);
+        (batch, files.map(|file| Arc::clone(Stretch::File(file, 0..1).file().unwrap())))
+    }
+
+    fn octets(batch: &Batch) -> Vec<u8> {
+        let mut octets = Vec::new();
+        for part in batch.parts() {
+            match part {
+                Part::Bytes(bytes) => octets.extend_from_slice(bytes),
+                Part::File { file, range } => {
+                    let start = octets.len();
+                    octets.resize(start + (range.end - range.start) as usize, 0);
+                    file.read_exact_at(&mut octets[start..], range.start).unwrap();
+                }
+            }
+        }
+        assert_eq!(octets.len(), batch.len());
+        octets
+    }
+
+    /// Octets of the frame that is no DATA, of the two frames of a file, and of all.
+    const OTHER: usize = 11;
+    const FIRST: usize = CONTENT as usize + 2 * HEADER_LEN;
+    const ALL: usize = OTHER + 2 * FIRST;
+
+    #[test]
+    fn frames_of_a_file_that_cannot_be_read_are_left_out() {
+        // Sent before; which file is broken; frames that are taken back; what is left of the batch.
+        for (sent, broken, dropped, left) in [
+            (0, 0, &[16_375, 13_625][..], &[0..OTHER, OTHER + FIRST..ALL][..]),
+            (0, 1, &[16_375, 13_625], &[0..OTHER + FIRST]),
+            (5, 0, &[16_375, 13_625], &[5..OTHER, OTHER + FIRST..ALL]),
+            (OTHER + RECORD, 0, &[13_625], &[OTHER + FIRST..ALL]),
+            // In the middle of a frame of the other file.
+            (OTHER + RECORD + 700, 1, &[16_375, 13_625], &[OTHER + RECORD + 700..OTHER + FIRST]),
+            (OTHER + FIRST + RECORD, 1, &[13_625], &[]),
+        ] {
+            let (mut batch, files) = batch();
+            let all = octets(&batch);
+            let frames = batch.skip(sent, &files[broken]).expect("no frame of it is under way");
+            let lengths: Vec<_> = frames.iter().map(|frame| frame.length).collect();
+            assert_eq!(lengths, dropped, "{sent} {broken}");
+            assert!(frames.iter().all(|frame| frame.stream.get() == [1, 3][broken]), "{sent} {broken}");
+            let left: Vec<u8> = left.iter().flat_map(|range| all[range.clone()].to_vec()).collect();
+            assert!(octets(&batch) == left, "{sent} {broken}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_under_way_cannot_be_left_out() {
+        for (sent, broken) in [(OTHER + 1, 0), (OTHER + RECORD + HEADER_LEN, 0), (ALL - 1, 1)] {
+            let (mut batch, files) = batch();
+            assert!(batch.skip(sent, &files[broken]).is_none(), "{sent} {broken}");
+        }
     }
 }

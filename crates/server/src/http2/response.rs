@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use sealion_h2::{Connection, HeaderBlock, StreamClosed, StreamId};
+use sealion_h2::{Connection, DataFrame, HeaderBlock, StreamClosed, StreamId};
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
@@ -97,6 +97,12 @@ impl Sending {
     pub(super) fn take(&mut self, length: usize, batch: &mut Batch) {
         self.content.take(length, batch);
         self.body += length as u64;
+    }
+
+    /// A frame that was put into a batch is not sent.
+    pub(super) fn withdraw(&mut self, frame: &DataFrame) {
+        self.body -= frame.length as u64;
+        self.wire -= (frame.header.len() + frame.length) as u64;
     }
 
     /// A window holds the content back, of which `progress` octets are sent; `None`: none does. `deadline`: of a stall that begins now. Returns whether

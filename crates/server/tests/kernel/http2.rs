@@ -6,7 +6,7 @@ use sealion_testkit::Suite;
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::server::Server;
 
-use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE, window_update};
+use crate::support::http2::{Ended, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, window_update};
 use crate::support::{LARGE, SMALL_WINDOW, Site, access_line, access_lines, content};
 
 const MIB: u64 = 1 << 20;
@@ -109,4 +109,28 @@ fn a_file_that_is_truncated_never_ends_its_stream() {
     content::assert_starts(&got.body, 0);
     let aborted = access_line(&server, 1).get("aborted").to_owned();
     assert!(aborted.contains("were promised"), "{aborted}");
+}
+
+/// Frames are announced when their octets are there: a file that is too short before a batch costs its stream alone.
+#[test]
+fn a_file_that_is_truncated_between_two_batches_resets_its_stream_and_no_other() {
+    let site = Site::new();
+    let path = site.add_large("f", LARGE);
+    site.add_large("other", LARGE);
+    let server = site.serve(&["--ktls", "always"]);
+    let connector = site.connector(Suite::TLS13);
+    let mut http = Http2::connect(connector, server.address(), &[(INITIAL_WINDOW_SIZE, 40_000)]);
+    http.credit = 0;
+    let broken = http.get("/f");
+    http.read_until("its window is used", |http| http.streams.get(&broken).is_some_and(|got| got.body.len() == 40_000));
+    File::options().write(true).open(&path).expect("it opens").set_len(1000).expect("it is truncated");
+    http.send(&[window_update(0, 1 << 30), window_update(broken, 40_000)].concat());
+    assert_eq!(http.response(broken).ended, Some(Ended::Reset(INTERNAL_ERROR)));
+    let other = http.get("/other");
+    http.send(&window_update(other, 1 << 30));
+    assert_whole(&mut http, other, LARGE);
+    assert!(http.go_aways.is_empty());
+    let lines = access_lines(&server, 2);
+    assert!(lines[0].get("aborted").contains("were promised"), "{}", lines[0].text);
+    assert_eq!(lines[1].way(), ("kernel", "moved-before"), "{}", lines[1].text);
 }

@@ -53,30 +53,32 @@ pub(super) fn read(
     }
 }
 
-/// Whether sendfile(2) of `range` would have to wait for a disk, as far as samples tell.
-///
-/// It samples a byte each [`SAMPLED`] bytes, and the last byte. Single pages missing in between only make sendfile
+/// What sendfile(2) of a range would meet, as far as samples tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// They are in memory, or the file system does not tell.
+    Warm,
+    /// It would have to wait for a disk.
+    Cold,
+    /// The file ends before the range does.
+    Gone,
+}
+
+/// Samples a byte each [`SAMPLED`] bytes of `range`, and the last byte. Single pages missing in between only make sendfile
 /// slower.
-pub(super) fn is_cold(file: &File, range: &Range<u64>) -> bool {
+pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
     let mut byte = [0];
-    let mut is_missing = |at: u64| {
-        let sample = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
-        match sample {
-            Err(Errno::AGAIN) => Some(true),
-            Err(Errno::OPNOTSUPP) => None,
+    let steps = (range.start..range.end).step_by(SAMPLED as usize);
+    for at in steps.chain([range.end - 1]) {
+        match preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {
+            Err(Errno::AGAIN) => return Pages::Cold,
+            Err(Errno::OPNOTSUPP) => return Pages::Warm,
+            Ok(0) => return Pages::Gone,
             // sendfile reports other errors.
-            _ => Some(false),
-        }
-    };
-    let mut at = range.start;
-    while at < range.end {
-        match is_missing(at) {
-            Some(false) => at += SAMPLED,
-            Some(true) => return true,
-            None => return false,
+            _ => {}
         }
     }
-    is_missing(range.end - 1) == Some(true)
+    Pages::Warm
 }
 
 /// SPEC: Linux reads ahead 128 KiB at a time unless told otherwise (VM_READAHEAD_PAGES in include/linux/mm.h), so pages

@@ -16,9 +16,9 @@ use std::task::{Context, Poll, ready};
 use rustix::io::Errno;
 use sealion_ktls::{More, Operation};
 
-use super::cold::{self, Wait};
+use super::cold::{self, Pages, Wait};
 use super::key_update::most_records;
-use super::source::{Form, Part, Record, Rest, SLICES, SLICES_OF_FRAMES, Source, Stage, TURN};
+use super::source::{Form, Part, Record, Rest, SLICES, SLICES_OF_FRAMES, Source, Stage, Stop, TURN, Unread};
 use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
@@ -127,6 +127,16 @@ impl TlsStream {
         Poll::Ready(sent)
     }
 
+    /// Goes on behind a send that failed because a file could not be read ([`Error::FileShrank`], [`Error::File`]), for a protocol that puts many
+    /// responses into one connection: the next [`Self::send`] may send what else there is. `None`: the send failed otherwise.
+    ///
+    /// Only the caller knows whether the peer can be told what is missing: not in the middle of a frame whose length was announced.
+    pub fn resume<'a>(&mut self, failed: &Source<'a>) -> Option<Unread<'a>> {
+        let unread = failed.unread().filter(|_| self.sending == Sending::Unfinished)?;
+        self.sending = Sending::Responding;
+        Some(unread)
+    }
+
     /// Declares the response complete: the next one may begin, and [`Self::shutdown`] may send `close_notify`.
     ///
     /// # Errors
@@ -181,7 +191,11 @@ impl TlsStream {
                     source.stage = Stage::Sealed { bytes: before - source.rest.len };
                     source.wait = Wait::No;
                 }
-                Batch::Cold { file, range } => source.fetch = Some(cold::fetch(file, range)?),
+                Batch::Stopped(Stop::Cold(file, range)) => source.fetch = Some(cold::fetch(file, range)?),
+                Batch::Stopped(Stop::Unreadable(file, error)) => {
+                    source.unreadable = Some(file);
+                    return Poll::Ready(Err(error));
+                }
             }
         }
     }
@@ -203,6 +217,9 @@ impl TlsStream {
             };
             let sent = match piece {
                 Part::Bytes(_) => {
+                    if source.form != Form::Response && !source.reserved && !self.look_ahead(source)? {
+                        continue;
+                    }
                     let (mut few, mut many);
                     let (slices, (count, bytes)): (&[IoSlice<'_>], _) = match source.form {
                         Form::Response => {
@@ -235,14 +252,19 @@ impl TlsStream {
                     if !source.reserved && source.wait == Wait::No && !is_warm {
                         // Frames are looked for together.
                         let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(end);
-                        if cold::is_cold(file, &asked) {
+                        // sendfile tells where the file ends.
+                        if cold::look(file, &asked) == Pages::Cold {
                             source.fetch = Some(cold::fetch(file, asked)?);
                             continue;
                         }
                         source.warm = Some((file, asked.end));
                     }
                     ready!(self.poll_reserve(cx, source, most_records(count)))?;
-                    ready!(self.poll_sendfile(cx, file, range, count))?
+                    let sent = ready!(self.poll_sendfile(cx, file, range, count));
+                    if matches!(sent, Err(Error::FileShrank { .. } | Error::File(_))) {
+                        source.unreadable = Some(file);
+                    }
+                    sent?
                 }
             };
             source.reserved = false;
@@ -251,6 +273,27 @@ impl TlsStream {
             self.progressed(sent);
             ready!(source.poll_turn(cx, sent));
         }
+    }
+
+    /// Before the head of a frame announces how long it is: whether the frames behind it can be sent at once. `false`: their pages come from a disk first.
+    fn look_ahead(&self, source: &mut Source<'_>) -> Result<bool, Error> {
+        let Some((file, range)) = source.rest.next_stretch() else { return Ok(true) };
+        if source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && range.end <= to) {
+            return Ok(true);
+        }
+        let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(range.end);
+        match cold::look(file, &asked) {
+            Pages::Cold if source.wait == Wait::No => {
+                source.fetch = Some(cold::fetch(file, asked)?);
+                return Ok(false);
+            }
+            Pages::Warm | Pages::Cold => source.warm = Some((file, asked.end)),
+            Pages::Gone => {
+                source.unreadable = Some(file);
+                return Err(Error::FileShrank { at: asked.start, end: asked.end });
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the next record of `len` bytes to come begins a response that should begin with a short record.
@@ -286,9 +329,13 @@ impl TlsStream {
             let Stage::Record(record) = &mut source.stage else {
                 unreachable!("only called in this stage");
             };
-            match record.fill(&mut source.rest, source.wait)? {
-                Some((file, range)) => source.fetch = Some(cold::fetch(file, range)?),
-                None => break,
+            match record.fill(&mut source.rest, source.wait) {
+                Ok(()) => break,
+                Err(Stop::Cold(file, range)) => source.fetch = Some(cold::fetch(file, range)?),
+                Err(Stop::Unreadable(file, error)) => {
+                    source.unreadable = Some(file);
+                    return Poll::Ready(Err(error));
+                }
             }
         }
         loop {
@@ -349,7 +396,7 @@ impl TlsStream {
         let mut rest = Rest::new(&parts);
         match seal_batch(sealer, &mut rest, most, Lengths { lead: 0, first: MAX_PLAINTEXT }, Wait::Yes)? {
             Batch::Sealed(outgoing) => self.outgoing = Some(outgoing),
-            Batch::Cold { .. } => unreachable!("memory is never cold"),
+            Batch::Stopped(_) => unreachable!("memory is never cold"),
         }
         Ok(bytes.len() - rest.len as usize)
     }
@@ -358,11 +405,8 @@ impl TlsStream {
 /// What became of a batch of records.
 enum Batch<'a> {
     Sealed(Outgoing),
-    /// Nothing was taken from the rest: these bytes have to come from a disk first.
-    Cold {
-        file: &'a File,
-        range: Range<u64>,
-    },
+    /// Nothing was taken from the rest.
+    Stopped(Stop<'a>),
 }
 
 /// Lengths at the beginning of a batch.
@@ -398,19 +442,19 @@ fn seal_batch<'a>(
     let mut buffer = SendBuffer::take(lead + len);
     let mut filled = rest.clone();
     // Most responses are short: the slots of a whole batch would cost them a hundred instructions.
-    let cold = match records {
-        1 => fill_slots::<1>(&mut filled, [&mut buffer[lead..lead + len]].into_iter(), prefix, overhead, wait)?,
+    let stopped = match records {
+        1 => fill_slots::<1>(&mut filled, [&mut buffer[lead..lead + len]].into_iter(), prefix, overhead, wait),
         0..=FEW => {
             let records = records_in(&mut buffer[lead..lead + len], first, overhead);
-            fill_slots::<FEW>(&mut filled, records, prefix, overhead, wait)?
+            fill_slots::<FEW>(&mut filled, records, prefix, overhead, wait)
         }
         _ => {
             let records = records_in(&mut buffer[lead..lead + len], first, overhead);
-            fill_slots::<MOST>(&mut filled, records, prefix, overhead, wait)?
+            fill_slots::<MOST>(&mut filled, records, prefix, overhead, wait)
         }
     };
-    if let Some((file, range)) = cold {
-        return Ok(Batch::Cold { file, range });
+    if let Err(stop) = stopped {
+        return Ok(Batch::Stopped(stop));
     }
     *rest = filled;
     for record in records_in(&mut buffer[lead..lead + len], first, overhead) {
@@ -447,7 +491,7 @@ fn fill_slots<'a, 'b, const N: usize>(
     prefix: usize,
     overhead: usize,
     wait: Wait,
-) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+) -> Result<(), Stop<'a>> {
     let mut slots: [&'b mut [u8]; N] = std::array::from_fn(|_| &mut [][..]);
     for (slot, record) in slots.iter_mut().zip(records) {
         let end = prefix + record.len() - overhead;

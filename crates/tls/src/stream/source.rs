@@ -75,6 +75,25 @@ pub struct Source<'a> {
     pub(super) warm: Option<(&'a File, u64)>,
     /// The records of the kernel's next operation are counted against its key.
     pub(super) reserved: bool,
+    /// The file that could not be read: the send has failed.
+    pub(super) unreadable: Option<&'a File>,
+}
+
+/// How far a send came that failed because of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Unread<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Bytes of the source that were sent, or that the kernel has.
+    pub sent: u64,
+}
+
+/// What stopped the filling of a buffer.
+pub(super) enum Stop<'a> {
+    /// These bytes have to come from a disk first.
+    Cold(&'a File, Range<u64>),
+    /// They cannot be read.
+    Unreadable(&'a File, Error),
 }
 
 /// What the parts are.
@@ -133,7 +152,16 @@ impl<'a> Source<'a> {
             fetch: None,
             warm: None,
             reserved: false,
+            unreadable: None,
         }
+    }
+
+    /// Bytes that were sent, if the send failed because of a file.
+    pub(super) fn unread(&self) -> Option<Unread<'a>> {
+        let file = self.unreadable?;
+        // A record that is put together here was not sent.
+        let taken = if let Stage::Record(record) = &self.stage { record.len as u64 } else { 0 };
+        Some(Unread { file, sent: self.rest.total() - self.rest.len - taken })
     }
 
     /// Waits for pages that are being fetched. What is read next is there, or may be waited for.
@@ -165,12 +193,11 @@ impl Record {
         Self { buffer: SendBuffer::small(), len: 0, limit, sent: 0 }
     }
 
-    /// Takes as much of `rest` as it is to hold. Returns what has to be fetched from a disk before that can go on.
-    pub(super) fn fill<'a>(
-        &mut self,
-        rest: &mut Rest<'a>,
-        wait: Wait,
-    ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+    /// Takes as much of `rest` as it is to hold.
+    ///
+    /// # Errors
+    /// [`Stop::Cold`]: it can go on when those bytes are there.
+    pub(super) fn fill<'a>(&mut self, rest: &mut Rest<'a>, wait: Wait) -> Result<(), Stop<'a>> {
         while self.len < self.limit
             && let Some(piece) = rest.piece()
         {
@@ -185,16 +212,17 @@ impl Record {
                     let wanted = (range.end - range.start).min(room as u64) as usize;
                     let range = range.start..range.start + wanted as u64;
                     let mut slot = [IoSliceMut::new(&mut self.buffer[self.len..][..wanted])];
-                    match cold::read(file, &mut slot, &range, wait)? {
-                        Read::Bytes(read) => read,
-                        Read::Cold => return Ok(Some((file, range))),
+                    match cold::read(file, &mut slot, &range, wait) {
+                        Ok(Read::Bytes(read)) => read,
+                        Ok(Read::Cold) => return Err(Stop::Cold(file, range)),
+                        Err(error) => return Err(Stop::Unreadable(file, error)),
                     }
                 }
             };
             rest.advance(taken as u64);
             self.len += taken;
         }
-        Ok(None)
+        Ok(())
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
@@ -210,14 +238,21 @@ pub(super) struct Rest<'a> {
     done: u64,
     /// Bytes left in all parts.
     pub(super) len: u64,
+    /// Bytes of all parts.
+    total: u64,
 }
 
 impl<'a> Rest<'a> {
     pub(super) fn new(parts: &'a [Part<'a>]) -> Self {
         let len = parts.iter().map(Part::len).sum();
-        let mut rest = Self { parts, done: 0, len };
+        let mut rest = Self { parts, done: 0, len, total: len };
         rest.advance(0);
         rest
+    }
+
+    /// Bytes of all parts, done or not.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// The rest of the first part that has any.
@@ -261,6 +296,20 @@ impl<'a> Rest<'a> {
     /// Whether the first `count` parts, of `bytes`, and the stretch of a file behind them fit one record.
     pub(super) fn is_frame(&self, count: usize, bytes: u64) -> bool {
         matches!(self.parts.get(count), Some(part @ Part::File { .. }) if bytes + part.len() <= MAX_PLAINTEXT as u64)
+    }
+
+    /// The first stretch of a file, behind what lies in memory.
+    pub(super) fn next_stretch(&self) -> Option<(&'a File, Range<u64>)> {
+        let mut skip = self.done;
+        for part in self.parts {
+            match part {
+                Part::File { file, range } if range.start + skip < range.end => {
+                    return Some((file, range.start + skip..range.end));
+                }
+                _ => skip = 0,
+            }
+        }
+        None
     }
 
     /// Whether what remains lies in memory.
@@ -308,16 +357,14 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Fills all slots, which are no longer than what remains. Returns what has to be fetched from a disk instead: then
-    /// neither the slots nor this source are of use.
+    /// Fills all slots, which are no longer than what remains.
+    ///
+    /// # Errors
+    /// [`Stop`]: neither the slots nor this source are of use.
     ///
     /// Stretches of a file that follow each other are read by one call, even with memory in between: the frames of a file
     /// have a header each.
-    pub(super) fn fill<const N: usize>(
-        &mut self,
-        mut slots: [&mut [u8]; N],
-        wait: Wait,
-    ) -> Result<Option<(&'a File, Range<u64>)>, Error> {
+    pub(super) fn fill<const N: usize>(&mut self, mut slots: [&mut [u8]; N], wait: Wait) -> Result<(), Stop<'a>> {
         let mut at = 0;
         while next_slot(&slots, &mut at) {
             match self.piece().expect("the slots are no longer than what remains") {
@@ -329,22 +376,22 @@ impl<'a> Rest<'a> {
                     let mut targets = &mut targets[..count];
                     let promised = range.end.max(end);
                     while !missing.is_empty() {
-                        let read = cold::read(file, targets, &missing, wait).map_err(|error| match error {
-                            Error::FileShrank { at, .. } => Error::FileShrank { at, end: promised },
-                            error => error,
-                        });
-                        match read? {
-                            Read::Bytes(read) => {
+                        match cold::read(file, targets, &missing, wait) {
+                            Ok(Read::Bytes(read)) => {
                                 missing.start += read as u64;
                                 IoSliceMut::advance_slices(&mut targets, read);
                             }
-                            Read::Cold => return Ok(Some((file, missing))),
+                            Ok(Read::Cold) => return Err(Stop::Cold(file, missing)),
+                            Err(Error::FileShrank { at, .. }) => {
+                                return Err(Stop::Unreadable(file, Error::FileShrank { at, end: promised }));
+                            }
+                            Err(error) => return Err(Stop::Unreadable(file, error)),
                         }
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Takes stretches of `file` that follow each other from `start` on, and the memory between them, which it copies. Returns how many
@@ -452,19 +499,17 @@ mod tests {
                 let mut filled = vec![0; expected.len()];
                 let (one, behind) = filled.split_at_mut(first);
                 let (two, three) = behind.split_at_mut(second.min(behind.len()));
-                assert!(rest.fill([one, two, three], Wait::Yes).unwrap().is_none());
+                assert!(rest.fill([one, two, three], Wait::Yes).is_ok());
                 assert!(rest.len == 0 && filled == expected, "{first} {second}");
             }
         }
         let shrunk = [Part::Bytes(b"x"), stretch(&file, 900..1001)];
         let mut slot = [0; 102];
-        let error = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes).unwrap_err();
-        assert!(matches!(error, Error::FileShrank { at: 1000, end: 1001 }), "{error}");
+        let stop = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes);
+        assert!(matches!(stop, Err(Stop::Unreadable(_, Error::FileShrank { at: 1000, end: 1001 }))));
         let shrunk = [stretch(&file, 900..5000)];
-        let error = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes).unwrap_err();
-        assert!(
-            matches!(error, Error::FileShrank { at: 1000, end: 5000 }),
-            "what was promised is all of the stretch: {error}"
-        );
+        let stop = Rest::new(&shrunk).fill([&mut slot[..]], Wait::Yes);
+        let is_all = matches!(stop, Err(Stop::Unreadable(_, Error::FileShrank { at: 1000, end: 5000 })));
+        assert!(is_all, "what was promised is all of the stretch");
     }
 }

@@ -1,7 +1,9 @@
 //! Responses that are sent piece by piece.
 
+use std::future::poll_fn;
+
 use sealion_testkit::{Client, Connector, Suite, pattern};
-use sealion_tls::{AlertDescription, Error, Part, TlsStream};
+use sealion_tls::{AlertDescription, Error, Part, Source, TlsStream};
 
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
@@ -98,6 +100,32 @@ fn a_response_without_its_end_ends_in_an_alert() {
         let ending = client.read_to_end().unwrap();
         ending.assert_alert(AlertDescription::INTERNAL_ERROR);
         assert_eq!(ending.data.len(), 100_004);
+        drop(client);
+        serving.finish();
+    }
+}
+
+/// A protocol with many responses on a connection goes on without the one whose file is too short, as long as no frame was begun.
+#[test]
+fn a_send_of_frames_that_fails_because_of_a_file_can_be_followed_by_another() {
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let serving = support::Server::new(support::limits()).serve(async |mut stream| {
+            stream.begin().await.unwrap();
+            let parts = [Part::Bytes(b"a frame's head"), file(FILE_LEN - 10, FILE_LEN + 1)];
+            let mut source = Source::frames(&parts, 16_384);
+            let error = poll_fn(|cx| stream.poll_send(cx, &mut source)).await.unwrap_err();
+            assert!(matches!(error, Error::FileShrank { .. }), "{error:?}");
+            let unread = stream.resume(&source).expect("it is because of a file");
+            assert!(unread.sent == 0 && std::ptr::eq(unread.file, &*FILE), "{unread:?}");
+            assert!(stream.resume(&source).is_none(), "it goes on already");
+            stream.send(&[Part::Bytes(b"another frame")]).await.unwrap();
+            stream.finish().unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let mut client = support::connect(&serving, suite);
+        let ending = client.read_to_end().unwrap();
+        ending.assert_orderly();
+        assert_eq!(ending.data, b"another frame", "{suite}");
         drop(client);
         serving.finish();
     }

@@ -215,7 +215,7 @@ impl<'a> Http2<'a> {
             }
             self.fill(&mut batch, is_first);
             is_first = false;
-            self.send(stream, &batch).await?;
+            self.send(stream, &mut batch).await?;
             batch.clear();
             self.finish_ended(stream);
             // What else has come is read when the connection has waited for it: one look at the socket less.

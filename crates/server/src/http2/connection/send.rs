@@ -1,13 +1,17 @@
 //! Batches: what is sent at a time, and from which streams.
 
+use std::fs::File;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 
+use sealion_h2::ErrorCode;
 use sealion_tls::{Part, Source, TlsStream};
 
 use super::Http2;
 use crate::exchange::Error;
 use crate::http2::batch::{Batch, RECORD};
+use crate::http2::response::Sending;
 
 impl Http2<'_> {
     /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
@@ -47,7 +51,24 @@ impl Http2<'_> {
     }
 
     /// Sends a batch, and reads meanwhile: windows are opened by reading.
-    pub(super) async fn send(&mut self, stream: &mut TlsStream, batch: &Batch) -> Result<(), Error> {
+    pub(super) async fn send(&mut self, stream: &mut TlsStream, batch: &mut Batch) -> Result<(), Error> {
+        let mut waited = false;
+        stream.begin().await?;
+        while let Err(failed) = self.send_parts(stream, batch, &mut waited).await? {
+            self.skip_unreadable(stream, batch, failed)?;
+        }
+        stream.finish()?;
+        self.batch = if waited { FEWEST_RECORDS } else { (self.batch * 2).min(MOST_RECORDS) };
+        Ok(())
+    }
+
+    /// Sends a batch up to its end, or to a file that cannot be read.
+    async fn send_parts(
+        &mut self,
+        stream: &mut TlsStream,
+        batch: &Batch,
+        waited: &mut bool,
+    ) -> Result<Result<(), Unreadable>, Error> {
         let (one, several);
         let parts: &[Part<'_>] = match batch.only_part() {
             Some(part) => {
@@ -60,20 +81,42 @@ impl Http2<'_> {
             }
         };
         let mut source = Source::frames(parts, batch.first_record());
-        let mut waited = false;
-        stream.begin().await?;
-        poll_fn(|cx| {
+        let sent = poll_fn(|cx| {
             if let Poll::Ready(sent) = stream.poll_send(cx, &mut source) {
-                return Poll::Ready(sent.map_err(Error::from));
+                return Poll::Ready(Ok::<_, Error>(sent));
             }
-            waited = true;
+            *waited = true;
             self.receive(cx, stream)?;
             self.poll_answers(cx, stream);
             Poll::Pending
         })
         .await?;
-        stream.finish()?;
-        self.batch = if waited { FEWEST_RECORDS } else { (self.batch * 2).min(MOST_RECORDS) };
+        let Err(error) = sent else { return Ok(Ok(())) };
+        match stream.resume(&source) {
+            Some(unread) => Ok(Err(Unreadable { file: batch.file_of(unread.file), sent: unread.sent as usize, error })),
+            None => Err(error.into()),
+        }
+    }
+
+    /// Resets the streams whose content is in a file that cannot be read any more, and leaves the others in the batch. A frame whose length was announced
+    /// has to come, so that the connection ends in the middle of one.
+    fn skip_unreadable(&mut self, stream: &TlsStream, batch: &mut Batch, failed: Unreadable) -> Result<(), Error> {
+        let Unreadable { file, sent, error } = failed;
+        let Some(frames) = file.and_then(|file| batch.skip(sent, &file)) else { return Err(error.into()) };
+        for frame in &frames {
+            self.protocol.withdraw(*frame);
+            if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == frame.stream) {
+                sending.withdraw(frame);
+            }
+        }
+        let is_broken = |sending: &Sending| frames.iter().any(|frame| frame.stream == sending.stream);
+        while let Some(index) = self.sending.iter().position(is_broken) {
+            let sending = self.sending.swap_remove(index);
+            let id = sending.stream;
+            tracing::warn!("{}: {error}; stream {id} was reset", self.context.remote);
+            self.protocol.reset(id, ErrorCode::INTERNAL_ERROR);
+            self.finish(sending, stream, Some(&error));
+        }
         Ok(())
     }
 
@@ -90,6 +133,14 @@ impl Http2<'_> {
             }
         }
     }
+}
+
+/// A file that could not be read, while a batch was sent.
+struct Unreadable {
+    file: Option<Arc<File>>,
+    /// Octets of the batch that were sent.
+    sent: usize,
+    error: sealion_tls::Error,
 }
 
 /// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.
