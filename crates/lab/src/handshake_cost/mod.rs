@@ -112,7 +112,7 @@ impl Pair {
         let made = Path::new("(made here)");
         let certificate = Certificate::from_pem(made, certificate, made, key.as_bytes())?;
         let certificates = Arc::new(SiteCertificates::new(vec![certificate]));
-        let site = SiteTls { names: Vec::new(), certificates, client_auth: None };
+        let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
         let options = TlsOptions::new(&[b"http/1.1"])?;
         Ok(Arc::new(sealion_tls::ServerConfig::new(&site, &[], &options, Limits::default())?))
     }

@@ -159,6 +159,25 @@ pub(crate) struct CertifiedSite<'a> {
     /// Whether its certificate is obtained by ACME.
     pub(crate) acme: bool,
     pub(crate) client_auth: Option<ClientAuth>,
+    /// Whether it answers over HTTP/2.
+    pub(crate) http2: bool,
+}
+
+/// What handshakes need.
+pub(crate) struct Handshakes {
+    config: Arc<ServerConfig>,
+    /// For listeners without HTTP/2.
+    without_http2: Option<Arc<ServerConfig>>,
+}
+
+impl Handshakes {
+    /// For a listener that offers HTTP/2, or does not.
+    pub(crate) fn of(&self, http2: bool) -> &Arc<ServerConfig> {
+        match &self.without_http2 {
+            Some(config) if !http2 => config,
+            _ => &self.config,
+        }
+    }
 }
 
 /// What other tables say that matters here.
@@ -166,6 +185,8 @@ pub(crate) struct CertifiedSite<'a> {
 pub(crate) struct Others {
     /// Whether clients are offered HTTP/2.
     pub(crate) http2: bool,
+    /// Whether a listener does not offer it.
+    pub(crate) any_listener_without_http2: bool,
     /// Whether any site names a certificate, including sites that cannot be built.
     pub(crate) any_certificate: bool,
     /// Whether HTTP-01 validations can arrive.
@@ -180,8 +201,8 @@ pub(crate) fn build(
     bounds: Limits,
     process: &TlsProcess,
     problems: &mut Problems,
-) -> Option<(ServerConfig, Certificates)> {
-    let Others { http2, any_certificate, has_plain_listener } = others;
+) -> Option<(Handshakes, Certificates)> {
+    let Others { http2, any_listener_without_http2, any_certificate, has_plain_listener } = others;
     let mut building = Building {
         settings: Settings::new(&config.acme, sites, problems),
         watched: Vec::new(),
@@ -206,6 +227,7 @@ pub(crate) fn build(
         names: site.names.clone(),
         certificates: own[n].clone().unwrap_or_else(|| shared.clone()),
         client_auth: site.client_auth.clone(),
+        alpn: (!site.http2).then(without_http2),
     };
     let mut all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
     let first = all.remove(default);
@@ -222,16 +244,22 @@ pub(crate) fn build(
         let what = "HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`: add one for port 80";
         problems.add(&(0..0), "tls.acme.challenge", what);
     }
-    let protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].into_iter().skip(usize::from(!http2));
+    let with_http2 = || [b"h2".to_vec()].into_iter().chain(without_http2()).collect();
     let options = TlsOptions {
-        alpn: protocols.map(<[u8]>::to_vec).collect(),
+        alpn: if http2 { with_http2() } else { without_http2() },
         min_version: config.min_version.into(),
         suites: config.suites.iter().map(|suite| suite.value.clone()).collect(),
         tickets: keys,
         extended_master_secret: config.require_extended_master_secret.into(),
         challenges: alpn_challenges.then(|| process.alpn.clone()),
     };
-    let built = match ServerConfig::new(&first, &all, &options, bounds) {
+    let made = |options: &TlsOptions| ServerConfig::new(&first, &all, options, bounds.clone()).map(Arc::new);
+    let with_and_without = made(&options).and_then(|config| {
+        let options = TlsOptions { alpn: without_http2(), ..options };
+        let without_http2 = any_listener_without_http2.then(|| made(&options)).transpose()?;
+        Ok(Handshakes { config, without_http2 })
+    });
+    let built = match with_and_without {
         Ok(built) => built,
         Err(error) => {
             let span = config.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
@@ -244,6 +272,11 @@ pub(crate) fn build(
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
     let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
     Some((built, Certificates { watched, tickets, acme, notes, default: (shown?, note) }))
+}
+
+/// The protocols of a site or a listener without HTTP/2.
+fn without_http2() -> Vec<Vec<u8>> {
+    vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
 }
 
 /// State while sites are built.

@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sealion_http::http1::head::HeadLimits;
-use sealion_tls::ServerConfig;
 use thread_local::ThreadLocal;
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Handshakes};
 use crate::files::cache::FileCache;
 use crate::limits::LimitsConfig;
 use crate::path::policy::KtlsMode;
@@ -35,7 +34,7 @@ pub(crate) struct Generation {
     /// The cached files of all sites.
     pub files: Arc<FileCache>,
     /// Certificates and bounds for handshakes.
-    pub tls: Arc<ServerConfig>,
+    pub tls: Handshakes,
     /// The certificates and the files they are read from.
     pub certificates: Arc<Certificates>,
     /// Resource limits per client and connection.

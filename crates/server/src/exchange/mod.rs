@@ -83,6 +83,8 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// The client authentication that the handshake enforced.
     pub(crate) auth: Option<ClientAuthId>,
+    /// Whether the connection is one of HTTP/2.
+    pub(crate) http2: bool,
 }
 
 /// The result of sending a response, for log and metrics.
@@ -196,9 +198,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name on this listener, or the
-    /// connection was opened for another site with other client authentication; the response is [`Self::misdirected`].
+    /// connection was opened for another site with other client authentication, or with HTTP/2; the response is [`Self::misdirected`].
     pub(crate) fn route(&self, peer: Peer) -> Option<&'a Site> {
-        self.site.filter(|site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id())))
+        let has_shown = |site: &Site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id()));
+        self.site.filter(|site| has_shown(site) && (site.http2 || !peer.http2))
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).

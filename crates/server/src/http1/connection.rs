@@ -180,7 +180,7 @@ impl Http1<'_> {
             stream.expect_small_window();
         }
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
-        let client = Peer { address: *peer, auth: stream.info().client_auth };
+        let client = Peer { address: *peer, auth: stream.info().client_auth, http2: false };
         let site = exchange.route(client);
         let forwards = site.is_some_and(|site| site.may_forward(&head.request));
         let wants_close = !head.keep_alive || (head.expect_continue && !forwards);
@@ -293,7 +293,7 @@ impl Http1<'_> {
         method: Method<'_>,
     ) -> Result<bool, Error> {
         let exchange = Exchange::begin(shared, current, self.listener, None);
-        let client = Peer { address: *peer, auth: stream.info().client_auth };
+        let client = Peer { address: *peer, auth: stream.info().client_auth, http2: false };
         let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());

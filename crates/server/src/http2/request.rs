@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
         let decoded = head.request();
         let Some(request) = decoded.to_request() else { return false };
         let exchange = Exchange::resume(self.shared, &current, self.listener, Some(&request), None);
-        let peer = Peer { address: self.remote, auth: self.auth };
+        let peer = Peer { address: self.remote, auth: self.auth, http2: true };
         exchange.route(peer).is_some_and(|site| site.may_forward(&request))
     }
 
@@ -86,7 +86,7 @@ impl<'a> Context<'a> {
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);
-        let peer = Peer { address: client, auth: self.auth };
+        let peer = Peer { address: client, auth: self.auth, http2: true };
         let site = exchange.route(peer);
         let forwards = site.is_some_and(|site| site.may_forward(&request));
         let response = match site {
@@ -171,7 +171,7 @@ impl<'a> Context<'a> {
                 let request = decoded.to_request();
                 let exchange = Exchange::begin(context.shared, &current, context.listener, request.as_ref());
                 let client = context.listener.client(context.remote, decoded.fields);
-                let response = exchange.refuse(Peer { address: client, auth: context.auth }, status).await;
+                let response = exchange.refuse(Peer { address: client, auth: context.auth, http2: true }, status).await;
                 let framing = framing(Method::from_token(decoded.method), &response);
                 (response, framing, client, exchange.started())
             };

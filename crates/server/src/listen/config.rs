@@ -27,6 +27,10 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
+    /// Whether clients of this listener are offered HTTP/2, unless `http2.enabled` is `false`.
+    #[serde(default = "yes")]
+    pub http2: At<bool>,
+
     /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS]
     #[serde(default)]
     pub https_port: Option<u16>,
@@ -260,6 +264,7 @@ impl From<Listen> for ListenConfig {
         ListenConfig {
             address,
             tls: yes(),
+            http2: yes(),
             https_port: None,
             mode: Mode::default(),
             proxy_protocol: At::default(),

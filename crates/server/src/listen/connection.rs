@@ -99,7 +99,7 @@ async fn establish(
         }
         return None;
     }
-    let mut stream = handshake(io, *peer, &current).await?;
+    let mut stream = handshake(io, *peer, *listen.http2, &current).await?;
     drop((current, handshaking));
     if let Some(worker) = counted {
         worker.shook_hands(stream.info(), accepted.elapsed());
@@ -132,9 +132,9 @@ fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shar
 }
 
 /// `None`: the handshake failed; the failure is counted and logged.
-async fn handshake(io: Socket, peer: SocketAddr, current: &Current) -> Option<TlsStream> {
+async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current) -> Option<TlsStream> {
     let deadline = current.limits.handshake_timeout.duration();
-    match timeout(deadline, TlsStream::accept(io, &current.tls)).await {
+    match timeout(deadline, TlsStream::accept(io, current.tls.of(http2))).await {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(HandshakeError::ClosedByPeer)) => {
             failed(HandshakeFailure::Closed);

@@ -68,7 +68,12 @@ pub(crate) fn build(
     let tls = certificates::build(
         &config.tls,
         &certified,
-        certificates::Others { http2: config.http2.enabled, any_certificate, has_plain_listener },
+        certificates::Others {
+            http2: config.http2.enabled,
+            any_listener_without_http2: config.listen.iter().any(|listen| !*listen.http2),
+            any_certificate,
+            has_plain_listener,
+        },
         bounds,
         process,
         &mut problems,
@@ -80,7 +85,7 @@ pub(crate) fn build(
             upstreams: upstreams.into_all(),
             store,
             files: cache,
-            tls: Arc::new(tls),
+            tls,
             certificates: Arc::new(certificates),
             limits: config.limits.clone(),
             head_limits: config.limits.head(),

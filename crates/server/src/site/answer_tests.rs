@@ -40,6 +40,7 @@ impl Place {
                 pages: Default::default(),
                 access_log: true,
                 listen: None,
+                http2: true,
                 name: "test".into(),
                 number: crate::observe::metrics::SiteNumber::NONE,
                 files,

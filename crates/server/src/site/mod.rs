@@ -75,6 +75,9 @@ pub(crate) struct SiteConfig {
     /// Listeners that this site answers on, by their `address` in `[[listen]]`. On other listeners, requests for its names are answered
     /// 421, and those without TLS do not redirect them [default: all]
     pub listen: Option<Vec<At<String>>>,
+    /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
+    /// answered 421, upon which browsers open another connection.
+    pub http2: bool,
     /// Directory to serve. Nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
     /// Whether responses of this site are written to the access log.
@@ -146,6 +149,7 @@ impl Default for SiteConfig {
             names: Vec::new(),
             default: false,
             listen: None,
+            http2: true,
             root: None,
             access_log: true,
             limits: SiteLimitsConfig::default(),
@@ -188,6 +192,8 @@ pub(crate) struct Site {
     pub number: SiteNumber,
     /// Names of the listeners that it answers on. `None`: all.
     pub listen: Option<Box<[Box<str>]>>,
+    /// Whether it answers over HTTP/2.
+    pub http2: bool,
     /// Whether responses are written to the access log.
     pub access_log: bool,
     /// The files beneath the root.
@@ -238,6 +244,7 @@ impl SiteConfig {
             certificates: &self.certificates,
             acme: self.acme,
             client_auth: site.client_auth.clone(),
+            http2: self.http2,
         }
     }
 
@@ -293,6 +300,7 @@ impl SiteConfig {
             name: self.label(),
             number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
+            http2: self.http2,
             access_log: self.access_log,
             files: files(root),
             pages: listing_pages::Pages::default(),

@@ -19,7 +19,7 @@ use super::tickets::{TicketKeys, Ticketer};
 
 /// The certificates, protocols and limits of a listener. Cheap to share by reference or `Arc`.
 ///
-/// Sites that ask the same of clients share one configuration of rustls, and then a ClientHello is parsed once. Only where they differ is it
+/// Sites that ask the same of clients and offer the same protocols share one configuration of rustls, and then a ClientHello is parsed once. Only where they differ is it
 /// looked at beforehand.
 pub struct ServerConfig {
     default: Policy,
@@ -34,7 +34,7 @@ pub(super) struct Policy {
     pub(super) client_auth: Option<ClientAuthId>,
 }
 
-/// The policies of a listener whose sites differ in client authentication.
+/// The policies of a listener whose sites differ in client authentication or protocols.
 pub(super) struct Choice {
     by_name: Names<Policy>,
     /// For validations by an ACME server, who has no certificate to show.
@@ -88,6 +88,8 @@ pub struct SiteTls {
     pub certificates: Arc<SiteCertificates>,
     /// What it asks of clients, if anything.
     pub client_auth: Option<ClientAuth>,
+    /// Its application protocols. `None`: those of [`TlsOptions::alpn`].
+    pub alpn: Option<Vec<Vec<u8>>>,
 }
 
 /// Bounds of a connection.
@@ -226,7 +228,7 @@ impl ServerConfig {
     /// [`ConfigError`], which names the file.
     pub fn from_pem_files(cert: &Path, key: &Path, alpn: &[&[u8]], limits: Limits) -> Result<Self, ConfigError> {
         let certificates = Arc::new(SiteCertificates::new(vec![Certificate::from_pem_files(cert, key)?]));
-        let site = SiteTls { names: Vec::new(), certificates, client_auth: None };
+        let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
         Self::new(&site, &[], &TlsOptions::new(alpn)?, limits)
     }
 
@@ -259,15 +261,14 @@ impl ServerConfig {
         let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
         let common = Common { provider: options.provider()?, resolver, time };
 
-        let mut alpn = options.alpn.clone();
         let asked = all().any(|site| site.client_auth.is_some());
-        let mut validation = None;
+        let (mut validation, mut for_validations) = (None, None);
         if options.challenges.is_some() {
             let acme_tls = ACME_TLS.to_vec();
             if asked {
                 validation = Some(options.policy(&common, None, &[acme_tls])?);
             } else {
-                alpn.push(acme_tls);
+                for_validations = Some(acme_tls);
             }
         }
 
@@ -275,7 +276,10 @@ impl ServerConfig {
         let mut by_name = None;
         for site in all() {
             let id = site.client_auth.as_ref().map(ClientAuth::id);
-            let policy = match policies.iter().find(|policy| policy.client_auth == id) {
+            let own = site.alpn.as_ref().unwrap_or(&options.alpn);
+            let alpn: Vec<_> = own.iter().chain(&for_validations).cloned().collect();
+            let is_same = |policy: &&Policy| policy.client_auth == id && policy.rustls.alpn_protocols == alpn;
+            let policy = match policies.iter().find(is_same) {
                 Some(policy) => policy.clone(),
                 None => {
                     let new = options.policy(&common, site.client_auth.as_ref(), &alpn)?;

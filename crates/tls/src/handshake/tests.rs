@@ -65,7 +65,7 @@ impl Fleet {
     fn server_with_suites(&self, client_auth: Option<ClientAuth>, suites: &[&str]) -> ServerConfig {
         let certificate = Certificate::from_pem_files(&self.pki.certificate_file(), &self.pki.key_file()).unwrap();
         let certificates = Arc::new(SiteCertificates::new(vec![certificate]));
-        let site = SiteTls { names: Vec::new(), certificates, client_auth };
+        let site = SiteTls { names: Vec::new(), certificates, client_auth, alpn: None };
         let options = TlsOptions {
             suites: suites.iter().map(ToString::to_string).collect(),
             tickets: Some(self.keys.clone()),

@@ -323,7 +323,7 @@ fn the_extended_master_secret_is_asked_for_as_configured() {
         let client_auth = asks
             .then(|| ClientAuth::from_pem_file(&authority.pki().certificate_file(), ClientAuthMode::Request).unwrap());
         let certificates = SiteCertificates::new(vec![certificate]).into();
-        let site = SiteTls { names: Vec::new(), certificates, client_auth };
+        let site = SiteTls { names: Vec::new(), certificates, client_auth, alpn: None };
         let options = TlsOptions { extended_master_secret, ..TlsOptions::new(&[]).unwrap() };
         let config = ServerConfig::new(&site, &[], &options, support::limits()).unwrap();
         let serving = Server::from_config(config).serve_handshakes(1, async |mut accepted| drop(accepted.remove(0)));

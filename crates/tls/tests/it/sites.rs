@@ -21,6 +21,7 @@ fn site(names: &[&str], pkis: &[&Pki], client_auth: Option<ClientAuth>) -> SiteT
         names: names.iter().map(ToString::to_string).collect(),
         certificates: Arc::new(certificates),
         client_auth,
+        alpn: None,
     }
 }
 
@@ -298,4 +299,24 @@ fn a_chain_out_of_order_is_refused() {
     let error = Certificate::from_pem_files(&chain, &a.key_file()).unwrap_err();
     assert!(matches!(error, ConfigError::Disordered { at: 2, .. }), "{error}");
     assert!(error.to_string().contains("CN=b"), "{error}");
+}
+
+/// Also where sites differ in nothing else; a resumed session changes nothing about it.
+#[test]
+fn a_site_has_protocols_of_its_own() {
+    let (one, two) = (Pki::for_names(&["one.test", "else.test"]), Pki::for_names(&["two.test"]));
+    let h2: &[&[u8]] = &[b"h2", b"http/1.1"];
+    let owned = |protocols: &[&[u8]]| protocols.iter().map(|protocol| protocol.to_vec()).collect::<Vec<_>>();
+    let sites = [
+        site(&["one.test"], &[&one], None),
+        SiteTls { alpn: Some(owned(&h2[1..])), ..site(&["two.test"], &[&two], None) },
+    ];
+    let server = server(&sites, &TlsOptions::new(h2).unwrap());
+    for (name, pki, expected) in [("one.test", &one, h2[0]), ("two.test", &two, h2[1]), ("else.test", &one, h2[0])] {
+        let connector = Connector::new(pki, Suite::TLS13).name(name).alpn(h2);
+        for resumed in [false, true] {
+            let info = connect(&server, &connector).1.unwrap();
+            assert_eq!((info.alpn.as_deref(), info.resumed), (Some(expected), resumed), "{name}");
+        }
+    }
 }

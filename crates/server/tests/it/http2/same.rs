@@ -3,13 +3,18 @@
 use std::fs;
 use std::process::Command;
 
-use sealion_testkit::http::Response;
-use sealion_testkit::{Suite, pattern};
+use sealion_testkit::http::{Response, request};
+use sealion_testkit::pki::Pki;
+use sealion_testkit::server::Server;
+use sealion_testkit::{Connector, Suite, pattern};
 
 use super::{connect, serve};
 use crate::support::Site;
+use crate::support::config::Config;
 use crate::support::configured::Configured;
-use crate::support::http2::{DATA, END_STREAM, Ended, MAX_CONCURRENT_STREAMS, PROTOCOL_ERROR, REFUSED_STREAM, frame};
+use crate::support::http2::{
+    DATA, END_STREAM, Ended, Http2, MAX_CONCURRENT_STREAMS, PROTOCOL_ERROR, REFUSED_STREAM, frame,
+};
 
 /// Asks with curl over both versions, and returns the second response.
 #[track_caller]
@@ -179,4 +184,38 @@ fn http_2_can_be_turned_off_and_its_streams_be_limited() {
         assert_eq!(http.response(*stream).whole().0, 405);
     }
     assert_eq!(http.fetch("/f").0, 200);
+}
+
+#[test]
+fn http_2_can_be_turned_off_for_a_listener_and_for_a_site() {
+    let site = Site::new();
+    site.add("f", "content");
+    let both = Pki::for_names(&["a.test", "b.test"]);
+    let connector = |name: &str| Connector::new(&both, Suite::TLS13).name(name).alpn(&[b"h2", b"http/1.1"]);
+    let chosen = |server: &Server, name| connector(name).connect(server.address()).info().alpn.clone();
+    let sites = |second: &str| {
+        let config = Config::within(site.outside()).site("root", &[&both], "names = ['a.test']\ndefault = true");
+        config.site("root", &[], &format!("names = ['b.test']\n{second}"))
+    };
+
+    let server = sites("").listen("address = '127.0.0.1:0'\nhttp2 = false").serve_from_user_space();
+    assert_eq!(chosen(&server, "a.test").as_deref(), Some(&b"http/1.1"[..]));
+
+    let server = sites("http2 = false").serve_from_user_space();
+    assert_eq!(chosen(&server, "a.test").as_deref(), Some(&b"h2"[..]));
+    assert_eq!(chosen(&server, "b.test").as_deref(), Some(&b"http/1.1"[..]));
+    // A connection that the client uses for both, because its certificate covers both.
+    let mut http = Http2::connect(connector("a.test").alpn(&[b"h2"]), server.address(), &[]);
+    for (name, length, status) in [("a.test", None, 200), ("b.test", None, 421), ("b.test", Some("2"), 421)] {
+        let mut fields = vec![(":authority", name)];
+        fields.extend(length.map(|length| ("content-length", length)));
+        let stream = http.request("GET", "/f", &fields, length.is_none());
+        if length.is_some() {
+            http.send(&frame(DATA, END_STREAM, stream, b"ab"));
+        }
+        assert_eq!(http.response(stream).whole().0, status, "{name} {length:?}");
+    }
+    let mut client = connector("b.test").connect(server.address());
+    let got = request(&mut client, "GET", "/f", &[("Host", "b.test")]).expect("a response");
+    assert_eq!((got.status, &got.body[..]), (200, &b"content"[..]));
 }
