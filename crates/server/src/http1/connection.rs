@@ -19,7 +19,7 @@ use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
-use sealion_http::{Method, Request, Status};
+use sealion_http::{HttpTime, Method, Request, Status};
 use sealion_tls::{Part, TlsStream};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -35,7 +35,7 @@ use crate::exchange::{
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
-use crate::site::{self, Arrival, Client};
+use crate::site::{self, Arrival, Client, Site};
 use crate::upstream::Inbound;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
@@ -208,7 +208,14 @@ impl Http1<'_> {
                 let is_plain = forwards && head.framing == Framing::None && !asks_for_upgrade(&head.request);
                 let arrival = is_plain.then(|| Arrival { scheme: "https", is_trusted: self.listener.trusts(remote) });
                 let client = Client { address: address(*peer), refusal, arrival };
-                match site::answer_from_cache(site, &head.request, client, date) {
+                let cached = site::answer_from_cache(site, &head.request, client, date);
+                if cached.is_none()
+                    && let Some(hints) = early_hints(site, &head, client, date)
+                {
+                    // The response meets a failure too, and has a line.
+                    let _ = Box::pin(stream.respond(&[Part::Bytes(&hints)])).await;
+                }
+                match cached {
                     Some(response) => response,
                     None if forwards => {
                         let patience = current.limits.request_timeout.duration();
@@ -470,6 +477,13 @@ impl Deadline {
             }
         }
     }
+}
+
+/// The response 103 for a request whose response has to be waited for. HTTP/1.0 has none (RFC 9110 §15.2).
+fn early_hints(site: &Site, head: &RequestHead<'_>, client: Client, now: HttpTime) -> Option<Vec<u8>> {
+    let links = site::early_hints(site, &head.request, client, now).filter(|_| head.version == Version::Http11)?;
+    let fields: String = links.iter().map(|link| format!("Link: {link}\r\n")).collect();
+    Some(format!("HTTP/1.1 103 Early Hints\r\n{fields}\r\n").into_bytes())
 }
 
 /// Reads until the head is complete.

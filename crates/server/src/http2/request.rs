@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
-use sealion_h2::{HeadBuffer, StreamId};
+use sealion_h2::{HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{Method, Status};
@@ -50,8 +50,22 @@ pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered>> + Sen
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
     Now(Box<Answered>),
-    /// The sender, of a request that may be forwarded: dropped, it says that the client left, and the request to the server ends.
-    Later(Answering<'a>, Option<oneshot::Sender<()>>),
+    Later(Later<'a>),
+}
+
+/// A response that has to be waited for.
+pub(super) struct Later<'a> {
+    pub(super) answer: Answering<'a>,
+    /// Of a request that may be forwarded: dropped, it says that the client left, and the request to the server ends.
+    pub(super) cancel: Option<oneshot::Sender<()>>,
+    /// The header block of a response 103 that is sent meanwhile.
+    pub(super) hints: Option<HeaderBlock>,
+}
+
+impl<'a> From<Answering<'a>> for Answer<'a> {
+    fn from(answer: Answering<'a>) -> Self {
+        Answer::Later(Later { answer, cancel: None, hints: None })
+    }
 }
 
 impl<'a> Context<'a> {
@@ -77,11 +91,11 @@ impl<'a> Context<'a> {
         let decoded = head.request();
         let Some(request) = decoded.to_request() else {
             let head = std::mem::replace(head, free_head());
-            return Answer::Later(self.refuse(Status::BAD_REQUEST, head), None);
+            return self.refuse(Status::BAD_REQUEST, head).into();
         };
         if request.raw_target.len() > current.head_limits.request_line {
             let head = std::mem::replace(head, free_head());
-            return Answer::Later(self.refuse(Status::URI_TOO_LONG, head), None);
+            return self.refuse(Status::URI_TOO_LONG, head).into();
         }
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
@@ -106,10 +120,12 @@ impl<'a> Context<'a> {
                 Answer::Now(Box::new(Answered { head, current, started, client, response, framing }))
             }
             None => {
+                let client = Client { address: address(client), refusal, arrival: None };
+                let hints = site.and_then(|site| site::early_hints(site, &request, client, now())).map(block_of_hints);
                 let head = std::mem::replace(head, free_head());
                 let (cancel, gone) = oneshot::channel();
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, gone));
-                Answer::Later(answer, forwards.then_some(cancel))
+                Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints })
             }
         }
     }
@@ -228,6 +244,12 @@ impl Answered {
             keep_head(head);
         }
     }
+}
+
+fn block_of_hints(links: &[String]) -> HeaderBlock {
+    let mut block = HeaderBlock::response(Status::EARLY_HINTS.code());
+    links.iter().for_each(|link| block.field("link", link.as_bytes()));
+    block
 }
 
 fn framing(method: Method<'_>, response: &Response) -> ResponseFraming {

@@ -75,6 +75,21 @@ pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Clie
     Answering { site, request, client, now }.answer_from_cache()
 }
 
+/// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
+pub(crate) fn early_hints<'a>(
+    site: &'a Site,
+    request: &Request<'_>,
+    client: Client,
+    now: HttpTime,
+) -> Option<&'a [String]> {
+    let hints = site.features.early_hints.as_ref()?;
+    let answering = Answering { site, request, client, now };
+    let path = answering.path().ok()?;
+    let links = hints.find(request, &path)?;
+    let needs_password = site.features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None));
+    (!needs_password && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+}
+
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);

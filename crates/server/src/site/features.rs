@@ -7,6 +7,7 @@ use super::access::Access;
 use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
 use super::cors::Cors;
+use super::early_hints::EarlyHints;
 use super::headers::{Headers, HeadersConfig};
 use super::listing::Listing;
 use super::mounts::Mounts;
@@ -29,6 +30,7 @@ pub(crate) struct Features {
     pub access: Option<Access>,
     /// Cross-origin access.
     pub cors: Option<Cors>,
+    pub early_hints: Option<EarlyHints>,
     pub redirects: Option<Redirects>,
     /// Password protection.
     pub basic_auth: Option<BasicAuth>,
@@ -85,6 +87,7 @@ impl SiteConfig {
             anonymous: !self.server_header,
             access: Access::build(&self.access, "site.access", problems),
             cors: self.cors.build("site.cors", problems),
+            early_hints: EarlyHints::build(&self.early_hints, "site.early_hints", problems),
             redirects: Redirects::build(&self.redirects, "site.redirects", problems),
             basic_auth: BasicAuth::build(&self.basic_auth, "site.basic_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
@@ -115,6 +118,8 @@ impl Features {
             anonymous: _,
             access: _,
             cors: _,
+            // They are sent by the driver, while the response is waited for.
+            early_hints: _,
             redirects: _,
             basic_auth,
             rewrites,

@@ -5,6 +5,7 @@ mod answer;
 mod basic_auth;
 mod clean_urls;
 mod cors;
+mod early_hints;
 mod fallback;
 mod features;
 mod headers;
@@ -46,7 +47,7 @@ use crate::store::Store;
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems};
 
-pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, refuse};
+pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
@@ -57,6 +58,7 @@ use access::AccessConfig;
 use basic_auth::BasicAuthConfig;
 use clean_urls::TrailingSlash;
 use cors::CorsConfig;
+use early_hints::EarlyHintsRule;
 use features::Features;
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
@@ -119,6 +121,8 @@ pub(crate) struct SiteConfig {
     pub headers: Vec<HeadersRule>,
     /// Cache-Control by path, for responses with a file; the last matching rule wins.
     pub cache_control: Vec<CacheControlRule>,
+    /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched; the first matching rule wins.
+    pub early_hints: Vec<EarlyHintsRule>,
     /// Preset of security header fields.
     pub security_headers: SecurityHeaders,
     /// Strict-Transport-Security.
@@ -168,6 +172,7 @@ impl Default for SiteConfig {
             server_header: true,
             headers: Vec::new(),
             cache_control: Vec::new(),
+            early_hints: Vec::new(),
             security_headers: SecurityHeaders::Off,
             hsts: HstsConfig::default(),
             cors: CorsConfig::default(),

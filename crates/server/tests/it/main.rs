@@ -15,6 +15,7 @@ mod cold;
 mod config;
 mod deadlines;
 mod doctor;
+mod early_hints;
 mod encoding;
 mod faults;
 mod files;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::Http2;
 use crate::exchange::now;
 use crate::http2::head::with_head;
-use crate::http2::request::{Answer, Answered, Answering};
+use crate::http2::request::{Answer, Answered, Answering, Later};
 use crate::http2::response::Sending;
 use crate::upstream::RequestContent;
 
@@ -36,7 +36,11 @@ impl<'a> Http2<'a> {
         let memory = head.memory();
         match self.context.answer(head, &mut self.permit, stream.socket(), content) {
             Answer::Now(answered) => self.respond(id, answered, stream),
-            Answer::Later(answer, cancel) => {
+            Answer::Later(Later { answer, cancel, hints }) => {
+                if let Some(block) = hints {
+                    // A stream that was reset needs none.
+                    let _ = self.protocol.informational(id, &[block.as_bytes()], &mut self.heads);
+                }
                 self.answering.push(Waiting { stream: id, memory, answer, cancel });
             }
         }
