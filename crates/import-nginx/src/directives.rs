@@ -260,10 +260,13 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     ("satisfy", Unsupported("all access and basic_auth rules must hold"), ""),
     (
-        "auth_request auth_request_set auth_jwt",
-        Unsupported(
-            "no other server is asked whether a request may pass: let the application decide, or set a password",
-        ),
+        "auth_request auth_request_set",
+        Converted(&["site.forward_auth"]),
+        "where the location that is asked is passed to a server with the fields that are sent here; fields of the answer are copied under their own names",
+    ),
+    (
+        "auth_jwt",
+        Unsupported("tokens are not verified: let the application decide, or ask a server by forward_auth"),
         "",
     ),
     // Limits and times.

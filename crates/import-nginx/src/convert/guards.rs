@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use toml::Value;
 
 use super::Context;
+use super::auth_request;
 use super::location::Scope;
 use super::pcre;
 use super::site::Settings;
@@ -221,7 +222,7 @@ pub(super) fn close_program(
     }
 }
 
-/// `internal`, `allow`, `deny`, `auth_basic` of a location. `false`: the location is closed, and its other directives
+/// `internal`, `allow`, `deny`, `auth_basic`, `auth_request` of a location. `false`: the location is closed, and its other directives
 /// have no effect.
 pub(super) fn of_block(
     context: &mut Context,
@@ -269,7 +270,11 @@ pub(super) fn of_block(
             None => {}
         }
     }
-    let own = rules.first().copied().or(realm.filter(|realm| realm.first() != "off"));
+    if open {
+        auth_request::of_location(context, site, settings, scope, location);
+    }
+    let asks = last("auth_request").filter(|asks| asks.first() != "off");
+    let own = rules.first().copied().or(realm.filter(|realm| realm.first() != "off")).or(asks);
     if let (Scope::Everything, Some(own)) = (scope, own)
         && settings.all("location").len() > 1
     {

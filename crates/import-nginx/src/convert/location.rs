@@ -135,8 +135,9 @@ pub(super) fn convert(
     }
     let all = |name: &str| location.children().iter().filter(|inner| inner.name == name).collect::<Vec<_>>();
     let Some(pattern) = scope.pattern() else {
-        let is_guard =
-            |inner: &Directive| matches!(inner.name.as_str(), "allow" | "deny" | "auth_basic" | "auth_basic_user_file");
+        let is_guard = |inner: &Directive| {
+            matches!(inner.name.as_str(), "allow" | "deny" | "auth_basic" | "auth_basic_user_file" | "auth_request")
+        };
         if !location.children().iter().all(is_guard) {
             let remedy = "write patterns for its files: *.css by name, /assets/** from the root";
             context.report_with(location, remedy);
@@ -144,7 +145,7 @@ pub(super) fn convert(
         for inner in location.children() {
             match inner.name.as_str() {
                 "return" => path_rules::answer(context, site, &scope, host, inner),
-                "allow" | "deny" | "auth_basic" => {}
+                "allow" | "deny" | "auth_basic" | "auth_request" => {}
                 "root" if settings.root() == Some(inner.first()) => {}
                 "root" | "alias" => mount(context, site, &scope, inner),
                 "rewrite" => path_rules::rewrite(context, site, &scope, inner),
@@ -167,7 +168,14 @@ pub(super) fn convert(
     );
     for inner in location.children() {
         match inner.name.as_str() {
-            "add_header" | "expires" | "allow" | "deny" | "auth_basic" | "auth_basic_user_file" => {}
+            "add_header"
+            | "expires"
+            | "allow"
+            | "deny"
+            | "auth_basic"
+            | "auth_basic_user_file"
+            | "auth_request"
+            | "auth_request_set" => {}
             "return" => path_rules::answer(context, site, &scope, host, inner),
             "rewrite" => path_rules::rewrite(context, site, &scope, inner),
             "try_files" => try_files(context, site, &scope, inner),

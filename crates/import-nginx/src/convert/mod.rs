@@ -1,5 +1,6 @@
 //! The whole configuration: process-wide directives, then each server of `http`.
 
+mod auth_request;
 mod guards;
 mod limits;
 mod listeners;

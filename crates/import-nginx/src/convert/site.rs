@@ -6,7 +6,7 @@ use super::Context;
 use super::listeners::Listeners;
 use super::location::Scope;
 use super::targets::Targets;
-use super::{guards, limits, location, path_rules, proxy, tls, values};
+use super::{auth_request, guards, limits, location, path_rules, proxy, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -191,6 +191,7 @@ pub(super) fn convert(
     if let Some(realm) = settings.last("auth_basic").filter(|realm| realm.first() != "off") {
         guards::basic_auth(context, &mut site, &Scope::Everything, realm, settings.last("auth_basic_user_file"));
     }
+    auth_request::of_server(context, &mut site, &settings);
     limits::convert(context, &mut site, &settings);
     let first_name = names.first().cloned();
     let constants = (first_name.as_deref(), only_port(server));
@@ -207,6 +208,7 @@ pub(super) fn convert(
                 context.report(inner);
                 guards::close(context, &mut site, &Scope::Everything, inner);
             }
+            "auth_request" | "auth_request_set" => {}
             "access_log" if inner.first() == "off" => site.set("access_log", false),
             name if inherits(name) => {}
             _ => context.shared(inner),

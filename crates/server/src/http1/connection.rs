@@ -230,7 +230,10 @@ impl Http1<'_> {
                         awaiting.is_over = true;
                         response
                     }
-                    None => Box::pin(site::answer(site, &head.request, client, date, Inbound::default())).await,
+                    None => {
+                        let inbound = self.hop(remote, *peer);
+                        Box::pin(site::answer(site, &head.request, client, date, inbound)).await
+                    }
                 }
             }
         };
@@ -276,15 +279,17 @@ impl Http1<'_> {
         };
         let (reader, passed) = pipe.unzip();
         *content = reader;
+        Inbound { content: passed, upgrade, ..self.hop(remote, client) }
+    }
+
+    /// The same for a request that is not forwarded. Another server may be asked whether it may pass.
+    fn hop(&self, remote: SocketAddr, client: SocketAddr) -> Inbound {
         Inbound {
-            content: passed,
-            upgrade,
             remote: address(remote),
             is_trusted: self.listener.trusts(remote),
             client: address(client),
             scheme: "https",
-            takes_trailers: false,
-            gone: None,
+            ..Inbound::default()
         }
     }
 

@@ -174,6 +174,7 @@ impl<'a> Context<'a> {
             client: address(peer.address),
             scheme: "https",
             takes_trailers: true,
+            fields: Vec::new(),
             gone: Some(gone),
         }
     }

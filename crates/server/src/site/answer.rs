@@ -1,9 +1,9 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► network ─► preflight ─► redirect ─► method ─► password ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                                        │
-//!                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
+//! limits ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                                        │
+//!                                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
 //! The network check comes first, since it costs least. Preflight requests carry no password. A file sent under another path (a
@@ -25,6 +25,7 @@ use tokio::task::spawn_blocking;
 
 use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::clean_urls::TrailingSlash;
+use super::forward_auth::Asking;
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
@@ -67,12 +68,13 @@ pub(crate) async fn answer(
     now: HttpTime,
     inbound: Inbound,
 ) -> Response {
-    Answering { site, request, client, now }.answer(inbound).await
+    let auth = site.features.forward_auth.as_ref().map(|auth| Asking::new(auth, request, &inbound));
+    Answering { site, request, client, now, auth: auth.as_ref() }.answer(inbound).await
 }
 
 /// Answers with a cached file, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
-    Answering { site, request, client, now }.answer_from_cache()
+    Answering { site, request, client, now, auth: None }.answer_from_cache()
 }
 
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
@@ -83,11 +85,13 @@ pub(crate) fn early_hints<'a>(
     now: HttpTime,
 ) -> Option<&'a [String]> {
     let hints = site.features.early_hints.as_ref()?;
-    let answering = Answering { site, request, client, now };
+    let answering = Answering { site, request, client, now, auth: None };
     let path = answering.path().ok()?;
     let links = hints.find(request, &path)?;
-    let needs_password = site.features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None));
-    (!needs_password && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+    let features = &site.features;
+    let is_guarded = features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None))
+        || features.forward_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None));
+    (!is_guarded && answering.refuse_or_redirect(&path).is_none()).then_some(links)
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
@@ -122,6 +126,8 @@ struct Answering<'a> {
     request: &'a Request<'a>,
     client: Client,
     now: HttpTime,
+    /// Asks other servers whether the request may pass.
+    auth: Option<&'a Asking<'a>>,
 }
 
 /// A response, and the file name that the site's response rules match.
@@ -183,7 +189,8 @@ impl<'a> Answering<'a> {
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.site.features;
-        if features.basic_auth.is_some() || features.rewrites.is_some() || self.refuse_or_redirect(path).is_some() {
+        let asks_first = features.basic_auth.is_some() || features.forward_auth.is_some() || features.rewrites.is_some();
+        if asks_first || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         let rule = proxies.find(path)?;
@@ -253,6 +260,11 @@ impl<'a> Answering<'a> {
             && let Some(refusal) = Box::pin(self.check_password(path, &mut user)).await
         {
             return refusal.into();
+        }
+        if let Some(auth) = self.auth
+            && let Some(refusal) = Box::pin(auth.refusal(path)).await
+        {
+            return Response { user, ..refusal }.into();
         }
         let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
         let mut answer = match &rewritten {
@@ -326,10 +338,12 @@ impl<'a> Answering<'a> {
         if !self.is_allowed(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
-        match self.site.features.basic_auth {
-            Some(_) => Box::pin(self.check_password(path, user)).await,
-            None => None,
+        if self.site.features.basic_auth.is_some()
+            && let Some(refusal) = Box::pin(self.check_password(path, user)).await
+        {
+            return Some(refusal);
         }
+        Box::pin(self.auth?.refusal(path)).await
     }
 
     /// The refusal if the request lacks the password for `path`.
@@ -381,7 +395,10 @@ impl<'a> Answering<'a> {
     /// or known from another request, at no cost and without a line for a wrong one.
     fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
         let needs_more = |basic_auth: &BasicAuth| basic_auth.needs_more(sibling, original);
-        self.is_allowed(sibling) && !self.site.features.basic_auth.as_ref().is_some_and(needs_more)
+        let asks_more = |auth: &Asking<'_>| auth.needs_more(sibling, original);
+        self.is_allowed(sibling)
+            && !self.site.features.basic_auth.as_ref().is_some_and(needs_more)
+            && !self.auth.is_some_and(asks_more)
     }
 
     /// Forwards the request where a rule says so, and answers with a file otherwise. `rewritten`: `path`, encoded, if it was rewritten from
@@ -413,6 +430,10 @@ impl<'a> Answering<'a> {
             }
             Ok(None) => {}
         }
+        let inbound = match self.auth {
+            Some(auth) => Inbound { fields: auth.fields(), ..inbound },
+            None => inbound,
+        };
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
         if rule.intercept_errors && self.site.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
@@ -674,7 +695,7 @@ fn moved(location: String) -> Response {
 impl Site {
     /// Whether `file` has a name of its own that networks or passwords may refuse: it is a precompressed sibling.
     fn may_withhold(&self, file: &SiteFile) -> bool {
-        file.is_sibling && (self.features.access.is_some() || self.features.basic_auth.is_some())
+        file.is_sibling && self.features.has_guards()
     }
 
     /// The path of the site's page for this status.

@@ -8,6 +8,7 @@ use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
 use super::cors::Cors;
 use super::early_hints::EarlyHints;
+use super::forward_auth::ForwardAuth;
 use super::headers::{Headers, HeadersConfig};
 use super::listing::Listing;
 use super::mounts::Mounts;
@@ -34,6 +35,8 @@ pub(crate) struct Features {
     pub redirects: Option<Redirects>,
     /// Password protection.
     pub basic_auth: Option<BasicAuth>,
+    /// Authentication by another server.
+    pub forward_auth: Option<ForwardAuth>,
     pub rewrites: Option<Rewrites>,
     pub mounts: Option<Mounts>,
     /// Paths that are forwarded.
@@ -90,6 +93,7 @@ impl SiteConfig {
             early_hints: EarlyHints::build(&self.early_hints, "site.early_hints", problems),
             redirects: Redirects::build(&self.redirects, "site.redirects", problems),
             basic_auth: BasicAuth::build(&self.basic_auth, "site.basic_auth", problems),
+            forward_auth: ForwardAuth::build(&self.forward_auth, upstreams, "site.forward_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
             proxies: Proxies::build(&self.proxy, upstreams, store, "site.proxy", problems),
@@ -105,9 +109,14 @@ impl SiteConfig {
 }
 
 impl Features {
+    /// Whether any feature may refuse a file by its name.
+    pub(super) fn has_guards(&self) -> bool {
+        self.access.is_some() || self.basic_auth.is_some() || self.forward_auth.is_some()
+    }
+
     /// Whether any feature depends on the name of the file that is sent.
     pub(super) fn depend_on_names(&self) -> bool {
-        self.access.is_some() || self.basic_auth.is_some() || self.headers.is_some() || self.cors.is_some()
+        self.has_guards() || self.headers.is_some() || self.cors.is_some()
     }
 
     /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file: a step of `Answering::respond`. A feature that adds a
@@ -122,6 +131,7 @@ impl Features {
             early_hints: _,
             redirects: _,
             basic_auth,
+            forward_auth,
             rewrites,
             mounts,
             proxies,
@@ -134,6 +144,7 @@ impl Features {
             error_pages: _,
             headers: _,
         } = self;
-        basic_auth.is_some() || rewrites.is_some() || mounts.is_some() || proxies.is_some()
+        let asks = basic_auth.is_some() || forward_auth.is_some();
+        asks || rewrites.is_some() || mounts.is_some() || proxies.is_some()
     }
 }

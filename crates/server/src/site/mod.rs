@@ -8,6 +8,7 @@ mod cors;
 mod early_hints;
 mod fallback;
 mod features;
+mod forward_auth;
 mod headers;
 mod hsts;
 mod htpasswd;
@@ -60,6 +61,7 @@ use clean_urls::TrailingSlash;
 use cors::CorsConfig;
 use early_hints::EarlyHintsRule;
 use features::Features;
+use forward_auth::ForwardAuthConfig;
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use listing::ListingConfig;
@@ -141,6 +143,9 @@ pub(crate) struct SiteConfig {
     pub rewrites: Vec<RewriteConfig>,
     /// Password protection (HTTP Basic); the innermost matching path applies.
     pub basic_auth: Vec<BasicAuthConfig>,
+    /// Authentication by another server, that is asked whether a request may pass (`auth_request`); every rule that covers a path must allow
+    /// the request.
+    pub forward_auth: Vec<ForwardAuthConfig>,
     /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
     /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root.
@@ -182,6 +187,7 @@ impl Default for SiteConfig {
             redirects: Vec::new(),
             rewrites: Vec::new(),
             basic_auth: Vec::new(),
+            forward_auth: Vec::new(),
             access: Vec::new(),
             proxy: Vec::new(),
         }

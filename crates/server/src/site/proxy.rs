@@ -18,10 +18,11 @@ use sealion_http::{Request, Status};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Guarded, Prefix};
+use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
-    Failure, Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
+    Failure, Forwarded, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
     request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems, Size};
@@ -236,7 +237,11 @@ fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec
     fields
 }
 
-fn apply(rules: &[(HeaderName, Option<HeaderValue>)], fields: &mut HeaderMap) {
+/// A field to set, or to remove.
+pub(super) type FieldChange = (HeaderName, Option<HeaderValue>);
+
+/// Sets and removes fields, under every name that servers take for theirs.
+pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
     for (name, value) in rules {
         let others: Vec<HeaderName> = fields
             .keys()
@@ -322,7 +327,7 @@ impl Rule {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
             Ok(reply) => self.response(reply),
-            Err(failure) => failed(&failure, &trace.server),
+            Err(failure) => return failed(&failure, Some(trace)),
         };
         response.upstream = Some(Box::new(trace));
         response
@@ -346,14 +351,8 @@ impl Rule {
             target.push('?');
             target.push_str(query);
         }
-        let hop = Hop {
-            remote: inbound.remote,
-            is_trusted: inbound.is_trusted,
-            client: inbound.client,
-            scheme: inbound.scheme,
-            host: request.authority,
-        };
-        let mut fields = request_fields(request, &hop);
+        let mut fields = request_fields(request, &inbound.hop(request.authority));
+        apply(&inbound.fields, &mut fields);
         apply(&self.request, &mut fields);
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
@@ -369,7 +368,13 @@ impl Rule {
         let upgrade = upgrade.filter(is_permitted);
         let te = upgrade.is_none() && takes_trailers(request);
         if let Some(content) = &mut inbound.content {
-            content.pass_trailers(&self.guarded);
+            match inbound.fields.is_empty() {
+                true => content.pass_trailers(&self.guarded),
+                false => {
+                    let others = inbound.fields.iter().map(|(name, _)| name);
+                    content.pass_trailers(&self.guarded.iter().chain(others).cloned().collect());
+                }
+            }
             // The library sends none that are not announced.
             let announced = request.fields.first("trailer").filter(|_| !content.has_length());
             if let Some(names) = announced.and_then(|names| HeaderValue::from_bytes(names).ok()) {
@@ -390,30 +395,38 @@ impl Rule {
         })
     }
 
-    fn response(&self, reply: Reply) -> Response {
-        let Reply { status, mut fields, body } = reply;
-        let length = length(&fields);
-        apply(&self.response, &mut fields);
-        let mut ours = response_fields(&fields);
-        if status == Status::SWITCHING_PROTOCOLS {
-            if let Some(protocol) = fields.get(header::UPGRADE) {
-                ours.extra.add_octets("Upgrade", protocol.as_bytes());
-            }
-            return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
-        }
-        Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
+    fn response(&self, mut reply: Reply) -> Response {
+        apply(&self.response, &mut reply.fields);
+        of_reply(reply)
     }
 }
 
-/// The response where no server of `server` answered.
-fn failed(failure: &Failure, server: &str) -> Response {
+/// The response that a server gave.
+pub(super) fn of_reply(reply: Reply) -> Response {
+    let Reply { status, fields, body } = reply;
+    let length = length(&fields);
+    let mut ours = response_fields(&fields);
+    if status == Status::SWITCHING_PROTOCOLS {
+        if let Some(protocol) = fields.get(header::UPGRADE) {
+            ours.extra.add_octets("Upgrade", protocol.as_bytes());
+        }
+        return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
+    }
+    Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
+}
+
+/// The response to a request that no server answered.
+pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>) -> Response {
+    let server = trace.as_ref().map_or("the cache", |trace| &trace.server);
     let cause = || Some(io::Error::other(format!("{server}: {failure}")));
-    match failure {
+    let mut response = match failure {
         Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
         Failure::Timeout(_) => Response::plain(Status::GATEWAY_TIMEOUT).because(cause()),
         // A client that breaks off is no fault of the servers.
         Failure::Client(incomplete) => Response::plain(incomplete.status),
-    }
+    };
+    response.upstream = trace.map(Box::new);
+    response
 }
 
 /// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.

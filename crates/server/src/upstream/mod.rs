@@ -24,6 +24,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderName, HeaderValue};
 use tokio::sync::oneshot;
 
 use crate::values::{At, Problems};
@@ -62,8 +63,17 @@ pub(crate) struct Inbound {
     pub(crate) scheme: &'static str,
     /// Whether the client takes trailers without saying so, as those of HTTP/2.
     pub(crate) takes_trailers: bool,
+    /// Fields that the server gets instead of the client's; `None`: neither.
+    pub(crate) fields: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
+}
+
+impl Inbound {
+    /// What a server learns of the connection. `host`: that was asked for.
+    pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
+        Hop { remote: self.remote, is_trusted: self.is_trusted, client: self.client, scheme: self.scheme, host }
+    }
 }
 
 /// Servers that can answer the same requests.

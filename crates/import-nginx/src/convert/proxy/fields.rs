@@ -26,6 +26,11 @@ const MADE_HERE: [(&str, &[&str]); 6] = [
     ("forwarded", &["$proxy_add_forwarded", "$http_forwarded"]),
 ];
 
+/// Whether a field that is made for each request has the same value. `name`: in lower case.
+pub(super) fn is_made_here(name: &str, value: &str) -> bool {
+    MADE_HERE.iter().any(|(made, same)| *made == name && same.contains(&value))
+}
+
 /// Fields of a request or response as a rule sets them.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<Value>);
@@ -60,7 +65,7 @@ pub(super) fn of_requests(
             host = of_host(context, directive, &plain, proxy_host, constants).unwrap_or("client".to_owned());
             continue;
         }
-        if MADE_HERE.iter().any(|(made, same)| *made == lower && same.contains(&plain.as_str())) {
+        if is_made_here(&lower, &plain) {
             continue;
         }
         if HOP_BY_HOP.contains(&lower.as_str()) {

@@ -13,7 +13,7 @@ use toml::Value;
 use super::Context;
 use super::location::{self, Scope};
 use super::site::{self, Settings};
-use super::{guards, path_rules, pcre, real_ip, values};
+use super::{auth_request, guards, path_rules, pcre, real_ip, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 use fields::Constants;
@@ -213,7 +213,10 @@ fn draft(
     if files_first {
         keys.push(("files_first", true.into()));
     }
-    let (of_requests, host) = fields::of_requests(context, &all("proxy_set_header"), &target.host, constants);
+    let copied = auth_request::copied(&all("auth_request_set"), &all("proxy_set_header"));
+    let is_ours = |field: &&Directive| !field.arguments.first().is_some_and(|name| copied.contains(name));
+    let set: Vec<_> = all("proxy_set_header").into_iter().filter(is_ours).collect();
+    let (of_requests, host) = fields::of_requests(context, &set, &target.host, constants);
     if host != "client" {
         keys.push(("host", host.into()));
     }
@@ -267,6 +270,23 @@ impl Url {
         };
         Ok(Url { tls, authority, path: (!path.is_empty()).then(|| path.to_owned()) })
     }
+}
+
+/// The URL that a `proxy_pass` in the location of this path asks, or the name of an upstream and a path. An error says why there is none.
+pub(super) fn url_of(context: &mut Context, pass: &Directive, path: &str) -> Result<(Option<String>, String), String> {
+    let url = Url::of(pass.first())?;
+    let target = upstreams::target(context, &url.authority, Options { tls: url.tls, ..Options::default() })?;
+    let path = url.path.as_deref().unwrap_or(path);
+    if !target.name.contains(':') {
+        return Ok((Some(target.name), path.to_owned()));
+    }
+    let separator = if target.name.starts_with("unix:") { ":" } else { "" };
+    Ok((None, format!("{}{separator}{path}", target.name)))
+}
+
+/// Whether a field that is made for each request has the same value.
+pub(super) fn is_made_here(name: &str, value: &str) -> bool {
+    fields::is_made_here(name, value)
 }
 
 /// Whether the location's prefix is left out, where the URL has a path.
@@ -368,6 +388,8 @@ fn others(
             | "deny"
             | "auth_basic"
             | "auth_basic_user_file"
+            | "auth_request"
+            | "auth_request_set"
             | "internal"
             | "add_header"
             | "expires"

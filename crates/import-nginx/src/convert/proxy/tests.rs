@@ -464,6 +464,71 @@ fn what_guards_a_forwarded_location_is_a_rule_or_marked() {
 }
 
 #[test]
+fn servers_that_are_asked_whether_a_request_may_pass_become_rules_or_are_marked() {
+    const AUTH: &str = "location = /auth { internal; proxy_pass http://127.0.0.1:9091/verify; proxy_pass_request_body off; \
+        proxy_set_header Content-Length ''; proxy_set_header X-Original-URI $request_uri; proxy_set_header X-Real-IP $remote_addr; }";
+    let rule = |body: &str| {
+        let (site, named) = site(&format!("{AUTH} {body}"));
+        let rules: Vec<_> = site.get("forward_auth").and_then(Value::as_array).into_iter().flatten().cloned().collect();
+        (rules, site, named)
+    };
+    let to = |rule: &Value| rule["to"].as_str().unwrap().to_owned();
+    let path = |rule: &Value| rule.get("path").or(rule.get("regex")).unwrap().as_str().unwrap().to_owned();
+    for (body, paths) in [
+        ("location /x/ { auth_request /auth; }", &["/x/"][..]),
+        ("location /x/ { auth_request /auth; proxy_pass http://app; }", &["/x/"]),
+        ("location ~ \\.pdf$ { auth_request /auth; }", &["\\.pdf(?:\\n?$)"]),
+        ("auth_request /auth; location / { proxy_pass http://app; }", &["/"]),
+        (
+            "location /x/ { try_files $uri @app; } location @app { auth_request /auth; proxy_pass http://app; }",
+            &["/x/"],
+        ),
+    ] {
+        let (rules, site, named) = rule(body);
+        assert_eq!(rules.iter().map(path).collect::<Vec<_>>(), paths, "{body}: {site} {named:#?}");
+        assert!(rules.iter().all(|rule| to(rule) == "http://127.0.0.1:9091/verify"), "{body}");
+        assert!(marked(&named).is_empty(), "{body}: {named:#?}");
+        // What is asked is closed to clients.
+        assert_eq!(destinations(&site, &["/auth"]), ["-"]);
+    }
+    let (rules, site, ..) = rule(
+        "auth_request /auth; auth_request_set $user $upstream_http_x_user; auth_request_set $mail $upstream_http_mail; \
+         location / { proxy_pass http://app; proxy_set_header X-User $user; proxy_set_header X-Mail $mail; } \
+         location /open/ { auth_request off; }",
+    );
+    assert_eq!((&rules[0]["copy"], &rules[0]["except"]), (&vec!["X-User"].into(), &vec!["/open/"].into()));
+    // A field under another name is removed, so that no client sets it.
+    let fields = rules_of(&site);
+    assert_eq!(fields, ["X-Mail"]);
+    let (site, _) = self::site("location = /auth { proxy_pass http://app; } location /x/ { auth_request /auth; }");
+    let rule_of_block = &site["forward_auth"][0];
+    assert_eq!((rule_of_block["upstream"].as_str(), rule_of_block["to"].as_str()), (Some("app"), Some("/auth")));
+    let (site, _) =
+        self::site("location = /auth { proxy_pass http://unix:/run/a.sock:/v; } location /x/ { auth_request /auth; }");
+    assert_eq!(site["forward_auth"][0]["to"].as_str(), Some("unix:/run/a.sock:/v"));
+    for auth in [
+        "",
+        "location = /auth { return 200; }",
+        "location = /auth { fastcgi_pass 127.0.0.1:9000; }",
+        "location = /auth { proxy_pass http://$auth; }",
+        "location = /auth { proxy_pass http://a; proxy_set_header X-User $remote_user; }",
+        "location = /auth { proxy_pass http://a; proxy_set_header Host $host; }",
+        "location = /auth { proxy_pass http://a; proxy_method POST; }",
+        "location ~ /auth { proxy_pass http://a; }",
+    ] {
+        let (site, named) = self::site(&format!("{auth} location /x/ {{ auth_request /auth; }}"));
+        assert!(site.get("forward_auth").is_none(), "{auth}: {site}");
+        assert!(marked(&named).iter().any(|line| line.contains("auth_request /auth")), "{auth}: {named:#?}");
+    }
+}
+
+/// The names of the fields that the first rule removes from requests.
+fn rules_of(site: &toml::Table) -> Vec<&str> {
+    let fields = rules(site)[0].get("request_headers").and_then(Value::as_array).into_iter().flatten();
+    fields.map(|field| field["name"].as_str().unwrap()).collect()
+}
+
+#[test]
 fn what_has_no_counterpart_is_named() {
     for directive in [
         "proxy_redirect http://app/ /;",

@@ -41,11 +41,19 @@ impl Rule {
         if request.method.as_str() == "PURGE" && cache.has_purge() {
             return purge(cache, question, &inbound).await;
         }
-        let is_plain = is_read(request) && inbound.content.is_none() && !inbound.upgrade;
+        let bypass = match () {
+            () if !is_read(request) => Some("method"),
+            () if inbound.content.is_some() || inbound.upgrade => Some("content"),
+            // The server learns who asks, which no key has.
+            () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
+            () => None,
+        };
         let Some(mut forwarded) = self.request(request, path, rewritten, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
-        let trace = if is_plain {
+        let trace = if let Some(reason) = bypass {
+            CacheTrace::bypass(reason)
+        } else {
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
             match cache.answer(question, forwarded, &self.upstream).await {
@@ -58,17 +66,13 @@ impl Rule {
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
                 Answered::Failed(failed_fetch) => {
-                    let server = failed_fetch.trace.as_ref().map_or("", |trace| &trace.server);
-                    let response = failed(&failed_fetch.failure, server);
-                    return Response { upstream: failed_fetch.trace.clone().map(Box::new), ..response };
+                    return failed(&failed_fetch.failure, failed_fetch.trace.clone());
                 }
                 Answered::Pass(same, trace) => {
                     forwarded = same;
                     trace
                 }
             }
-        } else {
-            CacheTrace::bypass(if is_read(request) { "content" } else { "method" })
         };
         let (upstream, result) = forward(&self.upstream, forwarded).await;
         let response = match result {
@@ -76,7 +80,7 @@ impl Rule {
                 cache.invalidate(question, reply.status, &reply.fields).await;
                 self.response(reply)
             }
-            Err(failure) => failed(&failure, &upstream.server),
+            Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream)) },
         };
         Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
     }

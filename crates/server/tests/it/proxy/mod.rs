@@ -1,5 +1,6 @@
 //! Requests that are forwarded to a server.
 
+mod auth;
 mod content;
 mod faults;
 mod grpc;

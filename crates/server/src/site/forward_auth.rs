@@ -1,0 +1,327 @@
+//! Authentication by another server: a request without content asks it whether a request may pass.
+//!
+//! ```text
+//! request ─► GET /verify, the client's fields, X-Forwarded-Method, X-Forwarded-Uri ─► server
+//!              2xx: the request goes on, with fields of the answer         other: the answer is sent to the client
+//! ```
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Uri, header};
+use schemars::JsonSchema;
+use sealion_http::extra_fields::is_name;
+use sealion_http::path::SitePath;
+use sealion_http::{Request, Status, Target};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::pattern::{Guarded, Prefix};
+use super::proxy::{FieldChange, apply, failed, of_reply};
+use crate::response::{Response, Source};
+use crate::upstream::{
+    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, request_fields,
+};
+use crate::values::{At, Problems};
+
+/// Authentication by another server. Every rule that covers a path must let the request pass.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ForwardAuthConfig {
+    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
+    pub path: Option<At<String>>,
+    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
+    /// `^` and `$`.
+    pub regex: Option<At<String>>,
+    /// Paths that are not protected, with everything beneath them: those of a login, for instance.
+    pub except: Vec<At<String>>,
+    /// URL that is asked for each request, for instance `http://127.0.0.1:9091/verify`, or `unix:/run/auth.sock:/verify`; with `upstream`, a path.
+    pub to: At<String>,
+    /// Name of an `[[upstream]]`, whose servers are asked.
+    pub upstream: Option<At<String>>,
+    /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. What a client sends under these names is dropped,
+    /// on every path of the site.
+    pub copy: At<Vec<String>>,
+}
+
+/// The parts of a site for which another server is asked.
+#[derive(Debug)]
+pub(crate) struct ForwardAuth {
+    rules: Vec<Rule>,
+    /// The names in `copy` of all rules.
+    copied: Vec<HeaderName>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    paths: Guarded,
+    except: Vec<Prefix>,
+    upstream: Arc<Upstream>,
+    target: Uri,
+    copy: Vec<HeaderName>,
+}
+
+impl ForwardAuth {
+    /// `None`: no part is protected.
+    pub(crate) fn build(
+        configs: &[ForwardAuthConfig],
+        upstreams: &mut Upstreams,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, key, problems)).collect();
+        let copied = rules.iter().flat_map(|rule| &rule.copy).cloned().collect();
+        (!configs.is_empty()).then_some(ForwardAuth { rules, copied })
+    }
+
+    /// Whether a path is guarded by a rule that does not guard `passed`.
+    pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
+        self.rules.iter().any(|rule| rule.guards(path) && !passed.is_some_and(|passed| rule.guards(passed)))
+    }
+}
+
+impl ForwardAuthConfig {
+    fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<Rule> {
+        let before = problems.len();
+        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
+        let except_key = format!("{key}.except");
+        let except =
+            self.except.iter().filter_map(|path| Prefix::build(path, &path.span, &except_key, problems)).collect();
+        let to_key = format!("{key}.to");
+        let (server, target) = match &self.upstream {
+            Some(name) => (upstreams.find(name, &format!("{key}.upstream"), problems), self.to.as_str()),
+            None => {
+                let (url, target) = split(&self.to);
+                let url = At { value: url.to_owned(), span: self.to.span.clone() };
+                // A word is the name of no upstream here.
+                match url.contains(':') {
+                    true => (upstreams.find(&url, &to_key, problems), target),
+                    false => {
+                        let what = "is no URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";
+                        problems.add(&self.to.span, &to_key, what);
+                        (None, "/")
+                    }
+                }
+            }
+        };
+        let is_path = target.starts_with('/') && !target.contains('#');
+        let target = Uri::try_from(target).ok().filter(|_| is_path);
+        if target.is_none() {
+            problems.add(&self.to.span, &to_key, "has no path: write for instance http://127.0.0.1:9091/verify");
+        }
+        let mut copy = Vec::new();
+        for name in self.copy.iter() {
+            let lower = name.to_ascii_lowercase();
+            match HeaderName::try_from(&lower) {
+                Ok(field) if is_name(name) && !is_hop_by_hop(&lower) && lower != "host" => copy.push(field),
+                _ => {
+                    let what = format!("{name:?} cannot be copied: name a field, for instance Remote-User");
+                    problems.add(&self.copy.span, &format!("{key}.copy"), what);
+                }
+            }
+        }
+        if problems.len() > before {
+            return None;
+        }
+        Some(Rule { paths: paths?, except, upstream: server?, target: target?, copy })
+    }
+}
+
+/// The server and the path of a URL. No path: that of the root, or an empty one behind a Unix socket.
+fn split(url: &str) -> (&str, &str) {
+    if let Some(rest) = url.strip_prefix("unix:") {
+        let end = rest.rfind(":/").map(|at| at + "unix:".len());
+        return end.map_or((url, ""), |end| (&url[..end], &url[end + 1..]));
+    }
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    url[authority..].find('/').map_or((url, "/"), |at| url.split_at(authority + at))
+}
+
+impl Rule {
+    fn guards(&self, path: &SitePath<'_>) -> bool {
+        let name = path.as_bytes();
+        let is_covered = match &self.paths {
+            Guarded::Beneath(prefix) => prefix.guards(name),
+            Guarded::Matching(regex) => regex.guards(&path.full()),
+        };
+        is_covered && !self.except.iter().any(|prefix| prefix.covers(name))
+    }
+
+    /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
+    async fn ask(&self, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Response> {
+        let refuse = |status| Err(Response::plain(status));
+        let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
+        if is_loop(request) {
+            let what = "the request has come back: the server that is asked whether it may pass leads here again";
+            return Err(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what))));
+        }
+        let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let url = format!("{}://{}{uri}", hop.scheme, hop.host.unwrap_or_default());
+        let (Ok(method), Ok(uri), Ok(url)) =
+            (HeaderValue::from_str(request.method.as_str()), HeaderValue::try_from(uri), HeaderValue::try_from(url))
+        else {
+            return refuse(Status::BAD_REQUEST);
+        };
+        let mut fields = request_fields(request, hop);
+        // What concerns another resource than the one that is asked for here.
+        for name in OF_THE_RESOURCE {
+            fields.remove(name);
+        }
+        let about = [
+            (METHOD, Some(method.clone())),
+            (URI, Some(uri.clone())),
+            (ORIGINAL_METHOD, Some(method)),
+            (ORIGINAL_URI, Some(uri)),
+            (ORIGINAL_URL, Some(url)),
+        ];
+        apply(&about, &mut fields);
+        let forwarded = Forwarded {
+            method: Method::GET,
+            target: self.target.clone(),
+            fields,
+            host: None,
+            content: None,
+            upgrade: None,
+            te: false,
+            takes_trailers: false,
+            address: Vec::new(),
+        };
+        let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;
+        match result {
+            Err(failure) => Err(failed(&failure, Some(trace))),
+            Ok(reply) if (200..300).contains(&reply.status.code()) => {
+                let changes = self.copy.iter().map(|name| (name.clone(), value(&reply.fields, name))).collect();
+                drain(reply).await;
+                Ok(changes)
+            }
+            Ok(reply) => Err(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) }),
+        }
+    }
+}
+
+const METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+// INHERITED: the names that configurations of nginx give to the same.
+const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method");
+const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
+const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
+
+/// Fields by which a server would answer something else than whether the request may pass.
+const OF_THE_RESOURCE: [HeaderName; 9] = [
+    header::CONTENT_ENCODING,
+    header::CONTENT_TYPE,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::RANGE,
+    HeaderName::from_static("digest"),
+];
+
+/// The value of a field, whose lines are one list. `None`: the answer has none.
+fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut lines = fields.get_all(name).iter();
+    let first = lines.next()?;
+    let list = lines.fold(first.as_bytes().to_vec(), |list, line| [&list, &b", "[..], line.as_bytes()].concat());
+    HeaderValue::from_bytes(&list).ok()
+}
+
+/// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// Pieces of such content that are read.
+const MOST_DRAINED: usize = 16;
+
+/// Reads the content of an answer, so that its connection is kept.
+async fn drain(reply: Reply) {
+    let mut source: Pin<Box<dyn Source>> = reply.body.into();
+    let read = async {
+        for _ in 0..MOST_DRAINED {
+            if !matches!(poll_fn(|cx| source.as_mut().poll_piece(cx)).await, Some(Ok(_))) {
+                break;
+            }
+        }
+    };
+    let _ = timeout(DRAIN, read).await;
+}
+
+/// A request of which parts of its site want to know whether it may pass. Each rule is asked once, under whatever paths it is met.
+#[derive(Debug)]
+pub(super) struct Asking<'a> {
+    auth: &'a ForwardAuth,
+    request: &'a Request<'a>,
+    hop: Hop<'a>,
+    /// The rules that let it pass, and what they copy.
+    passed: Mutex<BTreeMap<usize, Vec<FieldChange>>>,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(auth: &'a ForwardAuth, request: &'a Request<'a>, inbound: &Inbound) -> Self {
+        Asking { auth, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
+    }
+
+    fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<FieldChange>>> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The refusal if the request may not access `path`.
+    pub(super) async fn refusal(&self, path: &SitePath<'_>) -> Option<Response> {
+        for (index, rule) in self.auth.rules.iter().enumerate() {
+            if !rule.guards(path) || self.passed().contains_key(&index) {
+                continue;
+            }
+            match rule.ask(self.request, &self.hop).await {
+                Ok(fields) => drop(self.passed().insert(index, fields)),
+                Err(refusal) => return Some(refusal),
+            }
+        }
+        None
+    }
+
+    /// Whether a path needs the consent of a server that was not asked for `passed`.
+    pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
+        self.auth.needs_more(path, passed)
+    }
+
+    /// The fields that a forwarded request gets instead of the client's.
+    pub(super) fn fields(&self) -> Vec<FieldChange> {
+        let passed = self.passed();
+        let mut fields: Vec<FieldChange> = self.auth.copied.iter().map(|name| (name.clone(), None)).collect();
+        fields.extend(passed.values().flatten().filter(|(_, value)| value.is_some()).cloned());
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_a_server_and_a_path() {
+        for (url, expected) in [
+            ("http://127.0.0.1:9091/verify?x=/1", ("http://127.0.0.1:9091", "/verify?x=/1")),
+            ("https://auth.internal", ("https://auth.internal", "/")),
+            ("unix:/run/auth.sock:/verify", ("unix:/run/auth.sock", "/verify")),
+            ("unix:/run/auth.sock", ("unix:/run/auth.sock", "")),
+            ("auth", ("auth", "/")),
+        ] {
+            assert_eq!(split(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_field_are_one_list() {
+        let mut fields = HeaderMap::new();
+        let name = HeaderName::from_static("remote-groups");
+        assert_eq!(value(&fields, &name), None);
+        fields.append(&name, HeaderValue::from_static("a"));
+        fields.append(&name, HeaderValue::from_static("b"));
+        assert_eq!(value(&fields, &name).unwrap(), "a, b");
+    }
+}

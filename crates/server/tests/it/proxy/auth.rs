@@ -1,0 +1,272 @@
+//! Another server is asked whether a request may pass.
+
+use sealion_testkit::http::{self, Response};
+
+use super::post;
+use crate::support::upstream::{Received, Upstream, ok};
+use crate::support::{Site, access_line, access_lines, curl};
+
+/// Lets requests pass that have a field `X-Pass`, with a user; others are led to a login.
+fn gatekeeper() -> Upstream {
+    Upstream::answering(|request| match request.all("x-pass")[..] {
+        [user] => {
+            let fields = format!("Remote-User: {user}\r\nRemote-Groups: a\r\nRemote-Groups: b\r\nX-Other: 1\r\n");
+            format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok").into_bytes()
+        }
+        _ => {
+            let fields = "Location: https://login.example/\r\nSet-Cookie: from=here\r\nContent-Length: 5\r\n";
+            format!("HTTP/1.1 302 Found\r\n{fields}\r\nlogin").into_bytes()
+        }
+    })
+}
+
+const PASS: (&str, &str) = ("X-Pass", "ada");
+
+fn is_refused(response: &Response) -> bool {
+    (response.status, response.field("location")) == (302, Some("https://login.example/")) && response.body == b"login"
+}
+
+#[test]
+fn what_the_server_says_decides_on_files_listings_and_forwarded_requests() {
+    let site = Site::new();
+    for (name, content) in [
+        ("a.txt", "a file"),
+        ("a.txt.br", "br"),
+        ("dir/x.txt", "x"),
+        ("index/index.html", "index"),
+        ("app.html", "app"),
+    ] {
+        site.add(name, content);
+    }
+    let (auth, upstream) = (gatekeeper(), Upstream::answering(|request| ok(request.line().as_bytes())));
+    let keys = format!(
+        "fallback = '/app.html'\nprecompressed = ['br']\nforward_auth = [{{ to = '{}/verify?from=1' }}]\n\
+         proxy = [{{ path = '/api/', upstream = '{}' }}]\nlisting = {{ enabled = true }}",
+        auth.url(),
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for protocol in ["--http1.1", "--http2"] {
+        for target in ["/a.txt", "/a.txt", "/dir/", "/dir", "/index/", "/none", "/a.txt.br", "/api/x?y=1"] {
+            let accept = ["-H", "Accept: text/html", protocol];
+            let refused = curl::get(&site.pki, server.address(), target, &accept);
+            assert!(is_refused(&refused), "{protocol} {target}: {refused:?}");
+            assert_eq!(refused.field("set-cookie"), Some("from=here"));
+            let asked = auth.last();
+            assert_eq!(asked.line(), "GET /verify?from=1");
+            assert_eq!((asked.field("x-forwarded-method"), asked.field("x-forwarded-uri")), ("GET", target));
+            assert_eq!((asked.field("x-original-method"), asked.field("x-original-uri")), ("GET", target));
+            assert_eq!(asked.field("x-original-url"), format!("https://{}{target}", server.address()));
+            assert_eq!(asked.field("host"), auth.address().to_string());
+            assert_eq!(asked.field("x-forwarded-host"), server.address().to_string());
+            assert_eq!((asked.field("x-forwarded-proto"), asked.field("x-forwarded-for")), ("https", "127.0.0.1"));
+            let passed = [&accept[..], &["-H", "X-Pass: ada"]].concat();
+            let passed = curl::get(&site.pki, server.address(), target, &passed);
+            assert!(
+                [200, 301].contains(&passed.status) && passed.field("set-cookie").is_none(),
+                "{target}: {passed:?}"
+            );
+            let head = curl::get(&site.pki, server.address(), target, &[&accept[..], &["--head"]].concat());
+            assert_eq!(head.status, 302, "{target}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2);
+    // The sub-request has no content and no conditions, whatever the request has.
+    let mut client = site.connect(&server);
+    let fields =
+        [("Content-Length", "3"), ("If-None-Match", "*"), ("Range", "bytes=0-0"), ("X-Forwarded_Uri", "/x"), PASS];
+    assert_eq!(post(&mut client, "/api/p", &fields, b"abc").body, b"POST /api/p");
+    assert_eq!(upstream.last().body, b"abc");
+    assert_eq!((upstream.last().field("if-none-match"), upstream.last().field("range")), ("*", "bytes=0-0"));
+    let asked = auth.last();
+    for name in ["content-length", "if-none-match", "range", "transfer-encoding", "x-forwarded_uri"] {
+        assert_eq!(asked.all(name), [""; 0], "{name}");
+    }
+    assert_eq!(asked.field("x-forwarded-method"), "POST");
+    // The connection survives a refusal of a request without content.
+    assert!(is_refused(&http::get(&mut client, "/a.txt").expect("a response")));
+    assert_eq!(http::request(&mut client, "GET", "/a.txt", &[PASS]).expect("a response").body, b"a file");
+}
+
+#[test]
+fn fields_of_the_answer_are_copied_and_no_client_can_forge_them() {
+    let site = Site::new();
+    let (auth, upstream) = (gatekeeper(), Upstream::answering(|_| ok(b"")));
+    let keys = format!(
+        "forward_auth = [{{ path = '/in/', except = ['/in/open/'], to = '{}/verify', copy = ['Remote-User', 'Remote-Groups', 'Remote-Mail'] }}]\n\
+         proxy = [{{ upstream = '{}' }}]",
+        auth.url(),
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let forged = [
+        ("Remote-User", "root"),
+        ("Remote_User", "root"),
+        ("REMOTE-groups", "wheel"),
+        ("Remote_Mail", "root@localhost"),
+        ("Connection", "Remote-User, Remote-Groups"),
+        PASS,
+    ];
+    let all = |received: &Received, name: &str| received.all(name).join("; ");
+    for (target, user, groups) in [("/in/x", "ada", "a, b"), ("/in/open/x", "", ""), ("/out", "", "")] {
+        assert_eq!(http::request(&mut client, "GET", target, &forged).expect("a response").status, 200, "{target}");
+        let sent = upstream.last();
+        assert_eq!((&*all(&sent, "remote-user"), &*all(&sent, "remote-groups")), (user, groups), "{target}");
+        for name in ["remote_user", "remote_groups", "remote-mail", "remote_mail", "x-other"] {
+            assert_eq!(sent.all(name), [""; 0], "{target} {name}");
+        }
+    }
+    assert_eq!(auth.requests().len(), 1, "it is asked for what it guards alone");
+    assert_eq!(auth.connections(), 1);
+    // Nor by trailers.
+    let head = http::head("POST", "/in/x", &[("Transfer-Encoding", "chunked"), ("Trailer", "Remote-User, X-A"), PASS]);
+    client
+        .send((head + "0\r\nRemote-User: root\r\nRemote_Mail: root\r\nX-A: 1\r\n\r\n").as_bytes())
+        .expect("it leaves");
+    assert_eq!(http::read_response(&mut client, "POST").expect("a response").status, 200);
+    assert_eq!(all(&upstream.last(), "remote-user"), "ada");
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_lets_nothing_pass() {
+    let site = Site::new();
+    site.add("a.txt", "a file");
+    let upstream = Upstream::echo();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let silent = Upstream::start(|accepted| {
+        accepted.request();
+        accepted.read_to_end();
+    });
+    let broken = Upstream::start(|accepted| {
+        accepted.request();
+        accepted.write(b"HTTP/1.1 20");
+    });
+    let busy = Upstream::answering(|_| b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_vec());
+    for (url, status) in
+        [(format!("http://{closed}"), 502), (silent.url(), 504), (broken.url(), 502), (busy.url(), 500)]
+    {
+        let table = format!("[[upstream]]\nname = 'auth'\nservers = [{{ url = '{url}' }}]\nanswer_timeout = '200ms'\n");
+        let proxy = format!("proxy = [{{ path = '/api/', upstream = '{}' }}]", upstream.url());
+        let keys = format!("{proxy}\nforward_auth = [{{ upstream = 'auth', to = '/verify' }}]");
+        let server = site.config(&keys).table(&table).serve_from_user_space();
+        for protocol in ["--http1.1", "--http2"] {
+            for target in ["/a.txt", "/api/", "/none"] {
+                let response = curl::get(&site.pki, server.address(), target, &[protocol, "-H", "X-Pass: ada"]);
+                assert_eq!(response.status, status, "{url} {target}");
+                assert_ne!(response.body, b"a file");
+            }
+        }
+        assert_eq!(access_line(&server, 6).get("upstream"), url);
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[test]
+fn no_spelling_of_a_guarded_path_passes_without_being_asked() {
+    let site = Site::new();
+    let (auth, upstream) = (gatekeeper(), Upstream::answering(|request| ok(request.line().as_bytes())));
+    let keys = format!(
+        "proxy = [{{ upstream = '{}' }}]\n\
+         forward_auth = [{{ path = '/admin/', to = '{auth}/1' }}, {{ regex = '\\.key$', to = '{auth}/2' }}]",
+        upstream.url(),
+        auth = auth.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for target in [
+        "/admin",
+        "/admin/",
+        "//admin/x",
+        "/%61dmin/x",
+        "/%2561dmin/x",
+        "/admin%2Fx",
+        "/%2Fadmin%2fx",
+        "/admin%252Fx",
+        "/admin;a=b/x",
+        "/;a/admin/x",
+        "\\admin\\x",
+        "/%5Cadmin%5Cx",
+        "/x/..;/admin/x",
+        "/x/../admin",
+        "/x/%2e%2e/admin",
+        "/x%2F..%2Fadmin",
+        "/a.key",
+        "/a.key;x",
+        "/a%2Ekey",
+        "/a.ke%2579",
+        "/admin?x",
+        "/admin%00",
+    ] {
+        let response = http::get(&mut client, target);
+        let status = response.map(|response| {
+            if response.field("connection") == Some("close") {
+                client = site.connect(&server);
+            }
+            response.status
+        });
+        assert!(matches!(status, Ok(302 | 400 | 404)), "{target}: {status:?}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    // Both rules, and one of them under two spellings: each is asked once.
+    let before = auth.requests().len();
+    let response = http::request(&mut client, "GET", "/admin/a%252Fb.key", &[PASS]).expect("a response");
+    assert_eq!(response.body, b"GET /admin/a%252Fb.key");
+    assert_eq!(auth.requests().len() - before, 2);
+    assert_eq!(http::get(&mut client, "/administrator").expect("a response").status, 200);
+}
+
+#[test]
+fn the_file_that_is_sent_must_pass_under_its_own_name() {
+    let site = Site::new();
+    for name in ["private/index.html", "open/index.html", "app.html"] {
+        site.add(name, "secret");
+    }
+    let auth = gatekeeper();
+    let keys = format!(
+        "fallback = '/app.html'\nrewrites = [{{ path = '/to', to = '/private/index.html' }}]\n\
+         forward_auth = [{{ regex = '^/private/index|^/open/index|^/app', to = '{}' }}]",
+        auth.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/private/", "/open/", "/to", "/none"] {
+        let options = ["-H", "Accept: text/html"];
+        assert!(is_refused(&curl::get(&site.pki, server.address(), target, &options)), "{target}");
+        let passed = [&options[..], &["-H", "X-Pass: ada"]].concat();
+        assert_eq!(curl::get(&site.pki, server.address(), target, &passed).body, b"secret", "{target}");
+    }
+}
+
+#[test]
+fn content_of_a_request_that_is_refused_is_not_taken_for_the_next_request() {
+    let site = Site::new();
+    let (auth, upstream) = (gatekeeper(), Upstream::echo());
+    let keys = format!("proxy = [{{ upstream = '{}' }}]\nforward_auth = [{{ to = '{}' }}]", upstream.url(), auth.url());
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let smuggled = crate::support::get("/smuggled");
+    let length = smuggled.len().to_string();
+    let response = post(&mut client, "/", &[("Content-Length", &length)], smuggled.as_bytes());
+    assert!(is_refused(&response));
+    client.read_to_end().expect("an end").assert_orderly();
+    assert_eq!((upstream.requests().len(), auth.requests().len()), (0, 1));
+    assert_eq!(access_lines(&server, 1)[0].get("upstream_status"), "302");
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_said() {
+    for (keys, words) in [
+        ("{ }", "site.forward_auth.to: is no URL: write for instance http://127.0.0.1:9091/verify"),
+        ("{ to = '/verify' }", "is no URL"),
+        ("{ to = 'ftp://a/x' }", "is not the URL of a server"),
+        ("{ to = 'unix:/run/auth.sock' }", "has no path"),
+        ("{ to = 'verify', upstream = 'http://a' }", "has no path"),
+        ("{ to = '/verify', upstream = 'auth' }", "there is no [[upstream]] with the name \"auth\""),
+        ("{ to = 'http://a/x', copy = ['Host'] }", "\"Host\" cannot be copied"),
+        ("{ to = 'http://a/x', path = '/a', regex = '/b' }", "write path or regex"),
+        ("{ to = 'http://a/x', except = ['a'] }", "site.forward_auth.except: begin it with a slash"),
+    ] {
+        let problems = Site::new().config(&format!("forward_auth = [{keys}]")).problems();
+        assert!(problems.contains(words), "{words:?} is not in {problems:?}");
+    }
+}
