@@ -421,6 +421,7 @@ pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>) -> Respons
     let cause = || Some(io::Error::other(format!("{server}: {failure}")));
     let mut response = match failure {
         Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
+        Failure::Busy(_) => Response::plain(Status::SERVICE_UNAVAILABLE).because(cause()),
         Failure::Timeout(_) => Response::plain(Status::GATEWAY_TIMEOUT).because(cause()),
         // A client that breaks off is no fault of the servers.
         Failure::Client(incomplete) => Response::plain(incomplete.status),

@@ -66,6 +66,19 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Timeout,
 
+    /// Time from the request to the end of the answer, all tries included; not for upgraded connections [default: unlimited]
+    #[serde(default)]
+    pub timeout: Option<Timeout>,
+
+    /// Requests in progress at each server at most: over HTTP/1.1 each has a connection of its own [default: unlimited]
+    #[serde(default)]
+    pub max_connections: Option<Bounded<1, 1_000_000>>,
+
+    /// Requests that wait for each server while it has `max_connections`, for `connect_timeout` at most. Further ones are answered with 503,
+    /// if no other server has room [default: 100]
+    #[serde(default)]
+    pub queue: Option<At<Bounded<0, 1_000_000>>>,
+
     /// Idle connections that a worker keeps to each server.
     #[serde(default = "max_idle")]
     pub max_idle: Bounded<0, 10_000>,
@@ -305,6 +318,9 @@ impl UpstreamConfig {
             answer_timeout: patience(),
             stall_timeout: patience(),
             tunnel_timeout: tunnel_timeout(),
+            timeout: None,
+            max_connections: None,
+            queue: None,
             max_idle: max_idle(),
             idle_timeout: idle_timeout(),
             tls: UpstreamTlsConfig::default(),
@@ -318,6 +334,9 @@ const fn within<const MIN: u64, const MAX: u64>(number: u64) -> Bounded<MIN, MAX
         None => panic!("a default lies within its bounds"),
     }
 }
+
+/// Requests that wait for a server, unless `queue` says otherwise.
+pub(super) const QUEUE: usize = 100;
 
 fn weight() -> Bounded<1, 1000> {
     within(1)

@@ -16,6 +16,8 @@ labels! {
         Timeout = "timeout",
         /// The answer is incomplete, or no HTTP.
         Broken = "broken",
+        /// The server has as many requests as it may have, and as many wait.
+        Busy = "busy",
         /// The client left, or did not send all of its request.
         Client = "client",
     }
@@ -27,6 +29,7 @@ impl FailureKind {
             Failure::Unreachable(_) => FailureKind::Unreachable,
             Failure::Timeout(_) => FailureKind::Timeout,
             Failure::Broken(_) => FailureKind::Broken,
+            Failure::Busy(_) => FailureKind::Busy,
             Failure::Client(_) => FailureKind::Client,
         }
     }
@@ -57,6 +60,11 @@ impl Counts {
 
     pub(super) fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests so far that have an answer, or failed.
+    pub(super) fn requests(&self) -> u64 {
+        self.answers.iter().chain(&self.failures).map(get).sum()
     }
 
     pub(super) fn read(&self) -> ([u64; CLASSES.len()], [u64; FailureKind::ALL.len()], u64) {

@@ -14,7 +14,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use sealion_http::Status;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use super::balance::Key;
 use super::config::Protocol;
@@ -74,6 +74,9 @@ pub(crate) enum Failure {
     /// 502
     #[error("the answer is incomplete or no HTTP: {0}")]
     Broken(String),
+    /// 503
+    #[error("{0}")]
+    Busy(String),
     /// The client did not send all of its request.
     #[error(transparent)]
     Client(#[from] Incomplete),
@@ -88,14 +91,19 @@ pub(crate) async fn forward(
     mut request: Forwarded,
 ) -> (UpstreamTrace, Result<Reply, Failure>) {
     let begun = Instant::now();
+    let deadline = upstream.timeout.map(|timeout| begun + timeout);
     let mut tried = Vec::new();
     loop {
         let target = request.target.path_and_query().map_or("", |target| target.as_str());
         let key = Key { address: &request.address, uri: target.as_bytes() };
         let index = upstream.balancer.choose(key, &tried);
-        let in_progress = InProgress { upstream: Arc::clone(upstream), server: index };
+        let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
-        let result = ask(in_progress, &mut request).await;
+        let asking = ask(in_progress, &mut request);
+        let result = match deadline {
+            None => asking.await,
+            Some(deadline) => within(deadline, upstream, asking).await,
+        };
         let server = &upstream.servers[index];
         let mut trace = UpstreamTrace {
             server: Arc::clone(&server.name),
@@ -116,13 +124,31 @@ pub(crate) async fn forward(
         if failed.is_servers_fault {
             upstream.failed(index, &failed.failure);
         }
-        // A server that is silent is not asked again: the client waits long enough for one.
-        let is_silent = matches!(failed.failure, Failure::Timeout(_));
+        // A server that is silent or busy is not asked again: the client waits long enough for one.
+        let is_silent = matches!(failed.failure, Failure::Timeout(_) | Failure::Busy(_));
         let has_others = (0..upstream.servers.len()).any(|other| !tried.contains(&other));
-        if !failed.may_repeat || tried.len() >= upstream.tries || (is_silent && !has_others) {
+        let is_last = tried.len() >= upstream.tries || (is_silent && !has_others);
+        if !failed.may_repeat || is_last || !upstream.may_ask_again() {
             return (trace, Err(failed.failure));
         }
         tracing::debug!("{}: {}; asking again", server.name, failed.failure);
+    }
+}
+
+/// The result of a try, up to the deadline of the request.
+async fn within(
+    deadline: Instant,
+    upstream: &Upstream,
+    asking: impl Future<Output = Result<Reply, FailedTry>>,
+) -> Result<Reply, FailedTry> {
+    match Box::pin(timeout_at(deadline.into(), asking)).await {
+        Ok(result) => result,
+        Err(_) => {
+            let limit = upstream.timeout.unwrap_or_default();
+            let failure = Failure::Timeout(format!("no answer within {} s in all", limit.as_secs_f32()));
+            // It may be the client who took the time.
+            Err(FailedTry { failure, may_repeat: false, is_servers_fault: false })
+        }
     }
 }
 
@@ -135,9 +161,20 @@ struct FailedTry {
 }
 
 /// Asks a server once, over a kept connection or a new one.
-async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
+async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
     let upstream = Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
+    let mut patience = upstream.connect_timeout;
+    if let Some(gate) = &server.gate {
+        let begun = Instant::now();
+        let place = Box::pin(gate.enter(patience)).await.map_err(|full| FailedTry {
+            failure: Failure::Busy(full.to_string()),
+            may_repeat: true,
+            is_servers_fault: false,
+        })?;
+        in_progress.place = Some(place);
+        patience = patience.saturating_sub(begun.elapsed());
+    }
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
     if !is_repeatable {
@@ -153,11 +190,11 @@ async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, 
             Protocol::Http1 => match server.pool.take() {
                 Some(connected) => (connected, true),
                 None => {
-                    let connected = server.connect(upstream.connect_timeout, upstream.idle_timeout).await;
+                    let connected = server.connect(patience, upstream.idle_timeout).await;
                     (connected.map_err(|error| unreachable_server(&error))?, false)
                 }
             },
-            Protocol::Http2 => share(&upstream, server).await?,
+            Protocol::Http2 => share(&upstream, server, patience).await?,
         };
         let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
@@ -184,13 +221,13 @@ async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, 
 }
 
 /// A share of a connection of HTTP/2, and whether the connection had been used before.
-async fn share(upstream: &Upstream, server: &Server) -> Result<(Connected, bool), FailedTry> {
+async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Result<(Connected, bool), FailedTry> {
     loop {
         let opening = match server.pool.share() {
             Ok(connected) => return Ok((connected, true)),
             Err(opening) => opening,
         };
-        let connect = || connect_http2(server, upstream.connect_timeout, upstream.idle_timeout);
+        let connect = || connect_http2(server, patience, upstream.idle_timeout);
         match Box::pin(opening.get_or_init(connect)).await {
             Err(error) => return Err(unreachable_server(error)),
             Ok(shared) if shared.is_closed() => {

@@ -12,6 +12,7 @@ mod connect;
 mod content;
 mod counts;
 mod forward;
+mod gate;
 mod head;
 mod health;
 mod names;
@@ -22,10 +23,10 @@ mod tunnel;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::values::{At, Problems};
 
@@ -42,6 +43,7 @@ use balance::{Balancer, FailureRule};
 use config::Protocol;
 use connect::{Connected, Tls};
 use counts::Counts;
+use gate::{Budget, Gate};
 use health::Health;
 use names::Names;
 use pool::Pool;
@@ -91,6 +93,8 @@ pub(crate) struct Upstream {
     stall_timeout: Duration,
     tunnel_timeout: Duration,
     idle_timeout: Duration,
+    timeout: Option<Duration>,
+    budget: Budget,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,8 @@ struct Server {
     names: Names,
     pool: Pool,
     counts: Counts,
+    /// Bounds requests in progress.
+    gate: Option<Gate>,
 }
 
 /// A server as metrics show it.
@@ -126,6 +132,10 @@ struct InProgress {
     upstream: Arc<Upstream>,
     /// Its index.
     server: usize,
+    /// Its place, where they are bounded.
+    place: Option<OwnedSemaphorePermit>,
+    /// When the answer must have ended.
+    deadline: Option<Instant>,
 }
 
 impl InProgress {
@@ -158,6 +168,16 @@ impl Upstream {
             let time = self.config.fail_time;
             tracing::warn!("upstream {}: {name} is left out for {time}: {failure}", self.name);
         }
+    }
+
+    /// Whether a request may be asked again.
+    fn may_ask_again(&self) -> bool {
+        let asked = self.servers.iter().map(|server| server.counts.requests()).sum();
+        let is_permitted = self.budget.spend(asked, Instant::now());
+        if !is_permitted {
+            tracing::debug!("upstream {}: a fifth of its requests were asked again: this one is not", self.name);
+        }
+        is_permitted
     }
 
     /// Its servers, in their order.
@@ -255,6 +275,11 @@ impl UpstreamConfig {
         }
         let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
         let max_idle = self.max_idle.usize();
+        if let (None, Some(queue)) = (self.max_connections, &self.queue) {
+            let what = "has no effect without max_connections: add it, or remove queue";
+            problems.add(&queue.span, &format!("{key}.queue"), what);
+        }
+        let queue = self.queue.as_ref().map_or(config::QUEUE, |queue| queue.value.usize());
         let server = |config: &ServerConfig| {
             let tls = connector.for_server(&config.url, problems);
             Server {
@@ -265,6 +290,7 @@ impl UpstreamConfig {
                 names: Names::default(),
                 pool: Pool::new(max_idle),
                 counts: Counts::default(),
+                gate: self.max_connections.map(|most| Gate::new(most.usize(), queue)),
             }
         };
         let servers = self.servers.iter().map(server).collect();
@@ -288,6 +314,8 @@ impl UpstreamConfig {
             stall_timeout: self.stall_timeout.duration(),
             tunnel_timeout: self.tunnel_timeout.duration(),
             idle_timeout: self.idle_timeout.duration(),
+            timeout: self.timeout.map(|timeout| timeout.duration()),
+            budget: Budget::new(Instant::now()),
         })
     }
 }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::Body;
 use hyper::body::Incoming;
 use sealion_http::{ExtraFields, Status};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::InProgress;
 use super::connect::Connected;
@@ -51,6 +51,8 @@ pub(super) struct ReplyBody {
     connected: Option<Connected>,
     body: Incoming,
     patience: Patience,
+    /// Goes off when the answer must have ended.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// Whether its end has come. Of an answer without a length, the library does not say so beforehand.
     has_ended: bool,
     /// Whether the client takes trailers.
@@ -67,13 +69,23 @@ impl ReplyBody {
         takes_trailers: bool,
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
-        ReplyBody { in_progress, connected, body, patience, has_ended: false, takes_trailers, trailers: None }
+        let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
+        ReplyBody { in_progress, connected, body, patience, deadline, has_ended: false, takes_trailers, trailers: None }
     }
 }
 
 impl Source for ReplyBody {
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         let this = self.get_mut();
+        if let Some(deadline) = &mut this.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            this.connected = None;
+            let limit = this.in_progress.upstream.timeout.unwrap_or_default();
+            let late =
+                format!("the answer of {} did not end within {} s", this.in_progress.name(), limit.as_secs_f32());
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, late))));
+        }
         loop {
             match Pin::new(&mut this.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {

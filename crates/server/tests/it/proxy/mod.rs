@@ -1,6 +1,7 @@
 //! Requests that are forwarded to a server.
 
 mod auth;
+mod bounds;
 mod content;
 mod faults;
 mod grpc;
