@@ -43,6 +43,8 @@ pub(crate) enum Arm {
     UserSites,
     /// [`Self::UserLog`] in combined format with two workers, on all cores that the lab may use.
     UserTwo,
+    /// [`Self::User`] as a proxy before an nginx without TLS that has the files, without log.
+    UserProxy,
     /// Sealion with an access log in a file and the metrics listener.
     Observed(Ktls),
     /// nginx without kernel TLS.
@@ -51,6 +53,8 @@ pub(crate) enum Arm {
     NginxLog,
     /// [`Self::NginxLog`] with an `open_file_cache` of 100,000 files, or as many as may be open.
     NginxFiles,
+    /// nginx as [`Self::UserProxy`], with connections that it keeps.
+    NginxProxy,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
     /// Ours, `--ktls always`, over a network card that seals.
@@ -136,11 +140,13 @@ pub(crate) struct Server {
     pub(crate) configuration: String,
     /// The process that the lab started; `None` for a server that was already running.
     pub(crate) process: Option<Process>,
+    /// The server behind a proxy, whose cost is not measured.
+    pub(crate) _behind: Option<Process>,
 }
 
 impl Arm {
     /// Arms of our server and of nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 17] = [
+    pub(crate) const OWN: [Self; 19] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -155,6 +161,8 @@ impl Arm {
         Self::UserSites,
         Self::UserTwo,
         Self::NginxFiles,
+        Self::UserProxy,
+        Self::NginxProxy,
         Self::Observed(Ktls::Never),
         Self::Observed(Ktls::Always),
         Self::Observed(Ktls::Auto),
@@ -172,6 +180,7 @@ impl Arm {
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
+            Self::UserProxy | Self::NginxProxy => Claim::UserSpace,
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
             Self::Kernel | Self::Observed(Ktls::Always) | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
@@ -216,7 +225,12 @@ impl Arm {
 
     /// Whether this is nginx, started by the lab.
     pub(crate) fn is_nginx(&self) -> bool {
-        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls)
+        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxProxy | Self::NginxKtls)
+    }
+
+    /// Whether an nginx is started for it: as the server, or behind it.
+    pub(crate) fn needs_nginx(&self) -> bool {
+        self.is_nginx() || *self == Self::UserProxy
     }
 
     /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
@@ -261,7 +275,17 @@ impl Arm {
             Self::Observed(ktls) => {
                 sealion::start(setup, &Deployment::new(*ktls).with_log(LogFormat::Combined).with_metrics())
             }
-            Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls => nginx::start(setup, self),
+            Self::UserProxy => {
+                let behind = nginx::start_behind(setup)?;
+                let server = sealion::start_proxy(setup, behind.address)?;
+                Ok(Server { _behind: behind.process, ..server })
+            }
+            Self::NginxProxy => {
+                let behind = nginx::start_behind(setup)?;
+                let server = nginx::start(setup, self, Some(behind.address))?;
+                Ok(Server { _behind: behind.process, ..server })
+            }
+            Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxKtls => nginx::start(setup, self, None),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -289,6 +313,7 @@ impl fmt::Display for Arm {
             Self::UserMetrics => "user-metrics",
             Self::UserSites => "user-sites",
             Self::UserTwo => "user-two",
+            Self::UserProxy => "user-proxy",
             Self::Kernel => "kernel",
             Self::Auto => "auto",
             Self::Observed(Ktls::Never) => "user-observed",
@@ -297,6 +322,7 @@ impl fmt::Display for Arm {
             Self::Nginx => "nginx",
             Self::NginxLog => "nginx-log",
             Self::NginxFiles => "nginx-files",
+            Self::NginxProxy => "nginx-proxy",
             Self::NginxKtls => "nginx-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => {

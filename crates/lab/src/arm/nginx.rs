@@ -63,17 +63,42 @@ impl Nginx {
     }
 }
 
-/// `arm`: one of nginx.
-pub(super) fn start(setup: &Setup, arm: &Arm) -> Result<Server> {
+/// `arm`: one of nginx. `behind`: the server that requests are forwarded to.
+pub(super) fn start(setup: &Setup, arm: &Arm, behind: Option<SocketAddr>) -> Result<Server> {
+    start_as(setup, &arm.to_string(), |nginx, directory, address| {
+        configuration(setup, nginx, directory, address, &Role::Arm(arm, behind))
+    })
+}
+
+/// Starts the server behind a proxy, which has the files.
+pub(super) fn start_behind(setup: &Setup) -> Result<Server> {
+    start_as(setup, "behind", |nginx, directory, address| {
+        configuration(setup, nginx, directory, address, &Role::Behind)
+    })
+}
+
+/// What an nginx is there for.
+enum Role<'a> {
+    /// With the server behind it, if it is a proxy.
+    Arm(&'a Arm, Option<SocketAddr>),
+    /// The server behind a proxy.
+    Behind,
+}
+
+fn start_as(
+    setup: &Setup,
+    name: &str,
+    configuration: impl FnOnce(&Nginx, &Path, SocketAddr) -> String,
+) -> Result<Server> {
     let nginx = setup.nginx.as_ref().context("nginx is not there")?;
-    let directory = setup.scratch.join(arm.to_string());
+    let directory = setup.scratch.join(name);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
     // nginx cannot listen on port 0. Another process may take the free port before nginx binds it; nginx then reports
     // that.
     let free = TcpListener::bind(SocketAddr::new(setup.address, 0)).context("there is no free port")?;
     let address = free.local_addr()?;
     drop(free);
-    let configuration = configuration(setup, nginx, &directory, address, arm);
+    let configuration = configuration(nginx, &directory, address);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, &configuration).with_context(|| format!("cannot write {}", file.display()))?;
     // Before it has read its configuration, nginx logs to the path it was built with.
@@ -93,17 +118,33 @@ pub(super) fn start(setup: &Setup, arm: &Arm) -> Result<Server> {
         command: shown(&nginx.program, &arguments),
         configuration,
         process: Some(process),
+        _behind: None,
     })
 }
 
-fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, arm: &Arm) -> String {
+fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: SocketAddr, role: &Role<'_>) -> String {
     let directory = directory.display();
     // Started by root, nginx's workers switch to another user, which may not be able to read the files.
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let http2 = if nginx.built.contains("--with-http_v2_module") { " http2" } else { "" };
-    let ktls = if *arm == Arm::NginxKtls { "    ssl_conf_command Options KTLS;\n" } else { "" };
-    let log = if arm.has_log() { format!("{directory}/access.log combined") } else { "off".to_owned() };
-    let (open, cached) = if *arm == Arm::NginxFiles { many_open_files() } else { (16_384, 1000) };
+    let is = |other: &Arm| matches!(role, Role::Arm(arm, _) if *arm == other);
+    let ktls = if is(&Arm::NginxKtls) { "    ssl_conf_command Options KTLS;\n" } else { "" };
+    let has_log = matches!(role, Role::Arm(arm, _) if arm.has_log());
+    let log = if has_log { format!("{directory}/access.log combined") } else { "off".to_owned() };
+    let (open, cached) = if is(&Arm::NginxFiles) { many_open_files() } else { (16_384, 1000) };
+    let tls = match role {
+        Role::Behind => String::new(),
+        Role::Arm(..) => format!(
+            "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.2 TLSv1.3;\n{ktls}",
+            setup.certificate.certificate.display(),
+            setup.certificate.key.display(),
+        ),
+    };
+    let ssl = if tls.is_empty() { String::new() } else { format!(" ssl{http2}") };
+    let (upstream, content) = match role {
+        Role::Arm(_, Some(behind)) => (proxied_to(*behind), FORWARDING.to_owned()),
+        _ => (String::new(), format!("    root {};", setup.files.display())),
+    };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
@@ -125,21 +166,32 @@ http {{
   keepalive_requests 1000000000;
   open_file_cache max={cached} inactive=60s;
   open_file_cache_valid 60s;
-  server {{
-    listen {address} ssl{http2} backlog=4096;
-    ssl_certificate {certificate};
-    ssl_certificate_key {key};
-    ssl_protocols TLSv1.2 TLSv1.3;
-{ktls}    root {root};
+{upstream}  server {{
+    listen {address}{ssl} backlog=4096;
+{tls}{content}
   }}
 }}
 ",
         workers = setup.cores.len().max(1),
-        certificate = setup.certificate.certificate.display(),
-        key = setup.certificate.key.display(),
-        root = setup.files.display(),
     )
 }
+
+/// A server that requests are forwarded to, over connections that are kept.
+fn proxied_to(behind: SocketAddr) -> String {
+    format!("  upstream behind {{\n    server {behind};\n    keepalive 64;\n    keepalive_requests 1000000000;\n  }}\n")
+}
+
+/// As configurations have it, but without files for answers that clients take slowly.
+const FORWARDING: &str = "    location / {
+      proxy_pass http://behind;
+      proxy_http_version 1.1;
+      proxy_set_header Connection \"\";
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Real-IP $remote_addr;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_max_temp_file_size 0;
+    }";
 
 /// The limit on open files, and how many of them the cache may hold: 100,000, if this process may give so many.
 fn many_open_files() -> (u64, u64) {

@@ -40,6 +40,7 @@ impl Peer {
             command: String::new(),
             configuration: String::new(),
             process: None,
+            _behind: None,
         })
     }
 }

@@ -122,6 +122,18 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     started(setup, &arguments, String::new())
 }
 
+/// Forwards all requests to a server without TLS at this address.
+pub(super) fn start_proxy(setup: &Setup, to: SocketAddr) -> Result<Server> {
+    let listen = SocketAddr::new(setup.address, 0).to_string();
+    let path = |path: &Path| path.display().to_string();
+    let Certificate { certificate, key } = &setup.certificate;
+    let workers = setup.cores.len().max(1).to_string();
+    let to = format!("http://{to}");
+    let arguments = ["proxy", "--to", &to, "--listen", &listen, "--workers", &workers, "--ktls", Ktls::Never.as_str()];
+    let others = ["--cert", &path(certificate), "--key", &path(key), "--log", "warn", "--access-log", "off"];
+    started(setup, &[&arguments[..], &others].concat().into_iter().map(Into::into).collect::<Vec<_>>(), String::new())
+}
+
 /// Serves the lab's files as one of three sites with features, with an access log and metrics.
 pub(super) fn start_sites(setup: &Setup) -> Result<Server> {
     let configuration = configuration_of_sites(setup);
@@ -203,6 +215,7 @@ fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result
         command: shown(&sealion.program, arguments),
         configuration,
         process: Some(process),
+        _behind: None,
     })
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     let files = Files::make(&work.join("www"), &plan.cells.iter().flat_map(Cell::sizes).collect())?;
     let mut setup = Setup {
         sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
-        nginx: plan.arms().any(|arm| arm.is_nginx()).then(|| Nginx::find(None)).transpose()?,
+        nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(None)).transpose()?,
         certificate: Certificate::make(work)?,
         files: files.directory,
         scratch: work.to_owned(),

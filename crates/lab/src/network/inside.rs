@@ -38,7 +38,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     make_namespaces()?;
     let setup = Setup {
         sealion: plan.arms().any(|arm| arm.is_ours()).then(|| Sealion::find(Some(&plan.sealion))).transpose()?,
-        nginx: plan.arms().any(|arm| arm.is_nginx()).then(|| Nginx::find(None)).transpose()?,
+        nginx: plan.arms().any(|arm| arm.needs_nginx()).then(|| Nginx::find(None)).transpose()?,
         certificate: Certificate::make(work)?,
         files: files.directory,
         scratch: work.to_owned(),
