@@ -50,3 +50,78 @@ fn validators(stored: &HeaderMap) -> Validators<'_> {
 fn date(stored: &HeaderMap, name: http::HeaderName) -> Option<WholeSeconds> {
     std::str::from_utf8(stored.get(name)?.as_bytes()).ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fields;
+
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    #[test]
+    fn preconditions_of_a_stored_response() {
+        use Precondition::{Failed, NotModified, Proceed};
+        let tagged = &["etag: \"a,b\"", "last-modified: Sun, 06 Nov 1994 08:49:37 GMT"][..];
+        let weak = &["etag: W/\"a\""][..];
+        let dated = &["date: Sun, 06 Nov 1994 08:49:37 GMT"][..];
+        let bare = &["etag: a"][..];
+        for (stored, name, value, expected) in [
+            (tagged, "accept", "a", Proceed),
+            (tagged, "if-none-match", "\"x\", W/\"a,b\"", NotModified),
+            (tagged, "if-none-match", "\"x\"", Proceed),
+            (tagged, "if-none-match", "*", NotModified),
+            (tagged, "if-modified-since", THEN, NotModified),
+            (tagged, "if-modified-since", BEFORE, Proceed),
+            (tagged, "if-match", "\"a,b\"", Proceed),
+            (tagged, "if-match", "\"x\"", Failed),
+            (tagged, "if-unmodified-since", BEFORE, Failed),
+            (weak, "if-none-match", "\"a\"", NotModified),
+            (weak, "if-match", "W/\"a\"", Failed),
+            // Without Last-Modified, Date.
+            (dated, "if-modified-since", AFTER, NotModified),
+            (dated, "if-modified-since", BEFORE, Proceed),
+            (weak, "if-modified-since", AFTER, Proceed),
+            // Not an entity tag.
+            (bare, "if-none-match", "\"a\"", Proceed),
+            (bare, "if-none-match", "a", Proceed),
+            (bare, "if-none-match", "*", NotModified),
+        ] {
+            let mut conditions = Conditions::default();
+            conditions.add(name, value.as_bytes());
+            assert_eq!(evaluate(&conditions, &fields(stored)), expected, "{stored:?} {name}: {value}");
+        }
+    }
+
+    #[test]
+    fn ranges_need_the_same_representation() {
+        let with =
+            |lines: &[&'static str]| [&["etag: \"a\"", "last-modified: Sun, 06 Nov 1994 08:49:37 GMT"], lines].concat();
+        let later = with(&["date: Sun, 06 Nov 1994 08:49:38 GMT"]);
+        let at_once = with(&["date: Sun, 06 Nov 1994 08:49:37 GMT"]);
+        let varying = with(&["date: Sun, 06 Nov 1994 08:49:38 GMT", "vary: accept"]);
+        let encoded = with(&["date: Sun, 06 Nov 1994 08:49:38 GMT", "content-encoding: br"]);
+        let weak = vec!["etag: W/\"a\"", "date: Sun, 06 Nov 1994 08:49:38 GMT"];
+        for (stored, value, expected) in [
+            (&later, None, true),
+            (&later, Some("\"a\""), true),
+            (&later, Some("\"b\""), false),
+            (&later, Some("W/\"a\""), false),
+            (&later, Some(THEN), true),
+            (&later, Some(BEFORE), false),
+            (&at_once, Some(THEN), false),
+            (&at_once, Some("\"a\""), true),
+            (&varying, Some(THEN), false),
+            (&encoded, Some(THEN), false),
+            (&encoded, Some("\"a\""), true),
+            (&weak, Some("W/\"a\""), false),
+            (&weak, None, true),
+        ] {
+            let if_range = value.map_or(Singleton::Absent, |value| Singleton::Once(value.as_bytes()));
+            assert_eq!(range_applies(&if_range, &fields(stored)), expected, "{stored:?} {value:?}");
+        }
+        assert!(range_applies(&Singleton::Absent, &HeaderMap::new()));
+        assert!(!range_applies(&Singleton::Once(b"\"a\""), &HeaderMap::new()));
+    }
+}

@@ -241,3 +241,235 @@ const NO_STALE: u64 = 2;
 const S_MAXAGE: u64 = 4;
 /// `immutable`.
 const IMMUTABLE: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{NOW, date, fields};
+    use crate::storing::{NotStored, StoreRequest, may_store};
+
+    /// The lifetime of a response to a request without directives, sent and answered within [`NOW`].
+    fn stored(policy: &Policy, lines: &[&str]) -> Result<Lifetime, NotStored> {
+        let method = sealion_http::Method::Get;
+        let request = StoreRequest { method, has_authorization: false, directives: RequestDirectives::default() };
+        may_store(policy, &request, 200, &fields(lines), NOW, NOW)
+    }
+
+    fn lifetime(lines: &[&str]) -> Lifetime {
+        stored(&Policy::default(), lines).unwrap()
+    }
+
+    const ETAG: &str = "etag: \"a\"";
+
+    #[test]
+    fn the_end_of_freshness() {
+        let at = |name: &str, seconds| format!("{name}: {}", date(seconds));
+        for (lines, remaining) in [
+            (&["cache-control: max-age=60"][..], 60),
+            (&["cache-control: s-maxage=5, max-age=60"], 5),
+            (&["cache-control: max-age=5, s-maxage=60"], 60),
+            (&["cache-control: s-maxage=x, max-age=60"], 0),
+            (&[&at("expires", NOW + 60)], 60),
+            (&[&at("expires", NOW)], 0),
+            (&[&at("expires", NOW - 60)], 0),
+            (&["expires: 0"], 0),
+            (&["expires: "], 0),
+            (&["expires: Sunday, 06-Nov-94 08:50:37 GMT"], 60),
+            (&["expires: Sun Nov  6 08:50:37 1994"], 60),
+            (&["expires: Sun, 06 Nov 1994 08:50:37 UTC"], 0),
+            // Of two, the first.
+            (&[&at("expires", NOW + 60), &at("expires", NOW + 5)], 60),
+            (&[&at("expires", NOW + 5), "cache-control: max-age=60"], 60),
+            (&["expires: 0", "cache-control: max-age=60"], 60),
+            (&[&at("expires", NOW + 60), "cache-control: max-age=0"], 0),
+            // By the clock of the origin.
+            (&[&at("expires", NOW + 70), &at("date", NOW + 10)], 60),
+            (&[&at("expires", NOW + 50), &at("date", NOW - 10)], 50),
+            (&[&at("expires", NOW + 300), &at("date", NOW + 400)], 0),
+            (&[&at("expires", NOW + 60), "date: yesterday"], 60),
+            // Age and Date.
+            (&["cache-control: max-age=60", "age: 20"], 40),
+            (&["cache-control: max-age=60", &at("date", NOW - 20)], 40),
+            (&["cache-control: max-age=60", &at("date", NOW - 20), "age: 30"], 30),
+            (&["cache-control: max-age=60", &at("date", NOW + 20), "age: 30"], 30),
+            (&["cache-control: max-age=60", "age: 20, 70"], 40),
+            (&["cache-control: max-age=60", "age: 70, 20"], 0),
+            (&["cache-control: max-age=60", "age: 20", "age: 30"], 30),
+            (&["cache-control: max-age=60", "age: 30", "age: 20"], 30),
+            (&["cache-control: max-age=60", "age: -1"], 0),
+            (&["cache-control: max-age=60", "age: 1.0"], 0),
+            (&["cache-control: max-age=60", "age: abc"], 0),
+            (&["cache-control: max-age=60", "age: 1;a=b"], 0),
+            (&["cache-control: max-age=60", "age: 99999999999"], 0),
+            // The greatest lifetime.
+            (&["cache-control: max-age=99999999999"], 1 << 31),
+            (&["expires: Fri, 31 Dec 9999 23:59:59 GMT"], 1 << 31),
+            // A targeted field replaces the others.
+            (&["cdn-cache-control: max-age=60", "cache-control: max-age=5"], 60),
+            (&["cdn-cache-control: max-age=5", "cache-control: s-maxage=60"], 5),
+            (&["cdn-cache-control: public", &at("expires", NOW + 60)], 0),
+            (&["cdn-cache-control: max-age=&", "cache-control: max-age=60"], 60),
+            (&["sealion-cache-control: max-age=60", "cdn-cache-control: max-age=5"], 60),
+            // Heuristics: a tenth of the time since the last modification, at most a day.
+            (&[&at("last-modified", NOW - 600)], 60),
+            (&[&at("last-modified", NOW - 610), &at("date", NOW - 10)], 50),
+            (&[&at("last-modified", NOW + 600)], 0),
+            (&[&at("last-modified", NOW - 86_400 * 100)], 86_400),
+            (&[&at("last-modified", NOW - 600), "cache-control: max-age=5"], 5),
+            (&[&at("last-modified", NOW - 600), "expires: 0"], 0),
+            (&["last-modified: yesterday"], 0),
+            (&[], 0),
+        ] {
+            let lines: Vec<_> = lines.iter().copied().chain([ETAG]).collect();
+            let lifetime = lifetime(&lines);
+            let none = RequestDirectives::default();
+            assert_eq!(lifetime.expires().saturating_sub(NOW), remaining, "{lines:?}");
+            assert_eq!(lifetime.assess(&none, NOW) == Assessment::Fresh, remaining > 0, "{lines:?}");
+            if remaining > 0 {
+                assert_eq!(lifetime.assess(&none, NOW + remaining - 1), Assessment::Fresh, "{lines:?}");
+            }
+            assert_ne!(lifetime.assess(&none, NOW + remaining), Assessment::Fresh, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn age_counts_from_the_request_that_was_answered() {
+        let method = sealion_http::Method::Get;
+        let request = StoreRequest { method, has_authorization: false, directives: RequestDirectives::default() };
+        let age = |lines: &[&str], requested, received, now| {
+            may_store(&Policy::default(), &request, 200, &fields(lines), requested, received).unwrap().age(now)
+        };
+        const FRESH: &str = "cache-control: max-age=600";
+        assert_eq!(age(&[FRESH], NOW, NOW, NOW), 0);
+        assert_eq!(age(&[FRESH], NOW - 7, NOW, NOW + 3), 10);
+        assert_eq!(age(&[FRESH, "age: 30"], NOW - 7, NOW, NOW + 3), 40);
+        assert_eq!(age(&[FRESH, "age: 30", &format!("date: {}", date(NOW - 60))], NOW - 7, NOW, NOW + 3), 63);
+        // Clocks that were set back.
+        assert_eq!(age(&[FRESH, "age: 30"], NOW + 7, NOW, NOW - 3), 30);
+    }
+
+    #[test]
+    fn what_may_be_sent_stale() {
+        use Assessment::{Fresh, MustRevalidate, StaleWhileRevalidate};
+        const STALE: Assessment = Assessment::Stale { may_serve_on_error: false };
+        const ON_ERROR: Assessment = Assessment::Stale { may_serve_on_error: true };
+        let request = |line: &str| RequestDirectives::parse([line.as_bytes()].into_iter(), std::iter::empty());
+        // The response's directives, the request's, its age, what may be done.
+        for (response, directives, age, expected) in [
+            ("max-age=60", "", 59, Fresh),
+            ("max-age=60", "", 60, STALE),
+            ("max-age=60", "no-cache", 0, MustRevalidate),
+            ("max-age=60", "no-cache, max-stale, stale-if-error=60", 60, MustRevalidate),
+            ("max-age=60, no-cache", "max-stale", 0, MustRevalidate),
+            ("max-age=60, no-cache, stale-if-error=60", "stale-if-error=60", 60, MustRevalidate),
+            ("max-age=60, no-cache=\"a\"", "", 0, Fresh),
+            // Greatest age.
+            ("max-age=60", "max-age=30", 30, Fresh),
+            ("max-age=60", "max-age=30", 31, STALE),
+            ("max-age=60, stale-if-error=5", "max-age=30", 31, ON_ERROR),
+            ("max-age=60, must-revalidate, stale-if-error=5", "max-age=30", 31, ON_ERROR),
+            ("max-age=60, immutable", "max-age=0", 59, Fresh),
+            ("max-age=60, immutable", "max-age=0", 60, STALE),
+            ("max-age=60, immutable", "no-cache", 59, MustRevalidate),
+            ("max-age=60, immutable", "min-fresh=2", 59, STALE),
+            // Least remaining freshness.
+            ("max-age=60", "min-fresh=30", 30, Fresh),
+            ("max-age=60", "min-fresh=30", 31, STALE),
+            ("max-age=60, stale-while-revalidate=60", "min-fresh=30", 31, STALE),
+            ("max-age=60, stale-while-revalidate=60", "min-fresh=0", 61, STALE),
+            // Stale, as the request takes it.
+            ("max-age=60", "max-stale=5", 65, Fresh),
+            ("max-age=60", "max-stale=5", 66, STALE),
+            ("max-age=60", "max-stale", 1_000_000, Fresh),
+            ("max-age=60", "max-stale=5, max-age=62", 62, Fresh),
+            ("max-age=60", "max-stale=5, max-age=62", 63, STALE),
+            ("max-age=60", "max-stale=5, min-fresh=1", 62, STALE),
+            ("max-age=60, must-revalidate", "max-stale", 60, MustRevalidate),
+            ("max-age=60, proxy-revalidate", "max-stale", 60, MustRevalidate),
+            ("s-maxage=60", "max-stale", 60, MustRevalidate),
+            ("s-maxage=60", "", 59, Fresh),
+            // Stale, while it is revalidated.
+            ("max-age=60, stale-while-revalidate=10", "", 60, StaleWhileRevalidate),
+            ("max-age=60, stale-while-revalidate=10", "", 69, StaleWhileRevalidate),
+            ("max-age=60, stale-while-revalidate=10", "", 70, STALE),
+            ("max-age=60, stale-while-revalidate=10", "max-age=100", 60, STALE),
+            ("max-age=60, stale-while-revalidate=10, must-revalidate", "", 60, MustRevalidate),
+            ("max-age=60, stale-while-revalidate=10, proxy-revalidate", "", 60, MustRevalidate),
+            ("max-age=60, stale-while-revalidate=x", "", 60, STALE),
+            // The same response grants what s-maxage alone would forbid.
+            ("s-maxage=60, stale-while-revalidate=10", "", 60, StaleWhileRevalidate),
+            ("s-maxage=60, stale-while-revalidate=10", "", 70, MustRevalidate),
+            ("s-maxage=60, stale-if-error=10", "", 69, ON_ERROR),
+            ("s-maxage=60, stale-if-error=10", "", 70, MustRevalidate),
+            ("s-maxage=60", "stale-if-error=10", 60, MustRevalidate),
+            // Stale, because the origin fails.
+            ("max-age=60, stale-if-error=10", "", 69, ON_ERROR),
+            ("max-age=60, stale-if-error=10", "", 70, STALE),
+            ("max-age=60", "stale-if-error=10", 69, ON_ERROR),
+            ("max-age=60", "stale-if-error=10", 70, STALE),
+            ("max-age=60, must-revalidate", "stale-if-error=10", 60, MustRevalidate),
+            ("max-age=60, stale-if-error=10, must-revalidate", "", 60, MustRevalidate),
+            ("max-age=60, stale-while-revalidate=5, stale-if-error=10", "", 64, StaleWhileRevalidate),
+            ("max-age=60, stale-while-revalidate=5, stale-if-error=10", "", 65, ON_ERROR),
+        ] {
+            let lifetime = lifetime(&[&format!("cache-control: {response}"), ETAG]);
+            assert_eq!(lifetime.assess(&request(directives), NOW + age), expected, "{response} | {directives} | {age}");
+        }
+    }
+
+    #[test]
+    fn an_operators_stale_use_extends_a_lifetime() {
+        use Assessment::{MustRevalidate, StaleWhileRevalidate};
+        let policy = Policy { stale_while_revalidate: Some(10), stale_if_error: Some(20), ..Policy::default() };
+        let at =
+            |line: &str, age| stored(&policy, &[line, ETAG]).unwrap().assess(&RequestDirectives::default(), NOW + age);
+        const ON_ERROR: Assessment = Assessment::Stale { may_serve_on_error: true };
+        const STALE: Assessment = Assessment::Stale { may_serve_on_error: false };
+        assert_eq!(at("cache-control: max-age=60", 69), StaleWhileRevalidate);
+        assert_eq!(at("cache-control: max-age=60", 79), ON_ERROR);
+        assert_eq!(at("cache-control: s-maxage=60", 69), StaleWhileRevalidate);
+        assert_eq!(at("cache-control: max-age=60, stale-while-revalidate=0", 60), ON_ERROR);
+        assert_eq!(at("cache-control: max-age=60, stale-if-error=0, stale-while-revalidate=0", 60), STALE);
+        assert_eq!(at("cache-control: max-age=60, must-revalidate", 60), MustRevalidate);
+        // A response without a lifetime may be for one user.
+        assert_eq!(at("server: a", 0), STALE);
+        assert_eq!(at("cache-control: max-age=0", 0), STALE);
+        assert_eq!(stored(&policy, &["server: a"]), Err(NotStored::NoLifetime));
+    }
+
+    #[test]
+    fn a_response_made_stale_keeps_its_stale_use_from_then_on() {
+        let fresh = lifetime(&["cache-control: max-age=60, stale-while-revalidate=10", "age: 5"]);
+        let none = RequestDirectives::default();
+        let stale = fresh.made_stale(NOW + 20);
+        assert_eq!(stale.expires(), NOW + 20);
+        assert_eq!(stale.age(NOW + 20), 25);
+        assert_eq!(stale.assess(&none, NOW + 29), Assessment::StaleWhileRevalidate);
+        assert_eq!(stale.assess(&none, NOW + 30), Assessment::Stale { may_serve_on_error: false });
+        assert_eq!(stale.made_stale(NOW + 40), stale, "what is stale stays as it is");
+        let must = lifetime(&["cache-control: max-age=60, must-revalidate"]).made_stale(NOW);
+        assert_eq!(must.assess(&none, NOW), Assessment::MustRevalidate);
+    }
+
+    #[test]
+    fn octets_give_the_lifetime_back() {
+        assert_eq!(size_of::<Lifetime>(), Lifetime::LENGTH);
+        let all = lifetime(&[
+            "cache-control: s-maxage=60, stale-while-revalidate=10, stale-if-error=20, no-cache, must-revalidate, immutable",
+            "age: 5",
+            ETAG,
+        ]);
+        let bytes = all.to_bytes();
+        assert_eq!(Lifetime::from_bytes(bytes), Some(all));
+        assert_eq!(bytes[..8], ((NOW << 8) | 15).to_le_bytes());
+        assert_eq!(bytes[8..], [5u32, 60, 10, 20].map(u32::to_le_bytes).concat());
+        let unknown = [bytes[0] | 16].into_iter().chain(bytes[1..].iter().copied()).collect::<Vec<_>>();
+        assert_eq!(Lifetime::from_bytes(unknown.try_into().unwrap()), None);
+    }
+
+    #[test]
+    fn errors_that_stale_responses_stand_in_for() {
+        let errors: Vec<_> = (100..600).filter(|status| is_error_for_stale(*status)).collect();
+        assert_eq!(errors, [500, 502, 503, 504]);
+    }
+}

@@ -138,3 +138,76 @@ fn without_dot_segments(path: &str) -> String {
     }
     format!("/{}", kept.join("/"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fields;
+
+    #[test]
+    fn unsafe_methods_invalidate_unless_they_fail() {
+        let at = |method, status| invalidated(Method::from_token(method), status, "/a?b", "a", &HeaderMap::new());
+        for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH", "get"] {
+            assert_eq!(at(method, 200), ["/a?b"], "{method}");
+            assert_eq!(at(method, 303), ["/a?b"], "{method}");
+            assert!(at(method, 404).is_empty() && at(method, 500).is_empty() && at(method, 103).is_empty(), "{method}");
+        }
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY"] {
+            assert!(at(method, 200).is_empty(), "{method}");
+        }
+    }
+
+    #[test]
+    fn references_of_the_same_authority() {
+        for (reference, expected) in [
+            ("/x?y", Some("/x?y")),
+            ("/x#f", Some("/x")),
+            ("x", Some("/dir/x")),
+            ("./x/../y", Some("/dir/y")),
+            ("../x", Some("/x")),
+            ("../../../x", Some("/x")),
+            ("..", Some("/")),
+            (".", Some("/dir/")),
+            ("?z", Some("/dir/page?z")),
+            ("", Some("/dir/page?q")),
+            ("#f", Some("/dir/page?q")),
+            ("/a/./b/../c", Some("/a/c")),
+            ("/a/.well-known", Some("/a/.well-known")),
+            ("https://example.org/x", Some("/x")),
+            ("HTTPS://EXAMPLE.org:443/x?y#z", Some("/x?y")),
+            ("http://example.org", Some("/")),
+            ("https://example.org?q", Some("/?q")),
+            ("//example.org/x", Some("/x")),
+            ("https://example.org:8443/x", None),
+            ("https://user@example.org/x", Some("/x")),
+            ("https://other.example/x", None),
+            ("https://example.org@other.example/x", None),
+            ("//other.example/x", None),
+            ("https:/x", None),
+            ("mailto:a@example.org", None),
+            ("x:y", None),
+            ("x/a:b", Some("/dir/x/a:b")),
+        ] {
+            assert_eq!(resolve(reference, "/dir/page?q", "example.org").as_deref(), expected, "{reference}");
+        }
+        assert_eq!(resolve("http://[::1]:8000/x", "/", "[::1]:8000").as_deref(), Some("/x"));
+        let response = fields(&["location: /new", "content-location: /dir/page?q"]);
+        let all = invalidated(Method::from_token("POST"), 201, "/dir/page?q", "example.org", &response);
+        assert_eq!(all, ["/dir/page?q", "/new"]);
+    }
+
+    #[test]
+    fn groups_are_strings() {
+        let response = fields(&[
+            "cache-groups: \"a\", \"b c\";p=1, d, (\"e\")",
+            "cache-groups: \"f\"",
+            "cache-group-invalidation: \"a\"",
+        ]);
+        assert_eq!(groups(&response), ["a", "b c", "f"]);
+        assert!(groups(&fields(&["cache-groups: \"a\", ="])).is_empty());
+        assert!(groups(&HeaderMap::new()).is_empty());
+        let at = |method, status| invalidated_groups(Method::from_token(method), status, &response);
+        assert_eq!(at("POST", 200), ["a"]);
+        assert!(at("GET", 200).is_empty() && at("POST", 500).is_empty());
+    }
+}

@@ -31,6 +31,8 @@ mod conditions;
 mod directives;
 mod freshness;
 mod invalidation;
+#[cfg(test)]
+mod sample;
 mod status_field;
 mod storing;
 mod tags;

@@ -93,3 +93,43 @@ impl CacheStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_items_with_parameters() {
+        let written = |status: CacheStatus| {
+            let mut out = Vec::new();
+            status.write(&mut out);
+            let list: sfv::List = sfv::Parser::new(&out).parse().unwrap();
+            assert_eq!(list.len(), 1);
+            String::from_utf8(out).unwrap()
+        };
+        let forwarded =
+            |why| CacheStatus::Forwarded { why, status: None, stored: false, collapsed: false, detail: None };
+        assert_eq!(written(CacheStatus::Hit { ttl: 60 }), "sealion; hit; ttl=60");
+        assert_eq!(written(CacheStatus::Hit { ttl: -5 }), "sealion; hit; ttl=-5");
+        assert_eq!(written(CacheStatus::Hit { ttl: i64::MIN }), "sealion; hit; ttl=-999999999999999");
+        for (why, expected) in [
+            (Forward::Bypass, "sealion; fwd=bypass"),
+            (Forward::Method, "sealion; fwd=method"),
+            (Forward::UriMiss, "sealion; fwd=uri-miss"),
+            (Forward::VaryMiss, "sealion; fwd=vary-miss"),
+            (Forward::Request, "sealion; fwd=request"),
+            (Forward::Stale, "sealion; fwd=stale"),
+            (Forward::Partial, "sealion; fwd=partial"),
+        ] {
+            assert_eq!(written(forwarded(why)), expected);
+        }
+        let all = CacheStatus::Forwarded {
+            why: Forward::Stale,
+            status: Some(304),
+            stored: true,
+            collapsed: true,
+            detail: Some(crate::NotStored::NoStore.as_str()),
+        };
+        assert_eq!(written(all), "sealion; fwd=stale; fwd-status=304; stored; collapsed; detail=no-store");
+    }
+}

@@ -243,3 +243,207 @@ fn is_heuristically_cacheable(status: u16) -> bool {
 fn is_understood(status: u16) -> bool {
     matches!(status, 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{NOW, fields};
+
+    const GET: StoreRequest<'_> = StoreRequest {
+        method: Method::Get,
+        has_authorization: false,
+        directives: RequestDirectives {
+            no_cache: false,
+            no_store: false,
+            only_if_cached: false,
+            max_age: None,
+            min_fresh: None,
+            max_stale: None,
+            stale_if_error: None,
+        },
+    };
+
+    fn result(policy: &Policy, request: &StoreRequest<'_>, status: u16, lines: &[&str]) -> Result<(), NotStored> {
+        may_store(policy, request, status, &fields(lines), NOW, NOW).map(|_| ())
+    }
+
+    const FRESH: &str = "cache-control: max-age=60";
+    const ETAG: &str = "etag: \"a\"";
+    const COOKIE: &str = "set-cookie: a=b";
+
+    #[test]
+    fn what_is_stored() {
+        use NotStored::{NoLifetime, NoStore, Private, SetCookie, VaryAny};
+        for (lines, expected) in [
+            (&[FRESH][..], Ok(())),
+            (&["cache-control: no-store"], Err(NoStore)),
+            (&["cache-control: max-age=60, no-store"], Err(NoStore)),
+            (&[FRESH, "cache-control: NO-STORE"], Err(NoStore)),
+            (&["cache-control: max-age=60, private"], Err(Private)),
+            (&["cache-control: max-age=60, private=\"a\""], Ok(())),
+            (&["cache-control: max-age=60, no-cache=\"a\""], Ok(())),
+            // Stale on arrival: with a validator only.
+            (&[], Err(NoLifetime)),
+            (&[ETAG], Ok(())),
+            (&["last-modified: yesterday"], Ok(())),
+            (&["cache-control: max-age=0"], Err(NoLifetime)),
+            (&["cache-control: max-age=0", ETAG], Ok(())),
+            (&["cache-control: max-age=60, no-cache"], Err(NoLifetime)),
+            (&["cache-control: max-age=60, no-cache", ETAG], Ok(())),
+            (&["cache-control: max-age=60", "age: 60"], Err(NoLifetime)),
+            (&["cache-control: max-age=0, stale-while-revalidate=5"], Ok(())),
+            (&["cache-control: max-age=0, stale-if-error=5"], Ok(())),
+            (&["cache-control: max-age=0, stale-if-error=5, must-revalidate"], Err(NoLifetime)),
+            (&["expires: 0"], Err(NoLifetime)),
+            // Vary.
+            (&[FRESH, "vary: accept, foo"], Ok(())),
+            (&[FRESH, "vary: *"], Err(VaryAny)),
+            (&[FRESH, "vary: foo", "vary: *"], Err(VaryAny)),
+            (&[FRESH, "vary: a b"], Err(VaryAny)),
+            // Set-Cookie, unless the origin says that the field alone is not to be stored.
+            (&[FRESH, COOKIE], Err(SetCookie)),
+            (&["cache-control: max-age=60, no-cache=\"Set-Cookie\"", COOKIE], Ok(())),
+            (&["cache-control: max-age=60, private=\"set-cookie, a\"", COOKIE], Ok(())),
+            (&["cache-control: max-age=60, no-cache=\"a\"", COOKIE], Err(SetCookie)),
+            // must-understand replaces no-store.
+            (&["cache-control: max-age=60, no-store, must-understand"], Ok(())),
+            // Targeted fields.
+            (&["cache-control: no-store", "cdn-cache-control: max-age=60"], Ok(())),
+            (&[FRESH, "cdn-cache-control: no-store"], Err(NoStore)),
+            (&[FRESH, "cdn-cache-control: private"], Err(Private)),
+            // Pragma has no meaning in a response (RFC 9111 §5.4).
+            (&[FRESH, "pragma: no-cache"], Ok(())),
+        ] {
+            assert_eq!(result(&Policy::default(), &GET, 200, lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn requests_whose_responses_are_not_stored() {
+        let policy = Policy::default();
+        for (method, expected) in [("GET", Ok(())), ("HEAD", Err(NotStored::Method)), ("POST", Err(NotStored::Method))]
+        {
+            let request = StoreRequest { method: Method::from_token(method), ..GET };
+            assert_eq!(result(&policy, &request, 200, &[FRESH]), expected, "{method}");
+        }
+        let no_store = StoreRequest { directives: RequestDirectives { no_store: true, ..GET.directives }, ..GET };
+        assert_eq!(result(&policy, &no_store, 200, &[FRESH]), Err(NotStored::RequestNoStore));
+        let ignoring = Policy { ignore_request_directives: true, ..Policy::default() };
+        assert_eq!(result(&ignoring, &no_store, 200, &[FRESH]), Ok(()));
+
+        let authorized = StoreRequest { has_authorization: true, ..GET };
+        for (directives, expected) in [
+            ("max-age=60", Err(NotStored::Authorization)),
+            ("max-age=60, proxy-revalidate", Err(NotStored::Authorization)),
+            ("max-age=60, public", Ok(())),
+            ("max-age=60, must-revalidate", Ok(())),
+            ("s-maxage=60", Ok(())),
+            ("s-maxage=60, private", Err(NotStored::Private)),
+        ] {
+            let line = format!("cache-control: {directives}");
+            assert_eq!(result(&policy, &authorized, 200, &[&line]), expected, "{directives}");
+        }
+    }
+
+    #[test]
+    fn statuses() {
+        let policy = Policy::default();
+        let stored = |lines: &[&str]| -> Vec<u16> {
+            (100..600).filter(|status| result(&policy, &GET, *status, lines).is_ok()).collect()
+        };
+        let by_default = stored(&[ETAG]);
+        assert_eq!(by_default, [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501]);
+        for line in [FRESH, "cache-control: public", "expires: Sun, 06 Nov 1994 08:50:37 GMT"] {
+            assert_eq!(stored(&[line, ETAG]).len(), 400 - 2, "every final one but 206 and 304: {line}");
+        }
+        let understood = |status| result(&policy, &GET, status, &["cache-control: max-age=60, must-understand"]);
+        assert_eq!(
+            (understood(404), understood(299), understood(599)),
+            (Ok(()), Err(NotStored::Status), Err(NotStored::Status))
+        );
+        assert_eq!(result(&policy, &GET, 206, &[FRESH]), Err(NotStored::Range));
+        assert_eq!(result(&policy, &GET, 302, &[ETAG]), Err(NotStored::Status));
+    }
+
+    #[test]
+    fn lifetimes_of_an_operator() {
+        let policy = Policy { default_ttl: vec![(200, 60), (302, 5), (404, 0)], ..Policy::default() };
+        let expires = |status, lines: &[&str]| {
+            may_store(&policy, &GET, status, &fields(lines), NOW, NOW).map(|lifetime| lifetime.expires() - NOW)
+        };
+        assert_eq!(expires(200, &[]), Ok(60));
+        assert_eq!(expires(302, &[]), Ok(5));
+        assert_eq!(expires(303, &[]), Err(NotStored::Status));
+        assert_eq!(expires(404, &[]), Err(NotStored::NoLifetime));
+        assert_eq!(expires(200, &["cache-control: max-age=7"]), Ok(7));
+        assert_eq!(expires(200, &["last-modified: Sun, 06 Nov 1994 08:39:37 GMT"]), Ok(60), "not a guess");
+        assert_eq!(expires(200, &["cache-control: no-store"]), Err(NotStored::NoStore));
+        let no_guess = Policy { heuristic_max: 0, ..Policy::default() };
+        let modified = fields(&["last-modified: Sun, 06 Nov 1994 08:39:37 GMT"]);
+        assert_eq!(may_store(&no_guess, &GET, 200, &modified, NOW, NOW).unwrap().expires(), NOW);
+    }
+
+    #[test]
+    fn fields_of_responses_can_be_ignored() {
+        let ignoring = |names: &[&'static str]| Policy {
+            default_ttl: vec![(200, 60)],
+            ignore_response: names.iter().map(|name| HeaderName::from_static(name)).collect(),
+            ..Policy::default()
+        };
+        let expires = |policy: &Policy, lines: &[&str]| {
+            may_store(policy, &GET, 200, &fields(lines), NOW, NOW).map(|lifetime| lifetime.expires() - NOW)
+        };
+        let lines =
+            ["cache-control: private, max-age=5", "cdn-cache-control: no-store", "expires: 0", COOKIE, "vary: *"];
+        assert_eq!(expires(&ignoring(&["cache-control", "expires", "set-cookie", "vary"]), &lines), Ok(60));
+        assert_eq!(expires(&ignoring(&["expires", "set-cookie", "vary"]), &lines), Err(NotStored::NoStore));
+        assert_eq!(expires(&ignoring(&["cache-control", "set-cookie", "vary"]), &lines), Err(NotStored::NoLifetime));
+        assert_eq!(expires(&ignoring(&["cache-control", "expires", "vary"]), &lines), Err(NotStored::SetCookie));
+        assert_eq!(expires(&ignoring(&["cache-control", "expires", "set-cookie"]), &lines), Err(NotStored::VaryAny));
+        let storing = Policy { store_set_cookie: true, ..Policy::default() };
+        assert_eq!(expires(&storing, &[FRESH, COOKIE]), Ok(60));
+        assert!(storable_fields(&storing, &fields(&lines), NOW).contains_key(SET_COOKIE));
+        assert!(!storable_fields(&ignoring(&["set-cookie"]), &fields(&lines), NOW).contains_key(SET_COOKIE));
+    }
+
+    #[test]
+    fn fields_that_are_stored() {
+        let response = fields(&[
+            "connection: close, X-Hop",
+            "x-hop: 1",
+            "keep-alive: 1",
+            "te: trailers",
+            "transfer-encoding: chunked",
+            "upgrade: h2c",
+            "proxy-authenticate: Basic",
+            "proxy-authentication-info: a",
+            "proxy-authorization: a",
+            "proxy-connection: close",
+            "content-length: 3",
+            "age: 5",
+            "cache-control: max-age=60, no-cache=\"x-one\", private=\"x-two\"",
+            "x-one: 1",
+            "x-two: 2",
+            "x-three: 3",
+            "x-three: 4",
+            "content-type: text/plain",
+        ]);
+        let stored = storable_fields(&Policy::default(), &response, NOW);
+        let expected = fields(&[
+            "cache-control: max-age=60, no-cache=\"x-one\", private=\"x-two\"",
+            "x-three: 3",
+            "x-three: 4",
+            "content-type: text/plain",
+            "date: Sun, 06 Nov 1994 08:49:37 GMT",
+        ]);
+        assert_eq!(stored, expected);
+        for (date, kept) in [("Sun, 06 Nov 1994 08:49:00 GMT", true), ("yesterday", false)] {
+            let stored = storable_fields(&Policy::default(), &fields(&[&format!("date: {date}")]), NOW);
+            assert_eq!(stored[DATE] == date, kept);
+        }
+        assert_eq!(
+            storable_fields(&Policy::default(), &HeaderMap::new(), u64::MAX)[DATE],
+            "Fri, 31 Dec 9999 23:59:59 GMT"
+        );
+    }
+}

@@ -16,3 +16,17 @@ pub fn tags(fields: &HeaderMap) -> Vec<String> {
     }
     tags
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fields;
+
+    #[test]
+    fn each_field_has_its_separator() {
+        let response =
+            fields(&["cache-tag: a, b c,,A", "cache-tag: d", "surrogate-key: e  f,g\te", "xkey: h i, j", "xkey: a"]);
+        assert_eq!(tags(&response), ["a", "b c", "A", "d", "e", "f,g", "h", "i", "j"]);
+        assert!(tags(&HeaderMap::new()).is_empty());
+    }
+}

@@ -85,3 +85,123 @@ fn describes_content(name: &HeaderName) -> bool {
         || name == "repr-digest"
         || name == "digest"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directives::RequestDirectives;
+    use crate::sample::{NOW, date, fields};
+
+    const STRONG: &str = "etag: \"a\"";
+    const WEAK: &str = "etag: W/\"a\"";
+    const OTHER: &str = "etag: \"b\"";
+    const MODIFIED: &str = "last-modified: Sun, 06 Nov 1994 08:49:36 GMT";
+    const LATER: &str = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT";
+
+    #[test]
+    fn every_validator_is_sent() {
+        let conditions = |lines: &[&str]| {
+            let conditions = validation_fields(&fields(lines));
+            conditions.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect::<Vec<_>>()
+        };
+        assert!(conditions(&["date: Sun, 06 Nov 1994 08:49:37 GMT"]).is_empty());
+        assert_eq!(conditions(&[WEAK]), ["if-none-match: W/\"a\""]);
+        assert_eq!(
+            conditions(&[STRONG, MODIFIED]),
+            ["if-none-match: \"a\"", "if-modified-since: Sun, 06 Nov 1994 08:49:36 GMT"]
+        );
+    }
+
+    #[test]
+    fn a_304_is_for_the_response_with_its_validators() {
+        for (stored, not_modified, expected) in [
+            (&[STRONG, MODIFIED][..], &[STRONG][..], true),
+            (&[STRONG, MODIFIED], &[STRONG, LATER], true),
+            (&[STRONG], &[WEAK], true),
+            (&[WEAK], &[WEAK], true),
+            // A strong one identifies only what has it.
+            (&[WEAK], &[STRONG], false),
+            (&[STRONG, MODIFIED], &[OTHER, MODIFIED], false),
+            (&[MODIFIED], &[STRONG, MODIFIED], false),
+            (&[MODIFIED], &[MODIFIED], true),
+            (&[STRONG, MODIFIED], &[MODIFIED], true),
+            (&[STRONG, MODIFIED], &[LATER], false),
+            (&[STRONG], &[MODIFIED], false),
+            (&[STRONG], &[], true),
+            (&[], &[], true),
+            // Not entity tags, but equal.
+            (&["etag: a"], &["etag: a"], true),
+            (&["etag: a"], &[STRONG], false),
+        ] {
+            assert_eq!(is_for(&fields(stored), &fields(not_modified)), expected, "{stored:?} {not_modified:?}");
+        }
+    }
+
+    #[test]
+    fn a_304_replaces_fields_but_those_of_the_content() {
+        let policy = Policy::default();
+        let old = [
+            "content-encoding: gzip",
+            "content-md5: a",
+            "content-type: text/plain",
+            "etag: \"a\"",
+            "x-one: 1",
+            "x-one: 2",
+            "x-two: 1",
+            "x-hidden: 1",
+        ];
+        let mut stored = storable_fields(&policy, &fields(&old), NOW - 100);
+        let new = [
+            "cache-control: max-age=5, no-cache=\"x-hidden\"",
+            "connection: x-hop",
+            "x-hop: 1",
+            "transfer-encoding: chunked",
+            "content-length: 7",
+            "content-encoding: br",
+            "content-range: bytes 0-1/2",
+            "content-md5: b",
+            "content-type: text/html",
+            "etag: W/\"a\"",
+            "age: 7",
+            "x-one: 3",
+            "x-one: 4",
+        ];
+        update(&policy, &mut stored, &fields(&new), NOW);
+        let mut expected: Vec<_> = [
+            "content-encoding: gzip",
+            "content-md5: a",
+            "etag: \"a\"",
+            "x-two: 1",
+            "cache-control: max-age=5, no-cache=\"x-hidden\"",
+            "content-type: text/html",
+            "x-one: 3",
+            "x-one: 4",
+        ]
+        .map(str::to_owned)
+        .into();
+        expected.push(format!("date: {}", date(NOW)));
+        assert_eq!(stored, fields(&expected));
+    }
+
+    #[test]
+    fn a_304_begins_a_new_lifetime() {
+        let policy = Policy::default();
+        let request = StoreRequest {
+            method: sealion_http::Method::Get,
+            has_authorization: false,
+            directives: RequestDirectives::default(),
+        };
+        let original = storable_fields(&policy, &fields(&["cache-control: max-age=60", "x: 1", STRONG]), NOW - 1000);
+        let freshen = |lines: &[&str]| {
+            let mut stored = original.clone();
+            let lifetime = super::freshen(&policy, &request, 200, &mut stored, &fields(lines), NOW - 2, NOW);
+            assert!(!stored.contains_key(AGE) && stored.contains_key("x"));
+            lifetime.map(|lifetime| (lifetime.age(NOW), lifetime.expires() - NOW))
+        };
+        assert_eq!(freshen(&[STRONG]), Ok((2, 58)));
+        assert_eq!(freshen(&[STRONG, "age: 10"]), Ok((12, 48)));
+        assert_eq!(freshen(&[STRONG, &format!("date: {}", date(NOW - 20))]), Ok((20, 40)));
+        assert_eq!(freshen(&[STRONG, "cache-control: max-age=600"]), Ok((2, 598)));
+        assert_eq!(freshen(&[STRONG, "cache-control: no-store"]), Err(NotStored::NoStore));
+    }
+}

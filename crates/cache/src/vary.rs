@@ -123,3 +123,96 @@ fn add_codings(key: &mut Vec<u8>, lines: &[&[u8]]) {
         key.extend_from_slice(b"!identity,");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fields;
+
+    #[test]
+    fn names_are_sorted_and_none_is_there_twice() {
+        for (lines, expected) in [
+            (&[][..], Some("")),
+            (&["vary: "], Some("")),
+            (&["vary: Foo"], Some("foo")),
+            (&["vary: Foo, bar", "vary: FOO,,accept"], Some("accept foo bar")),
+            (&["vary: *"], None),
+            (&["vary: *, *"], None),
+            (&["vary: , *"], None),
+            (&["vary: ", "vary: *"], None),
+            (&["vary: foo, *"], None),
+            (&["vary: *, foo"], None),
+            (&["vary: foo bar"], None),
+            (&["vary: \"foo\""], None),
+        ] {
+            let names = vary(&fields(lines), &Policy::default());
+            let expected = expected.map(|names| {
+                let mut names: Vec<_> = names.split_whitespace().collect();
+                names.sort_unstable();
+                names
+            });
+            let names = names.as_ref().map(|names| names.iter().map(HeaderName::as_str).collect::<Vec<_>>());
+            assert_eq!(names, expected, "{lines:?}");
+        }
+        let ignoring = Policy { ignore_response: vec![VARY], ..Policy::default() };
+        assert_eq!(vary(&fields(&["vary: *"]), &ignoring), Some(Vec::new()));
+    }
+
+    fn key(name: &'static str, lines: &[&str]) -> String {
+        let lines = lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>();
+        String::from_utf8(variant_key(&[HeaderName::from_static(name)], |_| lines.clone())).unwrap()
+    }
+
+    #[test]
+    fn lines_and_white_space_make_no_difference() {
+        for (lines, expected) in [
+            (&[][..], "foo\n"),
+            (&[""], "foo:\n"),
+            (&["1"], "foo:1\n"),
+            (&[" 1, 2 "], "foo:1,2\n"),
+            (&["1,2"], "foo:1,2\n"),
+            (&["1 \t,\t 2"], "foo:1,2\n"),
+            (&["1", "2"], "foo:1,2\n"),
+            (&["1 ", "", " 2"], "foo:1,,2\n"),
+            (&["a b"], "foo:a b\n"),
+            (&["A"], "foo:A\n"),
+            (&["\"1 , 2\" , 3"], "foo:\"1 , 2\",3\n"),
+            (&["\"1 \\\" , 2\" , 3"], "foo:\"1 \\\" , 2\",3\n"),
+            (&["\"1 , 2"], "foo:\"1 , 2\n"),
+            (&["a", " , b"], "foo:a,,b\n"),
+        ] {
+            assert_eq!(key("foo", lines), expected, "{lines:?}");
+        }
+        assert_eq!(key("accept-language", &["EN , de;Q=0.5"]), "accept-language:en,de;q=0.5\n");
+        assert_ne!(key("accept-language", &["en, de"]), key("accept-language", &["de, en"]));
+        let names = ["accept", "foo"].map(HeaderName::from_static);
+        let both = variant_key(&names, |name| if name == "foo" { vec![b"1"] } else { Vec::new() });
+        assert_eq!(both, b"accept\nfoo:1\n");
+    }
+
+    #[test]
+    fn requests_with_the_same_acceptable_codings_are_alike() {
+        for (lines, expected) in [
+            (&[][..], ""),
+            (&[""], ":"),
+            (&["identity"], ":"),
+            (&["identity;q=0.5"], ":"),
+            (&["gzip;q=0"], ":"),
+            (&["gzip, deflate, br, zstd"], ":br,deflate,gzip,zstd,"),
+            (&["zstd;q=0.1,BR , deflate", "x-gzip;q=1.0"], ":br,deflate,gzip,zstd,"),
+            (&["br;q=0, gzip"], ":gzip,"),
+            (&["br, br;q=0, gzip"], ":gzip,"),
+            (&["gzip, *;q=0"], ":gzip,!identity,"),
+            (&["gzip, identity, *;q=0"], ":gzip,"),
+            (&["gzip, identity;q=0"], ":gzip,!identity,"),
+            (&["*"], ":*,"),
+            (&["gzip, *"], ":*,gzip,"),
+            (&["*, br;q=0, identity;q=0"], ":*,!br,!identity,"),
+            // A server may know codings that are unknown here, and read what is malformed.
+            (&["gzip, dcz"], ":dcz,gzip,"),
+            (&["gzip;q=abc"], ":gzip;q=abc,"),
+        ] {
+            assert_eq!(key("accept-encoding", lines), format!("accept-encoding{expected}\n"), "{lines:?}");
+        }
+    }
+}
