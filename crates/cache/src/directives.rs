@@ -174,9 +174,9 @@ pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
 
 /// One directive of a list.
 #[derive(Debug, PartialEq, Eq)]
-struct Member<'a> {
-    name: &'a [u8],
-    argument: Argument<'a>,
+pub(crate) struct Member<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) argument: Argument<'a>,
 }
 
 /// The argument of a directive.
@@ -212,7 +212,7 @@ impl Argument<'_> {
 }
 
 /// The directives of one line. What has no name is skipped up to the next comma.
-struct Members<'a>(&'a [u8]);
+pub(crate) struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
@@ -238,6 +238,10 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
+    pub(crate) fn of(line: &'a [u8]) -> Self {
+        Members(line)
+    }
+
     /// Takes the token that begins at `start`; it may be empty.
     fn take_token(&mut self, start: usize) -> &'a [u8] {
         let rest = &self.0[start..];

@@ -35,6 +35,7 @@ mod invalidation;
 mod sample;
 mod status_field;
 mod storing;
+mod surrogate;
 mod tags;
 mod targeted;
 mod validation;

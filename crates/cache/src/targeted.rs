@@ -1,9 +1,10 @@
-//! Cache-Control for some caches only (RFC 9213): CDN-Cache-Control, and the field of this server.
+//! Cache-Control for some caches only (RFC 9213): CDN-Cache-Control, and the field of this server; behind them, Surrogate-Control.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::directives::{Argument, ResponseDirectives};
+use crate::surrogate::surrogate;
 
 /// Fields whose first valid one is heeded instead of Cache-Control and Expires (RFC 9213 §2.2).
 const TARGETS: [HeaderName; 2] =
@@ -11,7 +12,7 @@ const TARGETS: [HeaderName; 2] =
 
 /// The directives of the first targeted field that is valid and not empty.
 pub(crate) fn targeted(fields: &HeaderMap) -> Option<ResponseDirectives> {
-    TARGETS.iter().find_map(|name| directives(fields, name))
+    TARGETS.iter().find_map(|name| directives(fields, name)).or_else(|| surrogate(fields))
 }
 
 /// A field that cannot be parsed counts as absent (RFC 9213 §2.1).
@@ -101,6 +102,8 @@ mod tests {
         assert_eq!(age(&[CDN, OWN]), Some(1));
         assert_eq!(age(&[CDN, (OWN.0, "max-age=&")]), Some(2));
         assert_eq!(age(&[CDN, (OWN.0, "")]), Some(2));
+        assert_eq!(age(&[("surrogate-control", "max-age=3"), CDN]), Some(2));
+        assert_eq!(age(&[("surrogate-control", "max-age=3"), (CDN.0, "")]), Some(3));
         assert_eq!(found(&[("cache-control", "max-age=3")]), None);
     }
 }
