@@ -370,6 +370,7 @@ mod tests {
             ("max-age=60, must-revalidate, stale-if-error=5", "max-age=30", 31, ON_ERROR),
             ("max-age=60, immutable", "max-age=0", 59, Fresh),
             ("max-age=60, immutable", "max-age=0", 60, STALE),
+            ("max-age=60, immutable", "max-age=0, max-stale", 60, STALE),
             ("max-age=60, immutable", "no-cache", 59, MustRevalidate),
             ("max-age=60, immutable", "min-fresh=2", 59, STALE),
             // Least remaining freshness.
