@@ -21,6 +21,10 @@ pub enum Precondition {
 
 /// Evaluates the preconditions of a GET or HEAD for a stored response that may be sent.
 pub fn evaluate(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondition {
+    // Most requests have none; then no date is parsed.
+    if !conditions.has_preconditions() {
+        return Precondition::Proceed;
+    }
     // Without Last-Modified, Date counts (RFC 9111 §4.3.2).
     let modified = date(stored, LAST_MODIFIED).or_else(|| date(stored, DATE));
     match conditional::evaluate(conditions, &Validators { modified, ..validators(stored) }) {

@@ -129,6 +129,16 @@ impl<'a> Conditions<'a> {
     }
 }
 
+impl Conditions<'_> {
+    /// Whether the request has a precondition (RFC 9110 §13.1), If-Range aside.
+    pub fn has_preconditions(&self) -> bool {
+        self.if_none_match.is_present()
+            || self.if_modified_since.is_present()
+            || self.if_match.is_present()
+            || self.if_unmodified_since.is_present()
+    }
+}
+
 /// The lines of a list-based field, which form one list in order (RFC 9110 §5.3). One line needs no allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldLines<'a> {
@@ -234,6 +244,23 @@ mod tests {
     }
 
     #[test]
+    fn preconditions_are_four_fields() {
+        for (name, expected) in [
+            ("If-Match", true),
+            ("If-None-Match", true),
+            ("If-Modified-Since", true),
+            ("If-Unmodified-Since", true),
+            ("If-Range", false),
+            ("Range", false),
+            ("Accept-Encoding", false),
+        ] {
+            let mut conditions = Conditions::default();
+            conditions.add(name, b"");
+            assert_eq!(conditions.has_preconditions(), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn repeated_lines_extend_a_list_and_invalidate_a_singleton() {
         let mut conditions = Conditions::default();
         conditions.add("If-None-Match", b"\"a\"");
@@ -246,6 +273,7 @@ mod tests {
         conditions.add("Accept-Encoding", b"gzip, br");
         assert_eq!(conditions.if_none_match.iter().collect::<Vec<_>>(), [b"\"a\"", b"\"b\""]);
         assert!(!conditions.if_match.is_present());
+        assert!(conditions.has_preconditions());
         assert_eq!(conditions.range.value(), Some(&b"bytes=0-1"[..]));
         assert_eq!(conditions.if_range, Singleton::Repeated);
         assert_eq!(conditions.if_range.value(), None);
