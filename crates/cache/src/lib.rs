@@ -48,7 +48,7 @@ pub use invalidation::{groups, invalidated, invalidated_groups};
 pub use status_field::{CacheStatus, Forward};
 pub use storing::{NotStored, Policy, StoreRequest, has_lifetime, may_store, storable_fields};
 pub use tags::tags;
-pub use validation::{freshen, is_for, update, validation_fields};
+pub use validation::{describes, freshen, is_for, update, validation_fields};
 pub use vary::{variant_key, vary};
 
 /// Whole seconds since 1970-01-01.

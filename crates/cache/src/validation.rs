@@ -39,6 +39,14 @@ pub fn is_for(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     }
 }
 
+/// Whether a 200 to a HEAD request describes the stored response, whose body has `length` octets: it then updates the response as a 304 would.
+/// False: the stored response is stale (RFC 9111 §4.3.5).
+pub fn describes(stored: &HeaderMap, length: u64, head: &HeaderMap) -> bool {
+    let is_same = |name: &HeaderName| head.get(name).is_none_or(|value| stored.get(name) == Some(value));
+    let is_as_long = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.parse() == Ok(length));
+    is_same(&ETAG) && is_same(&LAST_MODIFIED) && head.get(CONTENT_LENGTH).is_none_or(is_as_long)
+}
+
 /// Updates stored fields with those of a 304 that is for them (RFC 9111 §3.2). Those that describe the stored content stay.
 pub fn update(policy: &Policy, stored: &mut HeaderMap, not_modified: &HeaderMap, received: Seconds) {
     let new = storable_fields(policy, not_modified, received);
@@ -134,6 +142,23 @@ mod tests {
             (&["etag: a"], &[STRONG], false),
         ] {
             assert_eq!(is_for(&fields(stored), &fields(not_modified)), expected, "{stored:?} {not_modified:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_describes_what_has_its_validators_and_its_length() {
+        for (stored, head, expected) in [
+            (&[STRONG, MODIFIED][..], &[][..], true),
+            (&[STRONG, MODIFIED], &[STRONG, "content-length: 7"], true),
+            (&[STRONG, MODIFIED], &[STRONG, MODIFIED], true),
+            (&[STRONG, MODIFIED], &["content-length: 8"], false),
+            (&[STRONG, MODIFIED], &["content-length: x"], false),
+            (&[STRONG, MODIFIED], &[STRONG, LATER], false),
+            (&[STRONG, MODIFIED], &[WEAK], false),
+            (&[MODIFIED], &[STRONG, MODIFIED], false),
+            (&[], &["content-length: 7"], true),
+        ] {
+            assert_eq!(describes(&fields(stored), 7, &fields(head)), expected, "{stored:?} {head:?}");
         }
     }
 
