@@ -57,6 +57,10 @@ enum Command {
     Reload(order::OrderArgs),
     /// Replace the running server by the program that is now at its path, without a lost connection; exit code 0 only if it serves
     Upgrade(order::OrderArgs),
+    /// Remove stored responses from the cache of the running server; exit code 0 only if they will not be sent again
+    Purge(order::PurgeArgs),
+    /// Show the cache of the running server, or what it has under a URL
+    Cache(order::CacheArgs),
     /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
     Doctor(doctor::DoctorArgs),
     /// Show a running server's activity in the terminal
@@ -114,8 +118,10 @@ pub fn main() -> ExitCode {
             process::run(&ServeArgs { given, ..ServeArgs::from(*args) }).map(|()| ExitCode::SUCCESS)
         }
         Command::Check(args) => check::run(*args, given),
-        Command::Reload(args) => order::run(&args, Order::Reload),
-        Command::Upgrade(args) => order::run(&args, Order::Upgrade),
+        Command::Reload(args) => order::run(&args, &Order::Reload),
+        Command::Upgrade(args) => order::run(&args, &Order::Upgrade),
+        Command::Purge(args) => order::purge(args),
+        Command::Cache(args) => order::run(&args.server, &Order::Cache { url: args.url }),
         Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),
         Command::Health(args) => health_check::run(&args),

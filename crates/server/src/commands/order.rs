@@ -1,4 +1,4 @@
-//! `sealion reload` and `sealion upgrade`: give an order to the running server, and wait for the outcome.
+//! `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`: give an order to the running server, and wait for the outcome.
 
 use std::process::ExitCode;
 
@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::print;
 use crate::process::control::{NotDone, Order, order, running};
+use crate::store::Target;
 
 /// Arguments of `sealion reload` and `sealion upgrade`.
 #[derive(Debug, Clone, Args)]
@@ -15,11 +16,81 @@ pub(super) struct OrderArgs {
     pub pid: Option<u32>,
 }
 
+/// Arguments of `sealion purge`.
+#[derive(Debug, Clone, Args)]
+#[group(id = "what", required = true, args = ["urls", "prefix", "tag", "site", "all"])]
+pub(super) struct PurgeArgs {
+    /// URLs, each with its query and all its variants: `https://example.org/news?page=2`
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+
+    /// All URLs that begin so: `https://example.org/blog/`; may be repeated
+    #[arg(long, value_name = "URL")]
+    pub prefix: Vec<String>,
+
+    /// All responses with this tag in Cache-Tag, Surrogate-Key or xkey; may be repeated
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+
+    /// All responses of a host name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub site: Vec<String>,
+
+    /// Everything
+    #[arg(long)]
+    pub all: bool,
+
+    /// Make responses stale instead of removing them: the next request has them validated, and they are sent if the servers fail, where they allow it
+    #[arg(long)]
+    pub soft: bool,
+
+    #[command(flatten)]
+    pub server: OrderArgs,
+}
+
+/// Arguments of `sealion cache`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CacheArgs {
+    /// Show what is stored for this URL
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+
+    #[command(flatten)]
+    pub server: OrderArgs,
+}
+
+/// Purges, one order for each thing that is named.
+///
+/// # Errors
+/// A URL that is none, or the reason that the server gives.
+pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
+    let PurgeArgs { urls, prefix, tag, site, all, soft, server } = args;
+    let is_url = |text: &&String| {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        rest.is_some_and(|rest| rest.contains('/'))
+    };
+    if let Some(wrong) = urls.iter().chain(&prefix).find(|text| !is_url(text)) {
+        return Err(format!("{wrong} is no whole URL: write for instance https://example.org/news"));
+    }
+    let sites =
+        site.iter().flat_map(|name| ["https", "http"].map(|scheme| Target::Prefix(format!("{scheme}://{name}/"))));
+    let targets = urls.into_iter().map(Target::Url).chain(prefix.into_iter().map(Target::Prefix));
+    let targets = targets.chain(tag.into_iter().map(Target::Tag)).chain(sites).chain(all.then_some(Target::Everything));
+    let mut outcome = ExitCode::SUCCESS;
+    for target in targets {
+        outcome = run(&server, &Order::Purge { target: target.with_lower_host(), soft })?;
+        if outcome != ExitCode::SUCCESS {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
 /// Gives the order and prints the outcome. The exit code is 1 if the server could not carry it out, and 2 if no server took it.
 ///
 /// # Errors
 /// The reason that the server gives.
-pub(super) fn run(args: &OrderArgs, what: Order) -> Result<ExitCode, String> {
+pub(super) fn run(args: &OrderArgs, what: &Order) -> Result<ExitCode, String> {
     let outcome = find(args.pid).map_err(NotDone::NotTaken).and_then(|pid| order(pid, what));
     match outcome {
         Ok(text) => print(&format!("{text}\n")).map(|()| ExitCode::SUCCESS),

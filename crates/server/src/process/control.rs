@@ -1,13 +1,12 @@
-//! Orders from `sealion reload` and `sealion upgrade`, and their outcome.
+//! Orders from `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`, and their outcome.
 //!
 //! ```text
-//! command ─► "reload\n" ─► control socket ─► Server::serve ─► "ok\nconfiguration 2 is in use" or "failed\n…" ─► command
+//! command ─► "\"reload\"" ─► control socket ─► Server::serve ─► "ok\nconfiguration 2 is in use" or "failed\n…" ─► command
 //! ```
 //!
 //! The socket is abstract (unix(7)): it needs no directory that both sides can reach, and it ends with the process. Its name has the
 //! process id, and the server answers only root and its own user. The command trusts the socket only if the process that listens has that id.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -16,26 +15,36 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::store::Target;
+
 /// An order to the running server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
     Reload,
     Upgrade,
+    /// Removes stored responses, or makes them stale (`soft`).
+    Purge {
+        target: Target,
+        soft: bool,
+    },
+    /// Shows the cache, or what it has under a URL.
+    Cache {
+        url: Option<String>,
+    },
 }
 
 /// What came of an order: a line for the operator.
 pub(crate) type Outcome = Result<String, String>;
 
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Order::Reload => "reload",
-            Order::Upgrade => "upgrade",
-        })
+impl Order {
+    fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("an order has a JSON form")
     }
 }
 
@@ -133,7 +142,7 @@ async fn answer(
 async fn read_order(stream: &mut tokio::net::UnixStream) -> io::Result<Option<Order>> {
     let mut line = Vec::new();
     stream.take(LONGEST_ORDER).read_to_end(&mut line).await?;
-    Ok([Order::Reload, Order::Upgrade].into_iter().find(|order| line == order.to_string().as_bytes()))
+    Ok(serde_json::from_slice(&line).ok())
 }
 
 /// Why an order was not carried out.
@@ -146,7 +155,7 @@ pub(crate) enum NotDone {
 }
 
 /// Gives an order to the server with this process id, and waits for its outcome.
-pub(crate) fn order(pid: u32, order: Order) -> Result<String, NotDone> {
+pub(crate) fn order(pid: u32, order: &Order) -> Result<String, NotDone> {
     let lost = |error: io::Error| NotDone::NotTaken(format!("process {pid} takes no orders: {error}"));
     let mut stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(lost)?;
     let listening = sockopt::socket_peercred(&stream).map_err(|error| lost(error.into()))?;
@@ -156,7 +165,7 @@ pub(crate) fn order(pid: u32, order: Order) -> Result<String, NotDone> {
     stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(lost)?;
     let mut answer = String::new();
     let exchanged = stream
-        .write_all(order.to_string().as_bytes())
+        .write_all(order.to_line().as_bytes())
         .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
         .and_then(|()| stream.read_to_string(&mut answer));
     exchanged.map_err(|error| NotDone::Failed(format!("process {pid} did not answer: {error}")))?;
@@ -198,7 +207,7 @@ const FAILED: &str = "failed";
 const MOST_AT_ONCE: usize = 8;
 
 /// Longer than every order.
-const LONGEST_ORDER: u64 = 32;
+const LONGEST_ORDER: u64 = 16_384;
 
 /// Time for a command to write its order, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);

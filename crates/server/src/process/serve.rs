@@ -28,6 +28,7 @@ use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
+use crate::store::Store;
 use crate::upstream::check_health;
 use crate::values::Phase;
 
@@ -188,6 +189,14 @@ impl<'a> Server<'a> {
                 (order, reply) = orders.next() => match order {
                     Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
                     Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
+                    Order::Purge { target, soft } => self.of_store(reply, move |store| store.ordered(target, soft)),
+                    Order::Cache { url } => {
+                        let upstreams = self.shared.generations.latest().upstreams.clone();
+                        self.of_store(reply, move |store| match url {
+                            Some(url) => store.describe_url(&url, upstreams.iter().map(|upstream| &*upstream.name)),
+                            None => Ok(store.describe()),
+                        });
+                    }
                 },
                 signal = signals.next() => match signal {
                     Signal::Reload => drop(self.reload(false)),
@@ -221,6 +230,18 @@ impl<'a> Server<'a> {
         };
         // The command may be gone.
         let _ = reply.send(outcome);
+    }
+
+    /// Has the store do something, on a thread that may block.
+    fn of_store(&self, reply: oneshot::Sender<Outcome>, work: impl FnOnce(&Store) -> Outcome + Send + 'static) {
+        let Some(store) = self.shared.generations.latest().store.clone() else {
+            let _ = reply.send(Err("there is no cache: add [cache] to the configuration, or --cache DIR".to_owned()));
+            return;
+        };
+        tokio::task::spawn_blocking(move || {
+            // The command may be gone.
+            let _ = reply.send(work(&store));
+        });
     }
 
     fn reload(&mut self, may_upgrade: bool) -> Result<String, Refused> {

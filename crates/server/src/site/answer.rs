@@ -189,7 +189,8 @@ impl<'a> Answering<'a> {
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.site.features;
-        let asks_first = features.basic_auth.is_some() || features.forward_auth.is_some() || features.rewrites.is_some();
+        let asks_first =
+            features.basic_auth.is_some() || features.forward_auth.is_some() || features.rewrites.is_some();
         if asks_first || self.refuse_or_redirect(path).is_some() {
             return None;
         }

@@ -60,12 +60,13 @@ impl CacheRule {
         if !is_plain || self.query(target.query).is_some() {
             return None;
         }
-        let mut key = Vec::with_capacity(128);
+        let mut key = Vec::with_capacity(160);
+        key.extend_from_slice(&self.rules.number);
         self.key(&mut key, request, scheme, is_trusted, target);
         let store = &self.rules.store;
         let now = now_s();
         let object = loop {
-            match store.find_kept(self, &key, now)? {
+            match store.find_kept(&key, now)? {
                 Stored::Object(object) => break object,
                 Stored::Variants(names) => add_variant(&mut key, &variant(&names, request.fields)),
             }
@@ -326,11 +327,10 @@ impl Asked {
 }
 
 impl Store {
-    /// What this worker has under a key, and is valid.
-    fn find_kept(&self, rule: &CacheRule, key: &[u8], now: u64) -> Option<Stored> {
+    /// What this worker has under a key of [`front_key`], and is valid.
+    fn find_kept(&self, key: &[u8], now: u64) -> Option<Stored> {
         let mut front = self.front().borrow_mut();
-        let key = front_key(rule, key);
-        match front.get(&key, now, |hash| self.epoch(hash))? {
+        match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants(names) => Some(Stored::Variants(names)),
             Kept::Object { object, is_old, touches } => {
                 if is_old {
@@ -338,10 +338,10 @@ impl Store {
                     let is_newest =
                         object.version().is_some() && self.disk(object.hash).version(object.hash) == object.version();
                     if !is_newest || self.verdict(&object) != Verdict::Valid {
-                        front.remove(&key);
+                        front.remove(key);
                         return None;
                     }
-                    front.confirm(&key, epoch);
+                    front.confirm(key, epoch);
                 }
                 if touches {
                     self.disk(object.hash).touch(object.hash);
@@ -365,7 +365,7 @@ impl Store {
     ) -> (Option<Arc<Object>>, bool) {
         let mut has_variants = false;
         for _ in 0..2 {
-            let stored = match self.find_kept(rule, key, now) {
+            let stored = match self.find_kept(&front_key(rule, key), now) {
                 Some(stored) => Some(stored),
                 None => self.load(rule, key, now).await,
             };
@@ -441,7 +441,7 @@ impl Store {
     }
 }
 
-/// The fields of a response differ by the rule that it is sent by.
+/// The key in a worker's memory: the fields of a response differ by the rule that it is sent by.
 fn front_key(rule: &CacheRule, key: &[u8]) -> Vec<u8> {
     [&rule.rules.number[..], key].concat()
 }

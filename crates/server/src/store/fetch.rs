@@ -187,7 +187,7 @@ impl Fetch {
         let (lifetime, names) = match self.may_store(&reply, requested / 1000, received) {
             Ok(decision) => decision,
             Err(why) => {
-                rules.store.is_not_shared(self.id);
+                rules.store.is_not_shared(self.id, why);
                 return self.fill.not_shared(why, reply, trace);
             }
         };

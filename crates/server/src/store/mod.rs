@@ -11,6 +11,7 @@
 
 mod answer;
 mod config;
+mod describe;
 mod directory;
 mod disk;
 mod fetch;
@@ -77,8 +78,8 @@ struct Opened {
 struct Passed {
     /// Requests for a response that waits for `min_uses`.
     uses: u64,
-    /// When its response could not be shared: until some time after, nobody waits for another request's.
-    not_shared: Option<Instant>,
+    /// When its response could not be shared, and why: until some time after, nobody waits for another request's.
+    not_shared: Option<(Instant, &'static str)>,
 }
 
 impl Store {
@@ -184,7 +185,11 @@ impl Store {
 
     /// The fill under way for a key, or a new one, which the caller has to run.
     fn join(&self, id: u128) -> (Arc<Fill>, bool) {
-        if self.passed().peek(&id).and_then(|passed| passed.not_shared).is_some_and(|at| at.elapsed() < NOT_SHARED_FOR)
+        if self
+            .passed()
+            .peek(&id)
+            .and_then(|passed| passed.not_shared)
+            .is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
         {
             return (Fill::new(), true);
         }
@@ -216,8 +221,8 @@ impl Store {
     }
 
     /// The response to a key was for one request only.
-    fn is_not_shared(&self, id: u128) {
-        let passed = Passed { uses: 0, not_shared: Some(Instant::now()) };
+    fn is_not_shared(&self, id: u128, why: &'static str) {
+        let passed = Passed { uses: 0, not_shared: Some((Instant::now(), why)) };
         self.passed().put(id, passed);
     }
 
@@ -247,6 +252,28 @@ impl Store {
     /// Purges. Later requests see it at once, and so does the next process.
     pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
         self.apply(&Purge { target, soft, at: now_ms() }, Durable::Yes)
+    }
+
+    /// Purges by order. Returns a line for the operator.
+    ///
+    /// # Errors
+    /// A line: the disk failed.
+    pub(crate) fn ordered(&self, target: Target, soft: bool) -> Result<String, String> {
+        let what = match &target {
+            Target::Everything => "everything".to_owned(),
+            Target::Url(url) => url.clone(),
+            Target::Prefix(url) => format!("all beneath {url}"),
+            Target::Tag(tag) => format!("all with the tag {tag}"),
+            Target::Group(origin, group) => format!("the group {group} of {origin}"),
+        };
+        if !self.disks().iter().all(|disk| disk.directory.is_owner()) {
+            return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
+        }
+        let effect = if soft { "is stale" } else { "is purged" };
+        match self.purge(target, soft) {
+            Ok(()) => Ok(format!("{what} {effect}")),
+            Err(error) => Err(format!("cannot write down that {what} {effect}: {error}")),
+        }
     }
 
     /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect.

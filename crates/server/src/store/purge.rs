@@ -25,6 +25,22 @@ pub(crate) enum Target {
     Group(String, String),
 }
 
+impl Target {
+    /// The host of a URL in lower case, as keys have it.
+    pub(crate) fn with_lower_host(self) -> Self {
+        let lower = |url: String| {
+            let end = origin(&url).len();
+            let (origin, path) = url.split_at(end);
+            origin.to_ascii_lowercase() + path
+        };
+        match self {
+            Target::Url(url) => Target::Url(lower(url)),
+            Target::Prefix(url) => Target::Prefix(lower(url)),
+            other => other,
+        }
+    }
+}
+
 /// An order to purge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Purge {

@@ -142,7 +142,7 @@ impl CacheRule {
         Some(parameters.join("&"))
     }
 
-    /// Writes the key of a request to `key`. `query`: as [`Self::query`] has it.
+    /// Appends the key of a request. `target`: its query is as [`Self::query`] has it.
     pub(super) fn key(
         &self,
         key: &mut Vec<u8>,
@@ -151,7 +151,6 @@ impl CacheRule {
         is_trusted: bool,
         target: Targeted<'_>,
     ) {
-        key.clear();
         key.extend_from_slice(scheme.as_bytes());
         key.extend_from_slice(b"://");
         let host = key.len();

@@ -1,0 +1,93 @@
+//! The store for an operator: `sealion cache`.
+
+use std::fmt::Write as _;
+
+use sealion_cache::Lifetime;
+
+use super::directory::Opened;
+use super::disk::DiskState;
+use super::format::Kind;
+use super::purge::{Target, Verdict};
+use super::{Store, key, now_s};
+
+impl Store {
+    /// A line for each directory.
+    pub(crate) fn describe(&self) -> String {
+        let line = |disk: DiskState| {
+            let DiskState { directory, objects, bytes, index_bytes, is_up, stored, evicted, failures } = disk;
+            let state = if is_up { "" } else { "; nothing is stored now: the log says why" };
+            format!(
+                "{directory}: {objects} responses, {} on the disk, {} of memory for the index; since the start {stored} stored, \
+                 {evicted} evicted, {failures} failures{state}",
+                megabytes(bytes),
+                megabytes(index_bytes),
+            )
+        };
+        self.disk_states().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What there is under a URL, for each of these upstreams. May block.
+    ///
+    /// # Errors
+    /// A line: nothing, and why, where that is known.
+    pub(crate) fn describe_url<'a>(
+        &self,
+        url: &str,
+        upstreams: impl Iterator<Item = &'a str>,
+    ) -> Result<String, String> {
+        let Target::Url(url) = Target::Url(url.to_owned()).with_lower_host() else { unreachable!("it is a URL still") };
+        let mut text = String::new();
+        let mut reasons = String::new();
+        for upstream in upstreams {
+            let mut key = url.as_bytes().to_vec();
+            key::add_part(&mut key, b"@", upstream.as_bytes());
+            let hash = self.hash(&key);
+            if let Some(opened) = self.disk(hash).open_object(hash, &key) {
+                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(&opened));
+            }
+            if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
+                let _ = writeln!(text, "{url} by upstream {upstream}: it is being fetched");
+            }
+            if let Some((at, why)) = self.passed().peek(&hash).and_then(|passed| passed.not_shared) {
+                let ago = at.elapsed().as_secs();
+                let _ = write!(reasons, "; the answer of upstream {upstream} {ago} s ago was not stored: {why}");
+            }
+        }
+        match text.trim_end() {
+            "" => Err(format!("nothing is stored for {url}{reasons}")),
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    fn describe_object(&self, opened: &Opened) -> String {
+        let Opened { footer, metadata, .. } = opened;
+        let (status, fields, lifetime) = match &metadata.kind {
+            Kind::Variants(names) => return format!("it has variants by {}", names.join(", ")),
+            Kind::Response { status, fields, lifetime } => (status, fields, lifetime),
+        };
+        let now = now_s();
+        let lifetime = lifetime.as_slice().try_into().ok().and_then(Lifetime::from_bytes);
+        let state = lifetime.map_or_else(String::new, |lifetime| {
+            let (age, expires) = (lifetime.age(now), lifetime.expires());
+            let freshness = match expires.checked_sub(now) {
+                Some(left) if left > 0 => format!("fresh for {left} s"),
+                _ => format!("stale for {} s", now - expires),
+            };
+            format!("age {age} s, {freshness}")
+        });
+        let is_named =
+            |name: &String| matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag");
+        let named = fields.iter().filter(|(name, _)| is_named(name));
+        let named: Vec<_> = named.map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect();
+        let verdict = match self.purges().verdict(&metadata.key, &[], &[], footer.stored) {
+            Verdict::Gone => "; PURGED",
+            Verdict::Stale => "; made stale by a purge",
+            Verdict::Valid => "",
+        };
+        format!("status {status}, {} octets, {state}{verdict}; {}", footer.body, named.join("; "))
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

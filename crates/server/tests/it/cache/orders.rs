@@ -1,0 +1,92 @@
+//! `sealion purge` and `sealion cache`.
+
+use std::process::{Command, Output};
+
+use super::{Cached, answer, counting, status};
+use crate::support::PROGRAM;
+use crate::support::upstream::Upstream;
+
+const TAGGED: &str = "Cache-Control: max-age=1000\r\nCache-Tag: news, front\r\nETag: \"one\"\r\n";
+
+/// Runs a command for the server of the test.
+fn order(cached: &Cached, arguments: &[&str]) -> Output {
+    let pid = cached.server().pid().to_string();
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).args(["--pid", &pid]).output().expect("the program runs")
+}
+
+#[track_caller]
+fn succeeds(cached: &Cached, arguments: &[&str]) -> String {
+    let output = order(cached, arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_purge_reaches_what_it_names_and_nothing_else() {
+    let rows: [(&[&str], bool); 10] = [
+        (&["https://localhost/a?b"], true),
+        (&["https://LOCALHOST/a?b"], true),
+        (&["https://localhost/a"], false),
+        (&["https://other.example/a?b", "https://localhost/a?b"], true),
+        (&["--prefix", "https://localhost/a"], true),
+        (&["--prefix", "https://localhost/b"], false),
+        (&["--tag", "news"], true),
+        (&["--tag", "new"], false),
+        (&["--site", "localhost"], true),
+        (&["--all"], true),
+    ];
+    for (arguments, reaches) in rows {
+        let cached = Cached::new(counting(TAGGED));
+        let host = [("Host", "localhost")];
+        assert_eq!(cached.get("/a?b", &host).body, b"body 0");
+        succeeds(&cached, &[&["purge"], arguments].concat());
+        let expected = if reaches { &b"body 1"[..] } else { b"body 0" };
+        assert_eq!(cached.get("/a?b", &host).body, expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_soft_purge_has_the_response_validated() {
+    let origin = Upstream::answering(|request| match super::has_field(request, "if-none-match") {
+        true => b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nCache-Control: max-age=1000\r\n\r\n".to_vec(),
+        false => answer(200, TAGGED, b"the body"),
+    });
+    let cached = Cached::new(origin);
+    cached.get("/a", &[]);
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+    succeeds(&cached, &["purge", "--tag", "front", "--soft"]);
+    let validated = cached.get("/a", &[]);
+    assert_eq!((status(&validated).as_str(), validated.body.as_slice()), ("stale", &b"the body"[..]));
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+    assert_eq!(cached.fetches(), 2);
+}
+
+#[test]
+fn what_is_no_url_is_refused_with_an_example() {
+    let cached = Cached::new(counting(TAGGED));
+    let output = order(&cached, &["purge", "/a"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("https://example.org/news"), "{output:?}");
+    assert!(!order(&cached, &["purge"]).status.success());
+}
+
+#[test]
+fn the_cache_shows_what_is_stored_and_why_something_is_not() {
+    let origin = Upstream::answering(|request| match request.line() {
+        "GET /private" => answer(200, "Cache-Control: private\r\n", b"mine"),
+        "GET /vary" => answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", b"a"),
+        _ => answer(200, TAGGED, b"the body"),
+    });
+    let cached = Cached::new(origin);
+    let host = [("Host", "localhost")];
+    for target in ["/a", "/private", "/vary"] {
+        cached.get(target, &host);
+    }
+    crate::support::wait_until("all are stored", || succeeds(&cached, &["cache"]).contains(": 3 responses"));
+    let shown = succeeds(&cached, &["cache", "https://localhost/a"]);
+    assert!(shown.contains("status 200, 8 octets") && shown.contains("etag: "), "{shown}");
+    assert!(succeeds(&cached, &["cache", "https://localhost/vary"]).contains("variants by x-lang"));
+    let output = order(&cached, &["cache", "https://localhost/private"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("was not stored: private"), "{output:?}");
+}
