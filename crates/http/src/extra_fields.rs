@@ -28,6 +28,23 @@ impl ExtraFields {
         self.lines.extend_from_slice(b"\r\n");
     }
 
+    /// Appends a field whose value `write` appends. The value must have no CR, LF and NUL.
+    pub fn add_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(is_name(name), "{name}");
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(b": ");
+        write(&mut self.lines);
+        self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// A copy with room for so many more octets.
+    #[must_use]
+    pub fn with_room(&self, octets: usize) -> Self {
+        let mut lines = Vec::with_capacity(self.lines.len() + octets);
+        lines.extend_from_slice(&self.lines);
+        ExtraFields { lines }
+    }
+
     /// Appends all fields of `others`.
     pub fn extend(&mut self, others: &ExtraFields) {
         self.lines.extend_from_slice(&others.lines);

@@ -36,6 +36,8 @@ pub struct Fields {
     pub anonymous: bool,
     /// Whether the response is that of another server: its Date and Server are among [`Self::extra`], if it has them.
     pub forwarded: bool,
+    /// Whether Date is known to be among [`Self::extra`].
+    pub dated: bool,
     /// All other fields.
     pub extra: ExtraFields,
 }
@@ -48,7 +50,7 @@ impl Fields {
 
     /// Whether the driver adds Date (RFC 9110 §6.6.1).
     pub fn needs_date(&self) -> bool {
-        !self.forwarded || !self.extra.has("date")
+        !self.dated && !(self.forwarded && self.extra.has("date"))
     }
 
     /// Calls `visit` with each field but those that framing makes, Server and Date: its name in lower case, as HTTP/2 has it, and its value.
@@ -67,6 +69,7 @@ impl Fields {
             retry_after,
             anonymous: _,
             forwarded: _,
+            dated: _,
             extra,
         } = self;
         let mut value = Vec::new();

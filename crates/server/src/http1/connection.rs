@@ -182,7 +182,9 @@ impl Http1<'_> {
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
         let client = Peer { address: *peer, auth: stream.info().client_auth, http2: false };
         let site = exchange.route(client);
-        let forwards = site.is_some_and(|site| site.may_forward(&head.request));
+        // Of most requests it is asked once the caches have no answer.
+        let needs_to_know = head.framing != Framing::None || head.expect_continue;
+        let forwards = needs_to_know && site.is_some_and(|site| site.may_forward(&head.request));
         let wants_close = !head.keep_alive || (head.expect_continue && !forwards);
         let is_last = current.limits.max_requests.is_some_and(|most| self.requests >= most.get());
         let mut close = wants_close || is_last || !shared.is_serving();
@@ -205,7 +207,7 @@ impl Http1<'_> {
             (None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
             (None, Some(site)) => {
-                let is_plain = forwards && head.framing == Framing::None && !asks_for_upgrade(&head.request);
+                let is_plain = site.has_proxies() && head.framing == Framing::None && !asks_for_upgrade(&head.request);
                 let arrival = is_plain.then(|| Arrival { scheme: "https", is_trusted: self.listener.trusts(remote) });
                 let client = Client { address: address(*peer), refusal, arrival };
                 let cached = site::answer_from_cache(site, &head.request, client, date);
@@ -217,7 +219,7 @@ impl Http1<'_> {
                 }
                 match cached {
                     Some(response) => response,
-                    None if forwards => {
+                    None if forwards || site.may_forward(&head.request) => {
                         let patience = current.limits.request_timeout.duration();
                         let (here, gone) = oneshot::channel();
                         let inbound = self.inbound(&head, remote, *peer, patience, &mut content);

@@ -102,7 +102,6 @@ impl<'a> Context<'a> {
         let refusal = exchange.admit(client, permit, socket);
         let peer = Peer { address: client, auth: self.auth, http2: true };
         let site = exchange.route(peer);
-        let forwards = site.is_some_and(|site| site.may_forward(&request));
         let response = match site {
             None => Some(exchange.misdirected()),
             Some(site) => {
@@ -122,6 +121,7 @@ impl<'a> Context<'a> {
             None => {
                 let client = Client { address: address(client), refusal, arrival: None };
                 let hints = site.and_then(|site| site::early_hints(site, &request, client, now())).map(block_of_hints);
+                let forwards = site.is_some_and(|site| site.may_forward(&request));
                 let head = std::mem::replace(head, free_head());
                 let (cancel, gone) = oneshot::channel();
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, gone));

@@ -229,6 +229,11 @@ impl Site {
             || matches!(request.target, Target::Path { path, .. } if proxies.may_forward(path))
     }
 
+    /// Whether there are rules that forward.
+    pub(crate) fn has_proxies(&self) -> bool {
+        self.features.proxies.is_some()
+    }
+
     /// Whether it answers requests on a listener.
     pub(crate) fn answers_on(&self, listener: &str) -> bool {
         self.listen.as_ref().is_none_or(|names| names.iter().any(|name| **name == *listener))

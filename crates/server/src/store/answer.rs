@@ -60,17 +60,21 @@ impl CacheRule {
         if !is_plain || self.query(target.query).is_some() {
             return None;
         }
-        let mut key = Vec::with_capacity(160);
-        key.extend_from_slice(&self.rules.number);
-        self.key(&mut key, request, scheme, is_trusted, target);
         let store = &self.rules.store;
         let now = now_s();
-        let object = loop {
-            match store.find_kept(&key, now)? {
-                Stored::Object(object) => break object,
-                Stored::Variants(names) => add_variant(&mut key, &variant(&names, request.fields)),
+        let mut key = std::mem::take(&mut store.front().borrow_mut().key);
+        key.clear();
+        key.extend_from_slice(&self.rules.number);
+        self.key(&mut key, request, scheme, is_trusted, target);
+        let found = loop {
+            match store.find_kept(&key, now) {
+                None => break None,
+                Some(Stored::Object(object)) => break Some(object),
+                Some(Stored::Variants(names)) => add_variant(&mut key, &variant(&names, request.fields)),
             }
         };
+        store.front().borrow_mut().key = key;
+        let object = found?;
         let directives = self.directives(request);
         if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || must_forward(request, &object) {
             return None;
@@ -234,7 +238,7 @@ impl CacheRule {
     }
 
     fn directives(&self, request: &Request<'_>) -> RequestDirectives {
-        if self.ignore_request {
+        if self.ignore_request || request.fields.first_of(["cache-control", "pragma"]) == [None, None] {
             return RequestDirectives::default();
         }
         RequestDirectives::parse(request.fields.all("cache-control"), request.fields.all("pragma"))

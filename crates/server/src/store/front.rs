@@ -15,6 +15,8 @@ pub(super) struct Front {
     open: usize,
     most_memory: usize,
     most_open: usize,
+    /// Room for a key.
+    pub(super) key: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ pub(super) enum Kept {
 
 impl Front {
     pub(super) fn new(most_memory: usize, most_open: usize) -> Self {
-        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open }
+        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open, key: Vec::new() }
     }
 
     /// `now`: in seconds. `epoch`: gives the state of changes of an object.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use http::HeaderName;
 use http::header::{CACHE_CONTROL, CONTENT_LOCATION, DATE, ETAG, EXPIRES, VARY};
 use sealion_cache::{CacheStatus, Precondition};
 use sealion_http::range::{self, Selection};
@@ -51,17 +52,13 @@ impl Reuse<'_> {
         let Reuse { request, now, mut trace, status } = self;
         let age = head.lifetime.age(now);
         trace.age = Some(age);
-        let with_extra = |extra: ExtraFields, content_range| {
-            let mut extra = extra;
-            let mut number = Vec::with_capacity(20);
-            write_decimal(&mut number, age);
-            extra.add_octets("Age", &number);
+        let with_extra = |mut extra: ExtraFields, content_range| {
+            extra.add_with("Age", |out| write_decimal(out, age));
             if let Some(status) = &status {
-                let mut member = Vec::with_capacity(48);
-                status.write(&mut member);
-                extra.add_octets("Cache-Status", &member);
+                extra.add_with("Cache-Status", |out| status.write(out));
             }
-            Fields { forwarded: true, content_range, extra, ..Fields::default() }
+            // Stored responses have a Date.
+            Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
         };
         let is_ok = head.status == Status::OK;
         if is_ok && sealion_cache::evaluate(&request.conditions, &head.fields) == Precondition::NotModified {
@@ -84,20 +81,30 @@ impl Reuse<'_> {
                 (Status::PARTIAL_CONTENT, range, Some(content_range))
             }
             (Selection::Unsatisfiable, Some(complete)) => {
-                let fields = with_extra(ExtraFields::default(), Some(ContentRange::Unsatisfied { complete }));
+                let fields = with_extra(date_of(&head.lines), Some(ContentRange::Unsatisfied { complete }));
                 let response = Response::new(Status::RANGE_NOT_SATISFIABLE, fields, Body::Empty);
                 return Some(Response { cache: Some(trace), ..response });
             }
             _ => (head.status, whole, None),
         };
-        let fields = with_extra(head.lines.clone(), content_range);
+        let fields = with_extra(head.lines.with_room(ADDED), content_range);
         Some(Response { cache: Some(trace), ..Response::new(status, fields, content(range)?) })
     }
 }
 
+/// Octets of Age and Cache-Status, usually.
+const ADDED: usize = 96;
+
 /// The fields that a 304 repeats (RFC 9110 §15.4.5).
 fn of_not_modified(lines: &ExtraFields) -> ExtraFields {
-    let kept = [CACHE_CONTROL, CONTENT_LOCATION, DATE, ETAG, EXPIRES, VARY];
+    only(lines, &[CACHE_CONTROL, CONTENT_LOCATION, DATE, ETAG, EXPIRES, VARY])
+}
+
+fn date_of(lines: &ExtraFields) -> ExtraFields {
+    only(lines, &[DATE])
+}
+
+fn only(lines: &ExtraFields, kept: &[HeaderName]) -> ExtraFields {
     let mut fields = ExtraFields::default();
     for (name, value) in lines.iter() {
         if kept.iter().any(|other| other.as_str().eq_ignore_ascii_case(name)) {
