@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sealion_testkit::http;
 use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http};
 
+use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE, window_update};
 use crate::support::{Site, access_line, content};
 
 /// Ends that bytes can leave by.
@@ -109,4 +110,35 @@ fn a_small_response_is_one_send_on_either_path() {
         assert_eq!(calls.iter().filter(|call| call.starts_with("setsockopt(")).count(), 0, "{path}: {calls:#?}");
         assert_eq!(client.data_lengths(before).len(), 4, "a record each");
     }
+}
+
+/// Between two settings of TCP_CORK, so that frames share packets; nothing is held back when a batch has ended.
+#[test]
+fn frames_of_a_file_are_a_head_and_sendfile_each() {
+    let site = Site::new();
+    site.add_large("f", 200_000);
+    let server = site.serve(&["--workers", "1", "--ktls", "always"]);
+    let settings = [(INITIAL_WINDOW_SIZE, 1 << 30)];
+    let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &settings);
+    http.send(&window_update(0, 1 << 30));
+    http.fetch("/f");
+    let trace = Trace::attach(&site, &server);
+    content::assert_equal(&http.fetch("/f").1, 0..200_000);
+    assert_eq!(access_line(&server, 2).way(), ("kernel", "moved-before"));
+    let calls = trace.calls();
+    let calls: Vec<&String> =
+        calls.iter().filter(|call| (is_send(call) || call.contains("TCP_CORK")) && succeeded(call)).collect();
+    let is_cork = |call: &&String, value: &str| call.contains(&format!("TCP_CORK, [{value}]"));
+    assert!(is_cork(&calls[0], "1") && calls.last().is_some_and(|last| is_cork(last, "0")), "{calls:#?}");
+    for batch in calls.split_inclusive(|call| is_cork(call, "0")) {
+        let (first, rest) = batch.split_first().expect("it has an end");
+        let (_, frames) = rest.split_last().expect("it has a beginning");
+        assert!(is_cork(first, "1"), "{batch:#?}");
+        let (frames, rest) = frames.as_chunks::<2>();
+        for [head, content] in frames {
+            assert!(head.contains("MSG_MORE") && content.starts_with("sendfile("), "{batch:#?}");
+        }
+        assert!(rest.is_empty(), "{batch:#?}");
+    }
+    assert!(calls.len() >= 2 * 13 + 2, "{calls:#?}");
 }

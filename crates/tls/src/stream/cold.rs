@@ -56,8 +56,10 @@ pub(super) fn read(
 /// What sendfile(2) of a range would meet, as far as samples tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
-    /// They are in memory, or the file system does not tell.
+    /// They are in memory.
     Warm,
+    /// The file system does not tell.
+    Unknown,
     /// It would have to wait for a disk.
     Cold,
     /// The file ends before the range does.
@@ -72,7 +74,7 @@ pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
     for at in steps.chain([range.end - 1]) {
         match preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {
             Err(Errno::AGAIN) => return Pages::Cold,
-            Err(Errno::OPNOTSUPP) => return Pages::Warm,
+            Err(Errno::OPNOTSUPP) => return Pages::Unknown,
             Ok(0) => return Pages::Gone,
             // sendfile reports other errors.
             _ => {}

@@ -75,6 +75,8 @@ pub struct Source<'a> {
     pub(super) warm: Option<(&'a File, u64)>,
     /// The records of the kernel's next operation are counted against its key.
     pub(super) reserved: bool,
+    /// TCP sends full segments alone.
+    pub(super) corked: bool,
     /// The file that could not be read: the send has failed.
     pub(super) unreadable: Option<&'a File>,
 }
@@ -152,6 +154,7 @@ impl<'a> Source<'a> {
             fetch: None,
             warm: None,
             reserved: false,
+            corked: false,
             unreadable: None,
         }
     }
@@ -310,6 +313,11 @@ impl<'a> Rest<'a> {
             }
         }
         None
+    }
+
+    /// Whether one part in memory comes before a file.
+    pub(super) fn has_file_second(&self) -> bool {
+        matches!(self.parts.get(1), Some(Part::File { .. }))
     }
 
     /// Whether what remains lies in memory.
