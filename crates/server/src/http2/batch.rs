@@ -339,13 +339,13 @@ mod tests {
     fn frames_of_a_file_that_cannot_be_read_are_left_out() {
         // Sent before; which file is broken; frames that are taken back; what is left of the batch.
         for (sent, broken, dropped, left) in [
-            (0, 0, &[16_375, 13_625][..], &[0..OTHER, OTHER + FIRST..ALL][..]),
-            (0, 1, &[16_375, 13_625], &[0..OTHER + FIRST]),
-            (5, 0, &[16_375, 13_625], &[5..OTHER, OTHER + FIRST..ALL]),
-            (OTHER + RECORD, 0, &[13_625], &[OTHER + FIRST..ALL]),
+            (0, 0, &[16_375, 13_625][..], [0..OTHER, OTHER + FIRST..ALL]),
+            (0, 1, &[16_375, 13_625], [0..OTHER + FIRST, 0..0]),
+            (5, 0, &[16_375, 13_625], [5..OTHER, OTHER + FIRST..ALL]),
+            (OTHER + RECORD, 0, &[13_625], [OTHER + FIRST..ALL, 0..0]),
             // In the middle of a frame of the other file.
-            (OTHER + RECORD + 700, 1, &[16_375, 13_625], &[OTHER + RECORD + 700..OTHER + FIRST]),
-            (OTHER + FIRST + RECORD, 1, &[13_625], &[]),
+            (OTHER + RECORD + 700, 1, &[16_375, 13_625], [OTHER + RECORD + 700..OTHER + FIRST, 0..0]),
+            (OTHER + FIRST + RECORD, 1, &[13_625], [0..0, 0..0]),
         ] {
             let (mut batch, files) = batch();
             let all = octets(&batch);
