@@ -10,6 +10,11 @@ pub struct ExtraFields {
 }
 
 impl ExtraFields {
+    /// No fields, with memory for this many octets of lines.
+    pub fn with_capacity(octets: usize) -> Self {
+        ExtraFields { lines: Vec::with_capacity(octets) }
+    }
+
     /// Appends a field. `name` must satisfy [`is_name`] and `value` must satisfy [`is_value`].
     pub fn add(&mut self, name: &str, value: &str) {
         debug_assert!(is_value(value), "{name}: {value:?}");

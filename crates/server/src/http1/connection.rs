@@ -11,6 +11,7 @@
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -224,7 +225,8 @@ impl Http1<'_> {
                         let (here, gone) = oneshot::channel();
                         let inbound = self.inbound(&head, remote, *peer, patience, &mut content);
                         let inbound = Inbound { gone: Some(gone), ..inbound };
-                        let answer = site::answer(site, &head.request, client, date, inbound);
+                        // It is large, and would be moved again and again.
+                        let answer = Box::pin(site::answer(site, &head.request, client, date, inbound));
                         let request = (&head.request, protocol(head.version));
                         let mut awaiting =
                             Awaiting { stream, exchange: &exchange, request, peer: *peer, is_over: false };
@@ -357,11 +359,10 @@ fn asks_for_upgrade(request: &Request<'_>) -> bool {
 /// forwarded, by `here`. What the site answers by itself is awaited: a wrong password is logged as such.
 async fn answer_meanwhile(
     stream: &mut TlsStream,
-    answer: impl Future<Output = Response>,
+    mut answer: Pin<Box<impl Future<Output = Response>>>,
     content: &mut Option<ContentReader>,
     here: oneshot::Sender<()>,
 ) -> Response {
-    let mut answer = Box::pin(answer);
     let mut here = Some(here);
     // Whether the client may still send, or close.
     let mut is_open = true;

@@ -414,6 +414,9 @@ impl<'a> Answering<'a> {
     ) -> Answer {
         let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
         let Some(rule) = rule else { return self.serve(path, asked, user).await };
+        if let Some(refusal) = rule.refusal(self.request) {
+            return refusal.into();
+        }
         let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
         if rule.files_first && takes_file && self.may_be_file(rewritten) {
             let answer = self.serve(path, asked, user).await;
@@ -425,6 +428,10 @@ impl<'a> Answering<'a> {
         match proxy::Rule::as_read_elsewhere(path) {
             Err(status) => return Response::plain(status).into(),
             Ok(Some(other)) => {
+                let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(&other));
+                if let Some(refusal) = rule.and_then(|rule| rule.refusal(self.request)) {
+                    return refusal.into();
+                }
                 if let Some(refusal) = self.guard(&other, user).await {
                     return refusal.into();
                 }

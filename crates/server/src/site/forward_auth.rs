@@ -193,7 +193,7 @@ impl Rule {
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;
         match result {
-            Err(failure) => Err(failed(&failure, Some(trace))),
+            Err(failure) => Err(failed(&failure, Some(trace), &self.upstream)),
             Ok(reply) if (200..300).contains(&reply.status.code()) => {
                 let changes = self.copy.iter().map(|name| (name.clone(), value(&reply.fields, name))).collect();
                 drain(reply).await;

@@ -22,6 +22,7 @@ mod path_rule;
 mod pattern;
 pub(crate) mod plain_http;
 mod proxy;
+mod proxy_redirects;
 mod redirect;
 mod rewrite;
 mod security_headers;

@@ -4,13 +4,15 @@
 //! sent as the client wrote it.
 
 use std::borrow::Cow;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
@@ -18,12 +20,13 @@ use sealion_http::{Request, Status};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Guarded, Prefix};
+use super::proxy_redirects::{Redirects, Rewriter};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
-    Failure, Forwarded, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
-    request_fields, response_fields, takes_trailers,
+    Failure, Forwarded, Inbound, Reply, Upstream, Upstreams, add_trace_context, forward, is_hop_by_hop, is_loop,
+    is_same_by_cgi, request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems, Size};
 
@@ -51,6 +54,13 @@ pub(crate) struct ProxyConfig {
     pub response_headers: At<Vec<FieldRule>>,
     /// Whether the site's error pages replace those of the server.
     pub intercept_errors: bool,
+    /// Methods to forward, for instance `["GET", "POST"]`; others are answered 405. GET includes HEAD [default: all]
+    pub methods: At<Vec<String>>,
+    /// Whether Location and cookies of answers are rewritten for clients: for an application that knows neither their host nor the `path` that
+    /// `strip_prefix` leaves out.
+    pub redirects: Redirects,
+    /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one.
+    pub trace_context: bool,
     /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
     /// instance, clients could send it requests that no rule has seen.
     pub upgrade: At<Vec<String>>,
@@ -72,6 +82,9 @@ impl Default for ProxyConfig {
             request_headers: At::default(),
             response_headers: At::default(),
             intercept_errors: false,
+            methods: At::default(),
+            redirects: Redirects::default(),
+            trace_context: false,
             upgrade: vec!["websocket".to_owned()].into(),
             max_body: None,
             cache: None,
@@ -101,6 +114,10 @@ pub(crate) struct Rule {
     request: Vec<(HeaderName, Option<HeaderValue>)>,
     response: Vec<(HeaderName, Option<HeaderValue>)>,
     pub(super) intercept_errors: bool,
+    /// Empty: all.
+    methods: Vec<String>,
+    rewriter: Option<Arc<Rewriter>>,
+    trace_context: bool,
     upgrade: Vec<String>,
     max_body: Option<u64>,
     cache: Option<CacheRule>,
@@ -186,23 +203,45 @@ impl ProxyConfig {
             let what = format_args!("{wrong:?} cannot be a tunnel: write for instance websocket, or [] for none");
             problems.add(&self.upgrade.span, &format!("{key}.upgrade"), what);
         }
+        if let Some(wrong) =
+            self.methods.iter().find(|method| !is_name(method) || matches!(&***method, "TRACE" | "CONNECT"))
+        {
+            let what = format_args!("{wrong:?} cannot be forwarded: write methods as [\"GET\", \"POST\"]");
+            problems.add(&self.methods.span, &format!("{key}.methods"), what);
+        }
+        if problems.len() > before {
+            return None;
+        }
+        let (paths, upstream) = (paths?, upstream?);
+        let rewriter = (self.redirects == Redirects::Rewrite).then(|| {
+            let prefix = match (&paths, *self.strip_prefix) {
+                (Guarded::Beneath(prefix), true) => percent_encode(prefix.as_bytes(), PATH).to_string(),
+                _ => String::new(),
+            };
+            let prefix = if prefix.is_empty() { prefix } else { format!("/{prefix}") };
+            let fixed = self.host.iter().map(|host| host.to_ascii_lowercase());
+            Arc::new(Rewriter { authorities: upstream.authorities().chain(fixed).collect(), prefix })
+        });
         let cache = self.cache.as_ref().map(|cache| {
-            let rules = response.clone();
-            let lines = move |fields: &HeaderMap| {
+            let (changes, rewriter) = (response.clone(), rewriter.clone());
+            let lines = move |fields: &HeaderMap, authority: Option<&str>| {
                 let mut fields = fields.clone();
                 fields.remove(header::CONTENT_LENGTH);
-                apply(&rules, &mut fields);
+                if let Some(rewriter) = &rewriter {
+                    rewriter.rewrite(&mut fields, authority);
+                }
+                apply(&changes, &mut fields);
                 response_fields(&fields).extra
             };
             cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
         });
-        if problems.len() > before {
-            return None;
-        }
         Some(Rule {
             cache: cache.flatten(),
-            paths: paths?,
-            upstream: upstream?,
+            paths,
+            upstream,
+            methods: self.methods.value.clone(),
+            rewriter,
+            trace_context: self.trace_context,
             strip_prefix: *self.strip_prefix,
             files_first: self.files_first,
             host: host?,
@@ -310,24 +349,25 @@ impl Rule {
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
                 None => match self.request(request, path, rewritten, inbound) {
-                    Some(forwarded) => self.pass(forwarded).await,
+                    Some(forwarded) => self.pass(forwarded, request).await,
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
         };
-        tokio::select! {
-            biased;
-            () = gone => Response::plain(Status::CLIENT_CLOSED_REQUEST),
-            response = answer => response,
-        }
+        let (mut gone, mut answer) = (pin!(gone), pin!(answer));
+        poll_fn(|cx| match gone.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Response::plain(Status::CLIENT_CLOSED_REQUEST)),
+            Poll::Pending => answer.as_mut().poll(cx),
+        })
+        .await
     }
 
     /// The answer of the upstream.
-    async fn pass(&self, forwarded: Forwarded) -> Response {
+    async fn pass(&self, forwarded: Forwarded, request: &Request<'_>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
-            Ok(reply) => self.response(reply),
-            Err(failure) => return failed(&failure, Some(trace)),
+            Ok(reply) => self.response(reply, request),
+            Err(failure) => return failed(&failure, Some(trace), &self.upstream),
         };
         response.upstream = Some(Box::new(trace));
         response
@@ -353,6 +393,9 @@ impl Rule {
         }
         let mut fields = request_fields(request, &inbound.hop(request.authority));
         apply(&inbound.fields, &mut fields);
+        if self.trace_context {
+            add_trace_context(&mut fields);
+        }
         apply(&self.request, &mut fields);
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
@@ -395,7 +438,23 @@ impl Rule {
         })
     }
 
-    fn response(&self, mut reply: Reply) -> Response {
+    /// The refusal of a request whose method the rule does not forward.
+    pub(super) fn refusal(&self, request: &Request<'_>) -> Option<Response> {
+        let method = if request.method == sealion_http::Method::Head { "GET" } else { request.method.as_str() };
+        let is_forwarded = |other: &String| other == method || other == request.method.as_str();
+        if self.methods.is_empty() || self.methods.iter().any(is_forwarded) {
+            return None;
+        }
+        let mut response = Response::plain(Status::METHOD_NOT_ALLOWED);
+        response.fields.allow = None;
+        response.fields.extra.add("Allow", &self.methods.join(", "));
+        Some(response)
+    }
+
+    fn response(&self, mut reply: Reply, request: &Request<'_>) -> Response {
+        if let Some(rewriter) = &self.rewriter {
+            rewriter.rewrite(&mut reply.fields, request.authority);
+        }
         apply(&self.response, &mut reply.fields);
         of_reply(reply)
     }
@@ -416,9 +475,15 @@ pub(super) fn of_reply(reply: Reply) -> Response {
 }
 
 /// The response to a request that no server answered.
-pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>) -> Response {
-    let server = trace.as_ref().map_or("the cache", |trace| &trace.server);
-    let cause = || Some(io::Error::other(format!("{server}: {failure}")));
+pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: &Upstream) -> Response {
+    let server = trace.as_ref().map_or("", |trace| &trace.server);
+    let cause = || {
+        let text = match upstream.warns_of(server)? {
+            0 => format!("{server}: {failure}"),
+            others => format!("{server}: {failure}; {others} more requests failed since the last such line"),
+        };
+        Some(io::Error::other(text))
+    };
     let mut response = match failure {
         Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
         Failure::Busy(_) => Response::plain(Status::SERVICE_UNAVAILABLE).because(cause()),
@@ -441,6 +506,9 @@ fn uri(target: &str) -> Option<Uri> {
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.method, sealion_http::Method::Get | sealion_http::Method::Head)
 }
+
+/// What a path has beside letters and digits (RFC 3986 §3.3).
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The length that the answer announced.
 fn length(fields: &HeaderMap) -> Option<u64> {

@@ -156,7 +156,7 @@ impl Fetch {
         );
         let disk = rules.store.disk(stale.hash);
         let head = match freshened {
-            Ok(lifetime) => rules.head(stale.head.status, fields, lifetime),
+            Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
             Err(_) => {
                 disk.remove(stale.hash);
                 Head { fields, ..stale.head.clone() }
@@ -200,7 +200,7 @@ impl Fetch {
         let hash = rules.store.hash(&key);
         let disk = Arc::clone(rules.store.disk(hash));
         let fields = sealion_cache::storable_fields(&rules.policy, &fields, received);
-        let head = rules.head(status, fields, lifetime);
+        let head = rules.head(&key, status, fields, lifetime);
         let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
         self.fill.flows(Arc::clone(&flowing));
         let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };

@@ -33,6 +33,12 @@ pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
+/// The host in a key, with its port.
+pub(super) fn authority_of(key: &[u8]) -> Option<&str> {
+    let url = std::str::from_utf8(url_of(key)).ok()?;
+    url.split_once("://")?.1.split('/').next()
+}
+
 /// The URL in a key, with which it begins.
 pub(super) fn url_of(key: &[u8]) -> &[u8] {
     let end = memchr::memchr(PART[0], key).unwrap_or(key.len());

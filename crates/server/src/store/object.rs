@@ -136,7 +136,7 @@ impl Stored {
             }
             Content::File(Arc::new(file))
         };
-        let head = rules.head(status, map, lifetime);
+        let head = rules.head(&key, status, map, lifetime);
         let body = SiteFile::of_content(content, footer.body);
         Ok(Some(Stored::Object(Arc::new(Object::new(key.into(), footer.hash, footer.stored, head, body)))))
     }

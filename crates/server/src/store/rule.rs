@@ -13,7 +13,7 @@ use sealion_http::{ExtraFields, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
-use super::key::add_part;
+use super::key::{add_part, authority_of};
 use super::object::Head;
 use crate::values::Problems;
 
@@ -43,8 +43,8 @@ pub(super) struct Rules {
     lines: Box<Lines>,
 }
 
-/// Makes the fields that clients get of those of the origin.
-pub(crate) type Lines = dyn Fn(&HeaderMap) -> ExtraFields + Send + Sync;
+/// Makes the fields that clients get of those of the origin, by the host that was asked for.
+pub(crate) type Lines = dyn Fn(&HeaderMap, Option<&str>) -> ExtraFields + Send + Sync;
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,20 +53,16 @@ impl fmt::Debug for Rules {
 }
 
 impl Rules {
-    pub(super) fn head(&self, status: Status, fields: HeaderMap, lifetime: Lifetime) -> Head {
+    pub(super) fn head(&self, key: &[u8], status: Status, fields: HeaderMap, lifetime: Lifetime) -> Head {
         let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
         Head {
             status,
-            lines: self.lines(&fields),
+            lines: (self.lines)(&fields, authority_of(key)),
             tags: boxed(sealion_cache::tags(&fields)),
             groups: boxed(sealion_cache::groups(&fields)),
             fields,
             lifetime,
         }
-    }
-
-    pub(super) fn lines(&self, fields: &HeaderMap) -> ExtraFields {
-        (self.lines)(fields)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The fields that pass from one side to the other: what belongs to one connection is dropped (RFC 9110 §7.6.1), and what tells the server of
 //! the client is made here.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -26,8 +28,19 @@ pub(crate) struct Hop<'a> {
 const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+
 /// What this process adds to CDN-Loop (RFC 8586).
 static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
+
+/// The same as a value, which is shared.
+static LOOP_VALUE: LazyLock<HeaderValue> =
+    LazyLock::new(|| HeaderValue::from_str(&LOOP_ID).unwrap_or_else(|_| HeaderValue::from_static("sealion")));
 
 /// Whether a request has passed here before.
 pub(crate) fn is_loop(request: &Request<'_>) -> bool {
@@ -43,7 +56,7 @@ pub(crate) fn is_hop_by_hop(name: &str) -> bool {
 /// Whether servers that follow CGI take two names in lower case for one: they read `_` as `-`.
 pub(crate) fn is_same_by_cgi(one: &str, other: &str) -> bool {
     let dashes = |octet: u8| if octet == b'_' { b'-' } else { octet };
-    one.bytes().map(dashes).eq(other.bytes().map(dashes))
+    one.len() == other.len() && one.bytes().map(dashes).eq(other.bytes().map(dashes))
 }
 
 fn is_made_here(name: &str) -> bool {
@@ -106,8 +119,11 @@ pub(crate) fn takes_trailers(request: &Request<'_>) -> bool {
 
 /// The members of Connection, in lower case.
 fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
-    let members = values.flat_map(|value| value.split(|octet| *octet == b','));
-    members.map(|member| String::from_utf8_lossy(member.trim_ascii()).to_ascii_lowercase()).collect()
+    let members = values.flat_map(|value| value.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
+    // Those that are dropped anyway need no memory.
+    let others = members.filter(|member| !HOP_BY_HOP.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(member)));
+    let others = others.filter(|member| !member.eq_ignore_ascii_case(b"close"));
+    others.map(|member| String::from_utf8_lossy(member).to_ascii_lowercase()).collect()
 }
 
 /// The fields of a request as the server gets them, without Host.
@@ -129,45 +145,58 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> HeaderMap 
 
 impl Hop<'_> {
     fn add(&self, request: &Request<'_>, fields: &mut HeaderMap) {
-        let text = |address: Option<IpAddr>| address.map(|address| address.to_canonical().to_string());
-        let remote = text(self.remote);
-        let given = |name: &str| {
-            let lines = request.fields.all(name).filter(|_| self.is_trusted);
-            lines.filter_map(|line| std::str::from_utf8(line).ok()).collect::<Vec<_>>().join(", ")
+        let remote = self.remote.map(|address| address.to_canonical().to_string());
+        let given = |name: &str| match self.is_trusted {
+            true => {
+                let lines = request.fields.all(name);
+                lines.filter_map(|line| std::str::from_utf8(line).ok()).collect::<Vec<_>>().join(", ")
+            }
+            false => String::new(),
         };
-        let mut set = |name: &'static str, value: String| {
-            if let Ok(value) = HeaderValue::try_from(value)
-                && !value.is_empty()
-            {
-                fields.insert(HeaderName::from_static(name), value);
+        let mut set = |name: HeaderName, value: Option<HeaderValue>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                fields.insert(name, value);
             }
         };
-        let or = |given: String, own: &str| if given.is_empty() { own.to_owned() } else { given };
-        set("x-forwarded-for", list(given("x-forwarded-for"), remote.as_deref()));
-        set("x-forwarded-proto", or(given("x-forwarded-proto"), self.scheme));
-        set("x-forwarded-host", or(given("x-forwarded-host"), self.host.unwrap_or_default()));
-        if let Some(client) = text(self.client) {
-            set("x-real-ip", client);
+        let made = |text: String| HeaderValue::try_from(text).ok();
+        let or = |given: String, own: &str| match given.is_empty() {
+            true => HeaderValue::from_str(own).ok(),
+            false => made(given),
+        };
+        set(X_FORWARDED_PROTO, or(given("x-forwarded-proto"), self.scheme));
+        set(X_FORWARDED_HOST, or(given("x-forwarded-host"), self.host.unwrap_or_default()));
+        match self.client {
+            client if client == self.remote => set(X_REAL_IP, remote.as_deref().and_then(|own| own.parse().ok())),
+            client => set(X_REAL_IP, client.and_then(|client| made(client.to_canonical().to_string()))),
         }
-        set("forwarded", list(given("forwarded"), Some(&self.element(remote.as_deref()))));
-        let before: Vec<_> = request.fields.all("cdn-loop").map(String::from_utf8_lossy).collect();
-        set("cdn-loop", list(before.join(", "), Some(&LOOP_ID)));
+        set(header::FORWARDED, made(list(given("forwarded"), Some(&self.element(remote.as_deref())))));
+        set(X_FORWARDED_FOR, made(list(given("x-forwarded-for"), remote.as_deref())));
+        let mut before = request.fields.all("cdn-loop").map(String::from_utf8_lossy).peekable();
+        match before.peek() {
+            None => set(CDN_LOOP, Some(LOOP_VALUE.clone())),
+            Some(_) => set(CDN_LOOP, made(list(before.collect::<Vec<_>>().join(", "), Some(&LOOP_ID)))),
+        }
         let id = given("x-request-id");
-        set("x-request-id", if is_request_id(&id) { id } else { request_id() });
+        set(X_REQUEST_ID, made(if is_request_id(&id) { id } else { request_id() }));
     }
 
     /// The element of Forwarded (RFC 7239 §4).
     fn element(&self, remote: Option<&str>) -> String {
-        let node = match (self.remote, remote) {
-            (Some(address), Some(text)) if address.to_canonical().is_ipv6() => format!("\"[{text}]\""),
-            (_, Some(text)) => text.to_owned(),
-            _ => "unknown".to_owned(),
-        };
-        let host = match self.host {
-            Some(host) if !host.contains(['"', '\\']) => format!(";host=\"{host}\""),
-            _ => String::new(),
-        };
-        format!("for={node}{host};proto={}", self.scheme)
+        let host = self.host.filter(|host| !host.contains(['"', '\\']));
+        let mut element = String::with_capacity(64 + host.map_or(0, str::len));
+        element.push_str("for=");
+        match (self.remote, remote) {
+            (Some(address), Some(text)) if address.to_canonical().is_ipv6() => {
+                element.extend(["\"[", text, "]\""]);
+            }
+            (_, Some(text)) => element.push_str(text),
+            _ => element.push_str("unknown"),
+        }
+        if let Some(host) = host {
+            element.extend([";host=\"", host, "\""]);
+        }
+        element.extend([";proto=", self.scheme]);
+        element
     }
 }
 
@@ -186,19 +215,72 @@ fn is_request_id(id: &str) -> bool {
         && id.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"-_.:=/+".contains(&octet))
 }
 
-/// 128 random bits.
+/// 128 random bits in hexadecimal digits.
 fn request_id() -> String {
-    let mut bits = [0; 16];
-    match aws_lc_rs::rand::fill(&mut bits) {
-        Ok(()) => format!("{:032x}", u128::from_ne_bytes(bits)),
-        Err(_) => String::new(),
+    RANDOM.with_borrow_mut(|random| {
+        if random.left.is_empty() && aws_lc_rs::rand::fill(&mut random.bits).is_ok() {
+            random.left = 0..RANDOM_IDS;
+        }
+        let Some(next) = random.left.next() else { return String::new() };
+        let bits = &random.bits[next * 16..][..16];
+        let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
+        bits.iter().flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
+    })
+}
+
+/// Identifiers that are drawn at a time: drawing costs the same for many.
+const RANDOM_IDS: usize = 32;
+
+struct Random {
+    bits: [u8; RANDOM_IDS * 16],
+    /// Those that were not given yet.
+    left: Range<usize>,
+}
+
+thread_local! {
+    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bits: [0; RANDOM_IDS * 16], left: 0..0 }) };
+}
+
+/// Makes W3C Trace Context where the client sent none that is valid (<https://www.w3.org/TR/trace-context/#traceparent-header>).
+pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
+    let mut given = fields.get_all(TRACEPARENT).iter();
+    if given.next().is_some_and(|value| is_traceparent(value.as_bytes())) && given.next().is_none() {
+        return;
+    }
+    // It belongs to the one that is dropped.
+    fields.remove(TRACESTATE);
+    let (trace, parent) = (request_id(), request_id());
+    let made = parent.get(..16).map(|parent| format!("00-{trace}-{parent}-01"));
+    match made.and_then(|made| HeaderValue::try_from(made).ok()) {
+        Some(made) => drop(fields.insert(TRACEPARENT, made)),
+        None => drop(fields.remove(TRACEPARENT)),
+    }
+}
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Whether a value is version, trace, parent and flags. Later versions may have more behind.
+fn is_traceparent(value: &[u8]) -> bool {
+    let parts: Vec<_> = value.splitn(5, |octet| *octet == b'-').collect();
+    let is_hex = |part: &[u8], length: usize| {
+        part.len() == length && part.iter().all(|octet| matches!(octet, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let is_id = |part: &[u8], length| is_hex(part, length) && part.iter().any(|octet| *octet != b'0');
+    match parts[..] {
+        [b"00", trace, parent, flags] => is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2),
+        [version, trace, parent, flags, ..] if version != b"00" && version != b"ff" => {
+            is_hex(version, 2) && is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2)
+        }
+        _ => false,
     }
 }
 
 /// The fields of an answer as the client gets them.
 pub(crate) fn response_fields(answer: &HeaderMap) -> Fields {
     let named = named_by_connection(answer.get_all(header::CONNECTION).iter().map(HeaderValue::as_bytes));
-    let mut extra = ExtraFields::default();
+    let octets = answer.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let mut extra = ExtraFields::with_capacity(octets);
     for (name, value) in answer {
         let name = name.as_str();
         if !is_hop_by_hop(name) && !named.iter().any(|other| other == name) {
@@ -262,6 +344,36 @@ mod tests {
             assert_eq!(value(&found, "x-request-id").len(), 32);
             assert!(!found.contains_key("x_forwarded_for") && !found.contains_key("x-forwarded_proto"));
         }
+    }
+
+    #[test]
+    fn a_trace_of_the_client_goes_on_if_it_is_valid() {
+        const VALID: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        for (given, passes) in [
+            (VALID, true),
+            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes", true),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x", false),
+            ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", false),
+            ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", false),
+            ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", false),
+            ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", false),
+            ("x", false),
+            ("", false),
+        ] {
+            let mut fields = HeaderMap::new();
+            fields.insert(TRACEPARENT, HeaderValue::from_str(given).unwrap());
+            fields.insert(TRACESTATE, HeaderValue::from_static("a=b"));
+            add_trace_context(&mut fields);
+            let found = value(&fields, "traceparent");
+            assert_eq!((found == given, fields.contains_key(TRACESTATE)), (passes, passes), "{given}: {found}");
+            assert!(is_traceparent(found.as_bytes()), "{found}");
+        }
+        let mut fields = HeaderMap::new();
+        fields.append(TRACEPARENT, HeaderValue::from_static(VALID));
+        fields.append(TRACEPARENT, HeaderValue::from_static(VALID));
+        add_trace_context(&mut fields);
+        assert_eq!(fields.get_all(TRACEPARENT).iter().count(), 1);
+        assert_ne!(value(&fields, "traceparent"), VALID);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod pool;
 mod reply;
 mod tls;
 mod tunnel;
+mod warnings;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,7 +35,9 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
-pub(crate) use head::{Hop, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields, takes_trailers};
+pub(crate) use head::{
+    Hop, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields, takes_trailers,
+};
 pub(crate) use health::check_health;
 
 pub(crate) use reply::{Patience, Reply};
@@ -47,6 +50,7 @@ use gate::{Budget, Gate};
 use health::Health;
 use names::Names;
 use pool::Pool;
+use warnings::Warnings;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
 #[derive(Debug, Default)]
@@ -109,6 +113,7 @@ struct Server {
     counts: Counts,
     /// Bounds requests in progress.
     gate: Option<Gate>,
+    warnings: Warnings,
 }
 
 /// A server as metrics show it.
@@ -187,6 +192,17 @@ impl Upstream {
             let (active, is_up) = self.balancer.state(index);
             ServerState { name: &server.name, answers, failures, connections, active, is_up }
         })
+    }
+
+    /// Whether a failure of the server of this name has a line in the log: with the failures since the last one that had none.
+    pub(crate) fn warns_of(&self, name: &str) -> Option<u64> {
+        let server = self.servers.iter().find(|server| *server.name == *name);
+        server.map_or(Some(0), |server| server.warnings.take(Instant::now()))
+    }
+
+    /// Hosts with ports, as answers may name its servers.
+    pub(crate) fn authorities(&self) -> impl Iterator<Item = String> {
+        self.servers.iter().map(|server| server.url.authority())
     }
 
     /// The Host of requests that do not keep the client's.
@@ -291,6 +307,7 @@ impl UpstreamConfig {
                 pool: Pool::new(max_idle),
                 counts: Counts::default(),
                 gate: self.max_connections.map(|most| Gate::new(most.usize(), queue)),
+                warnings: Warnings::default(),
             }
         };
         let servers = self.servers.iter().map(server).collect();

@@ -62,11 +62,11 @@ impl Rule {
                     return *response;
                 }
                 Answered::Reply(reply, upstream, trace) => {
-                    let response = self.response(reply);
+                    let response = self.response(reply, request);
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
                 Answered::Failed(failed_fetch) => {
-                    return failed(&failed_fetch.failure, failed_fetch.trace.clone());
+                    return failed(&failed_fetch.failure, failed_fetch.trace.clone(), &self.upstream);
                 }
                 Answered::Pass(same, trace) => {
                     forwarded = same;
@@ -78,9 +78,9 @@ impl Rule {
         let response = match result {
             Ok(reply) => {
                 cache.invalidate(question, reply.status, &reply.fields).await;
-                self.response(reply)
+                self.response(reply, request)
             }
-            Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream)) },
+            Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },
         };
         Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
     }

@@ -184,6 +184,85 @@ fn one_line_starts_a_proxy() {
 }
 
 #[test]
+fn methods_that_a_rule_does_not_name_are_refused_under_every_spelling_of_its_path() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let keys = format!(
+        "proxy = [{{ path = '/read/', upstream = '{url}', methods = ['GET', 'REPORT'] }}, {{ upstream = '{url}' }}]",
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (method, target, status) in [
+        ("GET", "/read/x", 200),
+        ("HEAD", "/read/x", 200),
+        ("REPORT", "/read/x", 200),
+        ("DELETE", "/read/x", 405),
+        ("DELETE", "/x/..;/read/x", 400),
+        ("DELETE", "/read;a/x", 405),
+        ("DELETE", "/%2572ead/x", 405),
+        ("DELETE", "/read%2Fx", 405),
+        ("DELETE", "/write/x", 200),
+    ] {
+        let response = http::request(&mut client, method, target, &[]).expect("a response");
+        assert_eq!(response.status, status, "{method} {target}");
+        if status == 405 {
+            assert_eq!(response.field("allow"), Some("GET, REPORT"));
+        }
+        if response.field("connection") == Some("close") {
+            client = site.connect(&server);
+        }
+    }
+    assert!(upstream.requests().iter().all(|request| !request.line().contains("DELETE /read")));
+}
+
+#[test]
+fn redirects_and_cookies_of_an_application_suit_the_client() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let host = request.field("host");
+        let fields =
+            format!("Location: http://{host}/login?a\r\nSet-Cookie: s=1; Path=/; Domain=127.0.0.1; HttpOnly\r\n");
+        format!("HTTP/1.1 302 Found\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes()
+    });
+    let keys = format!(
+        "proxy = [{{ path = '/my app/', upstream = '{url}', strip_prefix = true, redirects = 'rewrite' }}, \
+         {{ path = '/own/', upstream = '{url}', host = 'upstream', redirects = 'rewrite' }}, {{ upstream = '{url}' }}]",
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, location, cookie) in [
+        ("/my%20app/x", "/my%20app/login?a", "s=1; Path=/my%20app; HttpOnly"),
+        ("/own/x", "/login?a", "s=1; Path=/; HttpOnly"),
+        ("/x", "http://localhost/login?a", "s=1; Path=/; Domain=127.0.0.1; HttpOnly"),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!((response.field("location"), response.field("set-cookie")), (Some(location), Some(cookie)));
+    }
+}
+
+#[test]
+fn a_rule_makes_a_trace_where_the_client_has_none() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let keys = format!(
+        "proxy = [{{ path = '/traced/', upstream = '{url}', trace_context = true }}, {{ upstream = '{url}' }}]",
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    http::get(&mut client, "/").expect("a response");
+    assert_eq!(upstream.last().all("traceparent"), [""; 0]);
+    let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    for (given, passes) in [(valid, true), ("made up", false)] {
+        http::request(&mut client, "GET", "/traced/", &[("Traceparent", given)]).expect("a response");
+        assert_eq!(upstream.last().field("traceparent") == given, passes);
+        assert_eq!(upstream.last().field("traceparent").len(), valid.len());
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_rule_is_said() {
     for (site_keys, table, words) in [
         ("proxy = [{ }]", "", "site.proxy.upstream: is missing: name an [[upstream]]"),
@@ -193,6 +272,11 @@ fn what_is_wrong_with_a_rule_is_said() {
         ("proxy = [{ upstream = 'http://a', regex = '^x' }]", "", "never matches"),
         ("proxy = [{ upstream = 'http://a', regex = '/x', strip_prefix = true }]", "", "needs path"),
         ("proxy = [{ upstream = 'http://a', host = 'a b' }]", "", "write client, upstream, or a host"),
+        (
+            "proxy = [{ upstream = 'http://a', methods = ['TRACE'] }]",
+            "",
+            "site.proxy.methods: \"TRACE\" cannot be forwarded",
+        ),
         (
             "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'Host', value = 'x' }] }]",
             "",

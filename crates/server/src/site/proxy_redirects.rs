@@ -1,0 +1,139 @@
+//! Location and cookies of answers, where the application knows neither the client's host nor the prefix that is left out.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What happens to Location and to the cookies of answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Redirects {
+    /// They are sent as the application wrote them.
+    #[default]
+    Pass,
+    /// A Location that names a server of the upstream, or the client's host, becomes a path, and has the prefix that was left out; so has the
+    /// path of a cookie. The domain of a cookie that names a server is left out.
+    Rewrite,
+}
+
+/// How the fields of answers are rewritten.
+#[derive(Debug)]
+pub(super) struct Rewriter {
+    /// Hosts with ports that mean the application, in lower case.
+    pub(super) authorities: Vec<String>,
+    /// What was left out: with a slash before each segment, and none at the end.
+    pub(super) prefix: String,
+}
+
+impl Rewriter {
+    /// `client`: the host that was asked for.
+    pub(super) fn rewrite(&self, fields: &mut HeaderMap, client: Option<&str>) {
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            let rewritten = fields.get(&name).and_then(|value| self.location(value.to_str().ok()?, client));
+            if let Some(value) = rewritten.and_then(|location| HeaderValue::try_from(location).ok()) {
+                fields.insert(name, value);
+            }
+        }
+        if fields.contains_key(header::SET_COOKIE) {
+            for cookie in fields.iter_mut().filter(|(name, _)| *name == header::SET_COOKIE).map(|(_, cookie)| cookie) {
+                let rewritten = cookie.to_str().ok().and_then(|text| HeaderValue::try_from(self.cookie(text)).ok());
+                if let Some(value) = rewritten {
+                    *cookie = value;
+                }
+            }
+        }
+    }
+
+    /// `None`: it stays as it is.
+    fn location(&self, location: &str, client: Option<&str>) -> Option<String> {
+        let path = match location.split_once("://") {
+            Some((scheme, rest)) if matches!(scheme, "http" | "https") => {
+                let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+                let is_own = |own: &str| own.eq_ignore_ascii_case(authority);
+                if !self.authorities.iter().any(|own| is_own(own)) && !client.is_some_and(is_own) {
+                    return None;
+                }
+                path
+            }
+            // `//host` is another host.
+            _ if location.starts_with('/') && !location.starts_with("//") => location,
+            _ => return None,
+        };
+        // A path of two slashes would be a host.
+        let path = path.trim_start_matches('/');
+        Some(format!("{}/{path}", self.prefix))
+    }
+
+    fn cookie(&self, cookie: &str) -> String {
+        // Their names say that they are for the host and its root (RFC 6265bis §4.1.3).
+        let is_of_host = cookie.trim_start().starts_with("__Host-");
+        let mut attributes = cookie.split(';');
+        let mut rewritten = attributes.next().unwrap_or_default().to_owned();
+        for attribute in attributes {
+            let (name, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+            let (name, value) = (name.trim(), value.trim());
+            if name.eq_ignore_ascii_case("domain") {
+                let domain = value.trim_start_matches('.');
+                let host_of =
+                    |authority: &str| authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_owned();
+                if self.authorities.iter().any(|own| host_of(own).eq_ignore_ascii_case(domain)) {
+                    continue;
+                }
+            }
+            if name.eq_ignore_ascii_case("path") && value.starts_with('/') && !is_of_host {
+                let path = if value == "/" && !self.prefix.is_empty() { "" } else { value };
+                rewritten.push_str(&format!("; Path={}{path}", self.prefix));
+                continue;
+            }
+            rewritten.push(';');
+            rewritten.push_str(attribute);
+        }
+        rewritten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_of_the_application_become_paths_with_the_prefix() {
+        let with = |prefix: &str| Rewriter {
+            authorities: vec!["10.0.0.7:3000".to_owned(), "app.internal".to_owned()],
+            prefix: prefix.to_owned(),
+        };
+        let client = Some("example.org");
+        for (location, without, prefixed) in [
+            ("http://10.0.0.7:3000/login?a=1", Some("/login?a=1"), Some("/api/login?a=1")),
+            ("https://App.Internal", Some("/"), Some("/api/")),
+            ("https://app.internal?x", Some("/?x"), Some("/api/?x")),
+            ("https://example.org/x", Some("/x"), Some("/api/x")),
+            ("/x//y", Some("/x//y"), Some("/api/x//y")),
+            ("http://app.internal//evil.example/", Some("/evil.example/"), Some("/api/evil.example/")),
+            ("//evil.example/", None, None),
+            ("https://other.example/x", None, None),
+            ("http://10.0.0.7:3000@other.example/", None, None),
+            ("x/y", None, None),
+            ("?x", None, None),
+        ] {
+            assert_eq!(with("").location(location, client).as_deref(), without, "{location}");
+            assert_eq!(with("/api").location(location, client).as_deref(), prefixed, "{location}");
+        }
+    }
+
+    #[test]
+    fn cookies_have_the_prefix_in_their_path_and_no_domain_of_the_server() {
+        let rewriter = Rewriter { authorities: vec!["app.internal:3000".to_owned()], prefix: "/api".to_owned() };
+        for (cookie, expected) in [
+            ("a=1", "a=1"),
+            ("a=1; Path=/", "a=1; Path=/api"),
+            ("a=1;path=/x; Secure", "a=1; Path=/api/x; Secure"),
+            ("a=1; Domain=app.internal; HttpOnly", "a=1; HttpOnly"),
+            ("a=1; domain=.APP.internal", "a=1"),
+            ("a=1; Domain=example.org; Path=x", "a=1; Domain=example.org; Path=x"),
+            ("__Host-a=1; Path=/; Secure", "__Host-a=1; Path=/; Secure"),
+        ] {
+            assert_eq!(rewriter.cookie(cookie), expected);
+        }
+    }
+}

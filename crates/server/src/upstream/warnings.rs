@@ -1,0 +1,47 @@
+//! How often the failures of a server are logged: one line a second says what thousands would.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two lines.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The lines about a server.
+#[derive(Debug, Default)]
+pub(super) struct Warnings(Mutex<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    last: Option<Instant>,
+    /// Failures since, without a line.
+    kept_back: u64,
+}
+
+impl Warnings {
+    /// Whether a failure has a line: with the failures since the last one that had none.
+    pub(super) fn take(&self, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+            lines.kept_back += 1;
+            return None;
+        }
+        lines.last = Some(now);
+        Some(std::mem::take(&mut lines.kept_back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_counts_the_failures_that_had_none() {
+        let (warnings, start) = (Warnings::default(), Instant::now());
+        let at = |millis: u64| warnings.take(start + Duration::from_millis(millis));
+        assert_eq!(
+            [at(0), at(1), at(999), at(1000), at(1001), at(5000)],
+            [Some(0), None, None, Some(2), None, Some(1)]
+        );
+        assert_eq!(at(6000), Some(0));
+    }
+}
