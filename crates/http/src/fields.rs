@@ -50,7 +50,7 @@ impl Fields {
 
     /// Whether the driver adds Date (RFC 9110 §6.6.1).
     pub fn needs_date(&self) -> bool {
-        !self.dated && !(self.forwarded && self.extra.has("date"))
+        !(self.dated || self.forwarded && self.extra.has("date"))
     }
 
     /// Calls `visit` with each field but those that framing makes, Server and Date: its name in lower case, as HTTP/2 has it, and its value.

@@ -130,6 +130,7 @@ mod tests {
             retry_after: Some(5),
             anonymous: false,
             forwarded: false,
+            dated: false,
             extra: ExtraFields::default(),
         };
         fields.extra.add("X-One", "1");

@@ -154,8 +154,7 @@ impl Rule {
 
     /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
     async fn ask(&self, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Response> {
-        let refuse = |status| Err(Response::plain(status));
-        let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
+        let Target::Path { path, query } = request.target else { return Err(Response::plain(Status::BAD_REQUEST)) };
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
             return Err(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what))));
@@ -165,7 +164,7 @@ impl Rule {
         let (Ok(method), Ok(uri), Ok(url)) =
             (HeaderValue::from_str(request.method.as_str()), HeaderValue::try_from(uri), HeaderValue::try_from(url))
         else {
-            return refuse(Status::BAD_REQUEST);
+            return Err(Response::plain(Status::BAD_REQUEST));
         };
         let mut fields = request_fields(request, hop);
         // What concerns another resource than the one that is asked for here.

@@ -47,7 +47,7 @@ impl Rewriter {
     /// `None`: it stays as it is.
     fn location(&self, location: &str, client: Option<&str>) -> Option<String> {
         let path = match location.split_once("://") {
-            Some((scheme, rest)) if matches!(scheme, "http" | "https") => {
+            Some(("http" | "https", rest)) => {
                 let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
                 let is_own = |own: &str| own.eq_ignore_ascii_case(authority);
                 if !self.authorities.iter().any(|own| is_own(own)) && !client.is_some_and(is_own) {
