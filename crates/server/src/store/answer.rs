@@ -23,7 +23,7 @@ use super::key::add_variant;
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::respond::Reuse;
-use super::rule::{CacheRule, Targeted};
+use super::rule::{CacheRule, Targeted, hides_fields};
 use super::{KEPT_IN_MEMORY, Store, now_s};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::Response;
@@ -56,7 +56,9 @@ impl CacheRule {
     /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to.
     pub(crate) fn answer_at_once(&self, question: Question<'_>) -> Option<Response> {
         let Question { request, scheme, is_trusted, target } = question;
-        let is_plain = matches!(request.method, Method::Get | Method::Head) && !self.is_bypassed(request);
+        let is_plain = matches!(request.method, Method::Get | Method::Head)
+            && !self.is_bypassed(request)
+            && !hides_fields(request.fields.all("connection"));
         if !is_plain || self.query(target.query).is_some() {
             return None;
         }
@@ -96,6 +98,9 @@ impl CacheRule {
         if self.is_bypassed(request) {
             return Answered::Pass(forwarded, CacheTrace::bypass("cookie"));
         }
+        if hides_fields(request.fields.all("connection")) {
+            return Answered::Pass(forwarded, CacheTrace::bypass("connection"));
+        }
         let mut key = Vec::with_capacity(128);
         self.key(&mut key, request, scheme, is_trusted, target);
         let of_url = key.len();
@@ -113,7 +118,7 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::Fresh)) => return self.sent(self.hit(&object, request, now)),
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
-                    let (fill, is_new) = store.join(store.hash(&key));
+                    let (fill, is_new) = store.join(store.hash(&key), &key);
                     if is_new {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
                         self.fetch(&fill, &key, of_url, forwarded, upstream, Some(stale), request, directives, true);
@@ -149,7 +154,7 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) = store.join(id);
+            let (fill, is_new) = store.join(id, &key);
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();
@@ -177,7 +182,7 @@ impl CacheRule {
         // A fill may turn out to be of another variant.
         let is_own = |filled: &[u8], head: &Head| {
             is_new || {
-                let names = sealion_cache::vary(&head.fields, &self.rules.policy).unwrap_or_default();
+                let names = self.rules.vary(&head.fields).unwrap_or_default();
                 let mut own = key.to_vec();
                 if !names.is_empty() {
                     add_variant(&mut own, &variant(&names, request.fields));
@@ -200,7 +205,14 @@ impl CacheRule {
                     return None;
                 }
                 let now = now_s();
-                store.keep(self, &object, now);
+                let epoch = store.epoch(object.hash);
+                match store.verdict(&object) {
+                    Verdict::Valid => store.keep(self, &object, epoch, now),
+                    // It was purged while it was validated.
+                    Verdict::Gone if how != How::Fetched => return None,
+                    // It was purged while it was fetched: it answers those alone that waited.
+                    Verdict::Gone | Verdict::Stale => {}
+                }
                 let (outcome, reason, code) = match how {
                     How::Fetched => (outcome(why), collapsed(is_new), None),
                     How::Validated => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
@@ -266,7 +278,7 @@ impl CacheRule {
             upstream: Arc::clone(upstream),
             stale,
             request: Asked::of(request, directives),
-            _interest: is_behind.then(|| fill.interest()),
+            is_behind,
         };
         tokio::spawn(fetch.run());
     }
@@ -296,7 +308,7 @@ impl CacheRule {
                 Target::Url(url) => has_parts || store.may_have(url, &upstream),
                 _ => true,
             };
-            all.into_iter().filter(is_stored).try_for_each(|target| store.invalidate(target))
+            all.into_iter().filter(is_stored).try_for_each(|target| store.invalidate(target, &upstream))
         });
         if let Ok(Err(error)) = invalidated.await {
             tracing::warn!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());
@@ -335,7 +347,11 @@ impl Store {
     fn find_kept(&self, key: &[u8], now: u64) -> Option<Stored> {
         let mut front = self.front().borrow_mut();
         match front.get(key, now, |hash| self.epoch(hash))? {
-            Kept::Variants(names) => Some(Stored::Variants(names)),
+            Kept::Variants { is_old: true, .. } => {
+                front.remove(key);
+                None
+            }
+            Kept::Variants { names, is_old: false } => Some(Stored::Variants(names)),
             Kept::Object { object, is_old, touches } => {
                 if is_old {
                     let epoch = self.epoch(object.hash);
@@ -388,7 +404,7 @@ impl Store {
     /// Loads from the disk what lies under a key.
     async fn load(&self, rule: &CacheRule, key: &[u8], now: u64) -> Option<Stored> {
         let hash = self.hash(key);
-        if let Some(stored) = self.being_written(hash, key, &rule.rules.policy) {
+        if let Some(stored) = self.being_written(hash, key, &rule.rules) {
             return Some(stored);
         }
         let disk = self.disk(hash);
@@ -434,14 +450,14 @@ impl Store {
             }
             variants => variants,
         };
-        self.front().borrow_mut().keep(&front_key(rule, key), stored.clone(), epoch, now);
+        self.front().borrow_mut().keep(&front_key(rule, key), hash, stored.clone(), epoch, now);
         Some(stored)
     }
 
-    /// Keeps an object in this worker's memory.
-    fn keep(&self, rule: &CacheRule, object: &Arc<Object>, now: u64) {
+    /// Keeps an object in this worker's memory. `epoch`: before it was found valid.
+    fn keep(&self, rule: &CacheRule, object: &Arc<Object>, epoch: u64, now: u64) {
         let key = front_key(rule, &object.key);
-        self.front().borrow_mut().keep(&key, Stored::Object(Arc::clone(object)), self.epoch(object.hash), now);
+        self.front().borrow_mut().keep(&key, object.hash, Stored::Object(Arc::clone(object)), epoch, now);
     }
 }
 

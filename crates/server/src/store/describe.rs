@@ -8,7 +8,7 @@ use super::directory::Opened;
 use super::disk::DiskState;
 use super::format::Kind;
 use super::purge::{Target, Verdict};
-use super::{Store, key, now_s};
+use super::{Store, now_s, plain_key};
 
 impl Store {
     /// A line for each directory.
@@ -39,8 +39,7 @@ impl Store {
         let mut text = String::new();
         let mut reasons = String::new();
         for upstream in upstreams {
-            let mut key = url.as_bytes().to_vec();
-            key::add_part(&mut key, b"@", upstream.as_bytes());
+            let key = plain_key(&url, upstream);
             let hash = self.hash(&key);
             if let Some(opened) = self.disk(hash).open_object(hash, &key) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(&opened));

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use super::directory::Temporary;
 use super::disk::{Disk, write_pieces};
-use super::fill::{End, Failed, Fill, Flowing, How, Interest, MOST_UNWRITTEN};
+use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
 use super::format::{Kind, Metadata};
 use super::key::add_variant;
 use super::object::{Head, Object};
@@ -42,8 +42,8 @@ pub(super) struct Fetch {
     /// The stored response that is validated by this.
     pub(super) stale: Option<StaleObject>,
     pub(super) request: Asked,
-    /// Keeps a fetch going that no request waits for.
-    pub(super) _interest: Option<Interest>,
+    /// Whether the request that caused it was answered already.
+    pub(super) is_behind: bool,
 }
 
 pub(super) struct StaleObject {
@@ -104,6 +104,12 @@ impl Fetch {
         for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
             self.forwarded.fields.remove(name);
         }
+        // Servers that follow CGI read `_` as `-`: they would take such a field for one of Vary, or of the key.
+        let ambiguous: Vec<_> =
+            self.forwarded.fields.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+        for name in ambiguous {
+            self.forwarded.fields.remove(name);
+        }
         let unconditional = self.forwarded.fields.clone();
         if let Some(stale) = &self.stale {
             for (name, value) in sealion_cache::validation_fields(&stale.object.head.fields) {
@@ -157,8 +163,11 @@ impl Fetch {
         let disk = rules.store.disk(stale.hash);
         let head = match freshened {
             Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
-            Err(_) => {
-                disk.remove(stale.hash);
+            Err(why) => {
+                // A client must not remove what others may have.
+                if !is_of_request(why.as_str()) {
+                    disk.remove(stale.hash);
+                }
                 Head { fields, ..stale.head.clone() }
             }
         };
@@ -177,7 +186,9 @@ impl Fetch {
                 object.set_version(version);
             }
         }
-        rules.store.changed(stale.hash);
+        if !freshened.is_err_and(|why| is_of_request(why.as_str())) {
+            rules.store.changed(stale.hash);
+        }
     }
 
     /// The head of the answer came.
@@ -187,7 +198,9 @@ impl Fetch {
         let (lifetime, names) = match self.may_store(&reply, requested / 1000, received) {
             Ok(decision) => decision,
             Err(why) => {
-                rules.store.is_not_shared(self.id, why);
+                if !is_of_request(why) {
+                    rules.store.is_not_shared(self.id, why);
+                }
                 return self.fill.not_shared(why, reply, trace);
             }
         };
@@ -225,7 +238,7 @@ impl Fetch {
         if self.request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
             return Err("cookie");
         }
-        let names = sealion_cache::vary(&reply.fields, policy).ok_or("vary-any")?;
+        let names = self.rules.vary(&reply.fields).ok_or("vary-any")?;
         let length = length(&reply.fields);
         // An answer that ends with its connection may be cut, and nobody would know.
         let is_delimited =
@@ -280,7 +293,7 @@ impl Fetch {
             self.write(&mut storing, disk, WRITTEN_AT_ONCE).await;
             let nobody_reads = match storing {
                 Storing::Failed => !self.fill.drain().await,
-                _ => !self.rules.finish && !self.fill.is_wanted(),
+                _ => !self.rules.finish && !self.is_behind && !self.fill.is_wanted(),
             };
             if nobody_reads {
                 return self.broke_off("all clients have left".to_owned());
@@ -425,6 +438,11 @@ async fn on_disk<T: Send + 'static>(
     let disk = Arc::clone(disk);
     let done = spawn_blocking(move || work(&disk).inspect_err(|error| disk.failed(what, error)).ok());
     done.await.ok().flatten()
+}
+
+/// Whether the request is the reason that a response is not stored: that of another may be.
+fn is_of_request(why: &str) -> bool {
+    matches!(why, "authorization" | "request-no-store" | "cookie")
 }
 
 fn length(fields: &HeaderMap) -> Option<u64> {

@@ -31,6 +31,8 @@ use crate::upstream::{Failure, Reply};
 /// A response on its way.
 #[derive(Debug)]
 pub(super) struct Fill {
+    /// The URL that is fetched.
+    pub(super) url: Box<[u8]>,
     state: Mutex<State>,
     /// Something came, or the fill ended.
     moved: Arc<Notify>,
@@ -120,7 +122,7 @@ pub(crate) struct Failed {
 }
 
 impl Fill {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(url: &[u8]) -> Arc<Self> {
         let state = State {
             phase: Phase::Asked,
             reply: None,
@@ -131,6 +133,7 @@ impl Fill {
             readers: Slab::new(),
         };
         Arc::new(Fill {
+            url: url.into(),
             state: Mutex::new(state),
             moved: Arc::default(),
             taken: Notify::new(),
@@ -227,7 +230,7 @@ impl Fill {
                     return false;
                 }
                 let mut state = self.lock();
-                // One that has not begun to read begins at 0.
+                // A request that has not begun to read begins at 0.
                 let has_all = state.readers.len() >= self.interested.load(Ordering::Relaxed);
                 let slowest = state.readers.iter().map(|(_, at)| *at).min().filter(|_| has_all).unwrap_or(0);
                 while let Some(first) = state.tail.front()

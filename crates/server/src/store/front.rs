@@ -22,6 +22,8 @@ pub(super) struct Front {
 #[derive(Debug)]
 struct Entry {
     stored: Stored,
+    /// The hash of its key.
+    hash: u128,
     /// The state of changes when the entry was last compared with the store.
     epoch: u64,
     /// The second in which the store last heard that it is asked for.
@@ -37,7 +39,10 @@ pub(super) enum Kept {
         /// Whether the store should hear that it is asked for.
         touches: bool,
     },
-    Variants(Arc<[HeaderName]>),
+    Variants {
+        names: Arc<[HeaderName]>,
+        is_old: bool,
+    },
 }
 
 impl Front {
@@ -48,11 +53,12 @@ impl Front {
     /// `now`: in seconds. `epoch`: gives the state of changes of an object.
     pub(super) fn get(&mut self, key: &[u8], now: u64, epoch: impl Fn(u128) -> u64) -> Option<Kept> {
         let entry = self.entries.get_mut(key)?;
+        let is_old = entry.epoch != epoch(entry.hash);
         match &entry.stored {
-            Stored::Variants(names) => Some(Kept::Variants(Arc::clone(names))),
+            Stored::Variants(names) => Some(Kept::Variants { names: Arc::clone(names), is_old }),
             Stored::Object(object) => Some(Kept::Object {
                 object: Arc::clone(object),
-                is_old: entry.epoch != epoch(object.hash),
+                is_old,
                 touches: std::mem::replace(&mut entry.touched, now) != now,
             }),
         }
@@ -65,9 +71,9 @@ impl Front {
         }
     }
 
-    pub(super) fn keep(&mut self, key: &[u8], stored: Stored, epoch: u64, now: u64) {
+    pub(super) fn keep(&mut self, key: &[u8], hash: u128, stored: Stored, epoch: u64, now: u64) {
         self.count(key, &stored, 1);
-        if let Some((key, before)) = self.entries.push(key.into(), Entry { stored, epoch, touched: now }) {
+        if let Some((key, before)) = self.entries.push(key.into(), Entry { stored, hash, epoch, touched: now }) {
             self.count(&key, &before.stored, -1);
         }
         while self.memory > self.most_memory || self.open > self.most_open {

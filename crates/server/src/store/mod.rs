@@ -34,7 +34,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
-use sealion_cache::Policy;
 use thread_local::ThreadLocal;
 
 pub(crate) use answer::{Answered, Question};
@@ -50,6 +49,7 @@ use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
 use purge::{Durable, Purges};
+use rule::Rules;
 
 /// The store of a process.
 #[derive(Debug)]
@@ -184,32 +184,32 @@ impl Store {
     }
 
     /// The fill under way for a key, or a new one, which the caller has to run.
-    fn join(&self, id: u128) -> (Arc<Fill>, bool) {
+    fn join(&self, id: u128, key: &[u8]) -> (Arc<Fill>, bool) {
         if self
             .passed()
             .peek(&id)
             .and_then(|passed| passed.not_shared)
             .is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
         {
-            return (Fill::new(), true);
+            return (Fill::new(key::url_of(key)), true);
         }
         let mut fills = self.fills();
         // One that is over answered those that waited for it; its object may be stale by now.
         if let Some(fill) = fills.get(&id).filter(|fill| !fill.has_ended()) {
             return (Arc::clone(fill), false);
         }
-        let fill = Fill::new();
+        let fill = Fill::new(key::url_of(key));
         fills.insert(id, Arc::clone(&fill));
         (fill, true)
     }
 
     /// What is stored under a key once a fetch that is over has been written.
-    fn being_written(&self, id: u128, key: &[u8], policy: &Policy) -> Option<Stored> {
+    fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
         let object = self.fills().get(&id)?.object()?;
         if *object.key == *key {
             return Some(Stored::Object(object));
         }
-        Some(Stored::Variants(sealion_cache::vary(&object.head.fields, policy)?.into()))
+        Some(Stored::Variants(rules.vary(&object.head.fields)?.into()))
     }
 
     /// A fill that is under way no more.
@@ -276,16 +276,27 @@ impl Store {
         }
     }
 
-    /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect.
-    fn invalidate(&self, target: Target) -> std::io::Result<()> {
-        self.apply(&Purge { target, soft: false, at: now_ms() }, Durable::No)
+    /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect. `upstream`: that of the
+    /// request.
+    fn invalidate(&self, target: Target, upstream: &str) -> std::io::Result<()> {
+        let at = now_ms();
+        if let Target::Url(url) = &target {
+            // The next such request finds nothing to purge.
+            let hash = self.hash(&plain_key(url, upstream));
+            self.disk(hash).remove(hash);
+        }
+        self.apply(&Purge { target, soft: false, at }, Durable::No)
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
         let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
         self.purges().order(purge, &directories, durable)?;
         // What is on its way was made before.
-        self.fills().clear();
+        self.fills().retain(|_, fill| match &purge.target {
+            Target::Url(url) => *fill.url != *url.as_bytes(),
+            Target::Prefix(prefix) => !fill.url.starts_with(prefix.as_bytes()),
+            Target::Everything | Target::Tag(_) | Target::Group(..) => false,
+        });
         for change in &self.changes {
             change.fetch_add(1, Ordering::Release);
         }
@@ -294,9 +305,7 @@ impl Store {
 
     /// Whether something may be stored for a URL whose keys have no further parts, or is on its way.
     fn may_have(&self, url: &str, upstream: &str) -> bool {
-        let mut key = url.as_bytes().to_vec();
-        key::add_part(&mut key, b"@", upstream.as_bytes());
-        let hash = self.hash(&key);
+        let hash = self.hash(&plain_key(url, upstream));
         !matches!(self.disk(hash).lookup(hash), Lookup::None) || self.fills().contains_key(&hash)
     }
 
@@ -311,6 +320,13 @@ impl Store {
     pub(crate) fn disk_states(&self) -> impl Iterator<Item = DiskState> {
         self.disks().iter().map(|disk| disk.state())
     }
+}
+
+/// The key of a URL, without further parts and variant.
+fn plain_key(url: &str, upstream: &str) -> Vec<u8> {
+    let mut key = url.as_bytes().to_vec();
+    key::add_part(&mut key, b"@", upstream.as_bytes());
+    key
 }
 
 /// Seconds since 1970-01-01.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,16 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// Octets of memory that its name takes.
+    fn octets(&self) -> usize {
+        let name = match self {
+            Target::Everything => 0,
+            Target::Url(name) | Target::Prefix(name) | Target::Tag(name) => name.len(),
+            Target::Group(origin, name) => origin.len() + name.len(),
+        };
+        name + size_of::<(Target, Times)>()
+    }
+
     /// The host of a URL in lower case, as keys have it.
     pub(crate) fn with_lower_host(self) -> Self {
         let lower = |url: String| {
@@ -70,7 +80,17 @@ pub(super) enum Durable {
 
 /// All purges.
 #[derive(Debug, Default)]
-pub(super) struct Purges(RwLock<Table>);
+pub(super) struct Purges {
+    table: RwLock<Table>,
+    /// Octets in the files, and whether they must be written anew.
+    files: Mutex<Files>,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    octets: u64,
+    is_damaged: bool,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -78,6 +98,8 @@ struct Table {
     named: HashMap<Target, Times>,
     /// Of [`Target::Prefix`], which no hash finds.
     prefixes: Vec<(String, Times)>,
+    /// Octets of all names.
+    octets: usize,
 }
 
 /// When something was purged last; 0: never.
@@ -108,6 +130,8 @@ impl Purges {
         let purges = Purges::default();
         for directory in directories {
             let lines = directory.read_file(FILE).unwrap_or_default();
+            let mut files = purges.files.lock().unwrap_or_else(PoisonError::into_inner);
+            files.octets = files.octets.max(lines.len() as u64);
             for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
                 match serde_json::from_slice(line) {
                     Ok(purge) => purges.add(&purge),
@@ -119,6 +143,7 @@ impl Purges {
                             path.display()
                         );
                         purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+                        files.is_damaged = true;
                     }
                 }
             }
@@ -133,34 +158,65 @@ impl Purges {
         directories: &[&Arc<Directory>],
         durable: Durable,
     ) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(purge).map_err(std::io::Error::other)?;
+        // The line before may have been cut.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, purge).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        for directory in directories.iter().filter(|directory| directory.is_owner()) {
+        let owned = || directories.iter().filter(|directory| directory.is_owner());
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        for directory in owned() {
             let mut file = directory.append(FILE)?;
             file.write_all(&line)?;
             if durable == Durable::Yes {
                 file.sync_data()?;
             }
         }
+        files.octets += line.len() as u64;
         self.add(purge);
+        if files.is_damaged || files.octets > MOST_FILE {
+            let whole = self.to_lines();
+            for directory in owned() {
+                directory.write_file(FILE, &whole)?;
+            }
+            *files = Files { octets: whole.len() as u64, is_damaged: false };
+        }
         Ok(())
+    }
+
+    /// All purges, a line each.
+    fn to_lines(&self) -> Vec<u8> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let prefixes = table.prefixes.iter().map(|(prefix, times)| (Target::Prefix(prefix.clone()), *times));
+        let named = table.named.iter().map(|(target, times)| (target.clone(), *times));
+        let mut lines = Vec::new();
+        for (target, Times { hard, soft }) in named.chain(prefixes).chain([(Target::Everything, table.everything)]) {
+            for (at, soft) in [(hard, false), (soft, true)].into_iter().filter(|(at, _)| *at > 0) {
+                let _ = serde_json::to_writer(&mut lines, &Purge { target: target.clone(), soft, at });
+                lines.push(b'\n');
+            }
+        }
+        lines
     }
 
     /// Applies a purge.
     pub(super) fn add(&self, purge: &Purge) {
         let Purge { target, soft, at } = purge;
-        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let table = &mut *table;
         let times = match target {
             Target::Everything => &mut table.everything,
             Target::Prefix(prefix) => match table.prefixes.iter().position(|(other, _)| other == prefix) {
                 Some(at) => &mut table.prefixes[at].1,
                 None => {
+                    table.octets += prefix.len();
                     table.prefixes.push((prefix.clone(), Times::default()));
                     &mut table.prefixes.last_mut().expect("one was added").1
                 }
             },
-            named => table.named.entry(named.clone()).or_default(),
+            named => table.named.entry(named.clone()).or_insert_with(|| {
+                table.octets += named.octets();
+                Times::default()
+            }),
         };
         times.add(*soft, *at);
         table.fold();
@@ -168,7 +224,7 @@ impl Purges {
 
     /// What is said of an object.
     pub(super) fn verdict(&self, key: &[u8], tags: &[Box<str>], groups: &[Box<str>], stored: u64) -> Verdict {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let mut verdict = table.everything.verdict(stored);
         if table.named.is_empty() && table.prefixes.is_empty() {
             return verdict;
@@ -194,7 +250,7 @@ impl Purges {
 impl Table {
     /// Where there are very many purges, replaces the older half by one of everything that is older.
     fn fold(&mut self) {
-        if self.named.len() <= MOST_NAMED && self.prefixes.len() <= MOST_PREFIXES {
+        if self.octets <= MOST_OCTETS && self.prefixes.len() <= MOST_PREFIXES {
             return;
         }
         let latest = |times: &Times| times.hard.max(times.soft);
@@ -204,6 +260,8 @@ impl Table {
         let limit = *times.select_nth_unstable(half).1;
         self.named.retain(|_, times| latest(times) > limit);
         self.prefixes.retain(|(_, times)| latest(times) > limit);
+        self.octets =
+            self.named.keys().map(Target::octets).chain(self.prefixes.iter().map(|(name, _)| name.len())).sum();
         self.everything.add(false, limit);
     }
 }
@@ -216,7 +274,10 @@ pub(super) fn origin(url: &str) -> &str {
 }
 
 const FILE: &str = "purges";
-const MOST_NAMED: usize = 1_000_000;
+/// Octets of names: some 300,000 URLs of usual length.
+const MOST_OCTETS: usize = 64 << 20;
+/// Octets of the file above which it is written anew, without what later purges repeat.
+const MOST_FILE: u64 = 128 << 20;
 /// Each is compared with each object that is looked up.
 const MOST_PREFIXES: usize = 1000;
 
@@ -280,6 +341,15 @@ mod tests {
             .unwrap();
         let again = Purges::load([&*directory].into_iter());
         assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 1000), Verdict::Stale);
+        // The next purge is read, and the damaged line is gone.
+        let other = purge(Target::Tag("other".to_owned()), false, 3000);
+        again.order(&other, &[&directory], Durable::Yes).unwrap();
+        for line in directory.read_file(FILE).unwrap().split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
+            assert!(serde_json::from_slice::<Purge>(line).is_ok(), "{}", line.escape_ascii());
+        }
+        let again = Purges::load([&*directory].into_iter());
+        assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 3000), Verdict::Gone);
+        assert_eq!(again.verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
     }
 
     #[test]

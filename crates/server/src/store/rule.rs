@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use sealion_cache::{Lifetime, Policy};
 use sealion_http::{ExtraFields, Request, Status};
@@ -15,6 +15,7 @@ use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{add_part, authority_of};
 use super::object::Head;
+use crate::upstream::{MadeHere, made_here};
 use crate::values::Problems;
 
 /// The cache of a proxy rule.
@@ -64,6 +65,29 @@ impl Rules {
             lifetime,
         }
     }
+}
+
+impl Rules {
+    /// The request fields that select among the responses of a URL, as clients send them. `None`: a field selects that says who asks: no other request
+    /// matches.
+    pub(super) fn vary(&self, fields: &HeaderMap) -> Option<Vec<HeaderName>> {
+        let mut names = sealion_cache::vary(fields, &self.policy)?;
+        if names.iter().any(|name| made_here(name.as_str()) == Some(MadeHere::OfClient)) {
+            return None;
+        }
+        // The others are made of what is in the key.
+        names.retain(|name| made_here(name.as_str()).is_none());
+        Some(names)
+    }
+}
+
+/// Whether Connection of a request names fields: the server does not get them, and the key and Vary would count them.
+pub(super) fn hides_fields<'a>(mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
+    let is_harmless = |member: &[u8]| {
+        let member = member.trim_ascii();
+        member.is_empty() || [&b"close"[..], b"keep-alive"].iter().any(|usual| member.eq_ignore_ascii_case(usual))
+    };
+    connection.any(|line| !line.split(|octet| *octet == b',').all(is_harmless))
 }
 
 impl CacheRuleConfig {

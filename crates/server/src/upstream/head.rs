@@ -63,6 +63,26 @@ fn is_made_here(name: &str) -> bool {
     MADE_HERE.iter().any(|own| is_same_by_cgi(own, name))
 }
 
+/// What a field that the server gets is made of, whatever the client sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MadeHere {
+    /// Of the host and the scheme that were asked for, or it belongs to one connection.
+    OfUrl,
+    /// Of who asks, and when.
+    OfClient,
+}
+
+/// Whether a field is made here. `name`: in lower case.
+pub(crate) fn made_here(name: &str) -> Option<MadeHere> {
+    match name {
+        "host" | "x-forwarded-host" | "x-forwarded-proto" => Some(MadeHere::OfUrl),
+        "cdn-loop" | "traceparent" => Some(MadeHere::OfClient),
+        _ if is_made_here(name) => Some(MadeHere::OfClient),
+        _ if is_hop_by_hop(name) => Some(MadeHere::OfUrl),
+        _ => None,
+    }
+}
+
 /// Whether a field may be a trailer: none that frames, routes, selects, authenticates or describes content (RFC 9110 §6.5.1), and none that is
 /// made here. `name`: in lower case.
 fn may_be_trailer(name: &str) -> bool {

@@ -36,7 +36,8 @@ pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
-    Hop, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields, takes_trailers,
+    Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,
+    response_fields, takes_trailers,
 };
 pub(crate) use health::check_health;
 

@@ -154,8 +154,10 @@ const OF_THE_KERNEL: [&str; 2] = ["sealion_kernel_tls_sockets", "sealion_kernel_
 #[test]
 fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
     let site = Site::new();
-    let proxy = "proxy = [{ path = '/app/', upstream = 'http://127.0.0.1:1' }]";
-    let config = site.config(proxy).table("[metrics]\nlisten = '127.0.0.1:0'");
+    let proxy = "proxy = [{ path = '/app/', upstream = 'http://127.0.0.1:1', cache = {} }]";
+    let cache = site.outside().join("cache");
+    let tables = format!("[metrics]\nlisten = '127.0.0.1:0'\n[cache]\ndirectories = ['{}']", cache.display());
+    let config = site.config(proxy).table(&tables);
     let watched = Watched::of(config.serve_from_user_space());
     let scrape = watched.scrape();
     let kernel = OF_THE_KERNEL.map(str::to_owned);

@@ -158,3 +158,20 @@ fn a_directory_that_vanishes_costs_hits_and_no_response() {
         assert_eq!(cached.get(&format!("/{n}"), &[]).status, 200);
     }
 }
+
+#[test]
+fn validations_do_not_make_a_file_grow_without_bound() {
+    let long = "x".repeat(6000);
+    let head = format!("Cache-Control: max-age=10\r\nAge: 20\r\nETag: \"one\"\r\nX-Long: {long}\r\n");
+    let origin = Upstream::answering(move |request| match super::has_field(request, "if-none-match") {
+        true => format!("HTTP/1.1 304 Not Modified\r\n{head}\r\n").into_bytes(),
+        false => answer(200, &head, b"the body"),
+    });
+    let cached = Cached::new(origin);
+    for _ in 0..40 {
+        assert_eq!(cached.get("/a", &[]).body, b"the body");
+    }
+    assert!(cached.fetches() == 40);
+    let size = objects(&cached.directory).remove(0).metadata().expect("it is there").len();
+    assert!(size < 100_000, "{size} octets");
+}

@@ -272,3 +272,49 @@ fn bodies_of_all_lengths_are_sent_whole_from_the_origin_and_from_the_store() {
         assert_eq!(cached.fetches(), lengths.len(), "chunked: {is_chunked}");
     }
 }
+
+#[test]
+fn a_response_by_who_asks_is_given_to_nobody_else() {
+    for name in ["X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Request-Id"] {
+        let count = AtomicUsize::new(0);
+        let origin = Upstream::answering(move |_| {
+            let n = count.fetch_add(1, Ordering::Relaxed);
+            answer(200, &format!("Cache-Control: max-age=1000\r\nVary: {name}\r\n"), format!("{n}").as_bytes())
+        });
+        let cached = Cached::new(origin);
+        for n in 0..3 {
+            assert_eq!(cached.get("/a", &[]).body, format!("{n}").as_bytes(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_field_that_the_origin_does_not_get_as_it_was_sent_selects_no_response() {
+    let origin = Upstream::answering(|request| {
+        let seen = [request.all("x-lang"), request.all("x_lang")].concat().concat();
+        answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", seen.as_bytes())
+    });
+    let cached = Cached::with(origin, "", "key_headers = ['x-country']");
+    let hidden = [("Connection", "close, x-lang"), ("X-Lang", "de")];
+    assert_eq!(cached.get("/a", &hidden).body, b"");
+    assert_eq!(cached.get("/a", &[("X-Lang", "de")]).body, b"de");
+    assert_eq!(cached.get("/b", &[("X_Lang", "de")]).body, b"");
+    assert_eq!(cached.get("/b", &[]).body, b"");
+    let hidden = [("Connection", "x-country"), ("X-Country", "de")];
+    cached.get("/c", &hidden);
+    assert_ne!(status(&cached.get("/c", &[("X-Country", "de")])), "hit");
+}
+
+#[test]
+fn a_request_that_may_not_be_stored_removes_nothing_that_is() {
+    let origin = Upstream::answering(|request| match has_field(request, "if-none-match") {
+        true => b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\n\r\n".to_vec(),
+        false => answer(200, FRESH, b"the body"),
+    });
+    let cached = Cached::new(origin);
+    cached.get("/a", &[]);
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+    let forced = cached.get("/a", &[("Authorization", "x"), ("Cache-Control", "no-cache")]);
+    assert_eq!((forced.status, forced.body.as_slice()), (200, &b"the body"[..]));
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+}
