@@ -180,6 +180,7 @@ fn no_byte_forges_a_line() {
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };
         let cache = CacheTrace { age: Some(7), ..CacheTrace::bypass("cookie") };
         let entry = Entry {
+            stream: Some(1),
             request: Some(requested),
             user: Some(&user),
             tls: &tls,
