@@ -292,9 +292,10 @@ impl CacheRule {
             None => target.path.to_owned(),
         };
         let targets = sealion_cache::invalidated(request.method, status.code(), &own, authority, fields);
+        let targets = targets.into_iter().map(|target| self.as_in_key(target));
         let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
         let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());
-        let urls = targets.into_iter().map(|target| Target::Url(format!("{origin}{target}")));
+        let urls = targets.map(|target| Target::Url(format!("{origin}{target}")));
         let groups = groups.into_iter().map(|group| Target::Group(origin.clone(), group));
         let all: Vec<_> = urls.chain(groups).collect();
         if all.is_empty() {

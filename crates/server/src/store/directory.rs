@@ -229,6 +229,15 @@ impl Directory {
         read_file(&self.root, name)
     }
 
+    /// Octets of a small file of the directory; 0 if there is none.
+    pub(super) fn length_of(&self, name: &str) -> io::Result<u64> {
+        match statat(&self.root, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(stat.st_size as u64),
+            Err(Errno::NOENT) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Replaces a small file of the directory.
     pub(super) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
         write_file(&self.root, name, content)

@@ -139,8 +139,20 @@ impl Store {
     ///
     /// # Errors
     /// A line: no thread can be started.
-    pub(crate) fn start(&self) -> Result<(), String> {
-        self.disks().iter().try_for_each(Disk::start).map_err(|error| format!("cannot start the cache: {error}"))
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), String> {
+        for (n, disk) in self.disks().iter().enumerate() {
+            let store = Arc::downgrade(self);
+            let each_turn = move || {
+                // While one process takes over from another, both may purge.
+                if let Some(store) = store.upgrade().filter(|_| n == 0)
+                    && store.purges().catch_up(&store.disks()[0].directory)
+                {
+                    store.all_changed();
+                }
+            };
+            disk.start(each_turn).map_err(|error| format!("cannot start the cache: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
@@ -289,18 +301,24 @@ impl Store {
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
-        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
-        self.purges().order(purge, &directories, durable)?;
+        self.purges().add(purge);
         // What is on its way was made before.
         self.fills().retain(|_, fill| match &purge.target {
             Target::Url(url) => *fill.url != *url.as_bytes(),
             Target::Prefix(prefix) => !fill.url.starts_with(prefix.as_bytes()),
             Target::Everything | Target::Tag(_) | Target::Group(..) => false,
         });
+        self.all_changed();
+        // It holds even if it cannot be written down.
+        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
+        self.purges().order(purge, &directories, durable)
+    }
+
+    /// Workers compare all that they keep.
+    fn all_changed(&self) {
         for change in &self.changes {
             change.fetch_add(1, Ordering::Release);
         }
-        Ok(())
     }
 
     /// Whether something may be stored for a URL whose keys have no further parts, or is on its way.

@@ -129,12 +129,28 @@ impl Purges {
     pub(super) fn load<'a>(directories: impl Iterator<Item = &'a Directory>) -> Self {
         let purges = Purges::default();
         for directory in directories {
+            purges.read(directory, &mut purges.files.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        purges
+    }
+
+    /// Reads the file again if another process has written it. Returns whether it had.
+    pub(super) fn catch_up(&self, directory: &Directory) -> bool {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_longer = directory.length_of(FILE).is_ok_and(|length| length != files.octets);
+        if is_longer {
+            self.read(directory, &mut files);
+        }
+        is_longer
+    }
+
+    fn read(&self, directory: &Directory, files: &mut Files) {
+        {
             let lines = directory.read_file(FILE).unwrap_or_default();
-            let mut files = purges.files.lock().unwrap_or_else(PoisonError::into_inner);
-            files.octets = files.octets.max(lines.len() as u64);
+            files.octets = lines.len() as u64;
             for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
                 match serde_json::from_slice(line) {
-                    Ok(purge) => purges.add(&purge),
+                    Ok(purge) => self.add(&purge),
                     // The end of a line may be missing after a loss of power: what it purged is not known.
                     Err(error) => {
                         let path = directory.path.join(FILE);
@@ -142,16 +158,15 @@ impl Purges {
                             "{}: a purge cannot be read, all objects are validated: {error}",
                             path.display()
                         );
-                        purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+                        self.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
                         files.is_damaged = true;
                     }
                 }
             }
         }
-        purges
     }
 
-    /// Writes a purge down, then applies it.
+    /// Writes a purge down that was applied. A process that does not own the directories writes too: the owner reads it ([`Self::catch_up`]).
     pub(super) fn order(
         &self,
         purge: &Purge,
@@ -162,9 +177,8 @@ impl Purges {
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, purge).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        let owned = || directories.iter().filter(|directory| directory.is_owner());
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        for directory in owned() {
+        for directory in directories {
             let mut file = directory.append(FILE)?;
             file.write_all(&line)?;
             if durable == Durable::Yes {
@@ -172,10 +186,10 @@ impl Purges {
             }
         }
         files.octets += line.len() as u64;
-        self.add(purge);
-        if files.is_damaged || files.octets > MOST_FILE {
+        let is_owner = directories.iter().all(|directory| directory.is_owner());
+        if is_owner && (files.is_damaged || files.octets > MOST_FILE) {
             let whole = self.to_lines();
-            for directory in owned() {
+            for directory in directories {
                 directory.write_file(FILE, &whole)?;
             }
             *files = Files { octets: whole.len() as u64, is_damaged: false };
@@ -329,7 +343,9 @@ mod tests {
         let directory = Arc::new(Directory::open(scratch.path()).unwrap());
         assert!(directory.try_own().unwrap());
         let tag = purge(Target::Tag("news".to_owned()), false, 1000);
-        Purges::default().order(&tag, &[&directory], Durable::Yes).unwrap();
+        let purges = Purges::default();
+        purges.add(&tag);
+        purges.order(&tag, &[&directory], Durable::Yes).unwrap();
         let again = Purges::load([&*directory].into_iter());
         assert_eq!(again.verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
         assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 1000), Verdict::Valid);
@@ -343,6 +359,7 @@ mod tests {
         assert_eq!(again.verdict(b"k", &boxes(&["other"]), &[], 1000), Verdict::Stale);
         // The next purge is read, and the damaged line is gone.
         let other = purge(Target::Tag("other".to_owned()), false, 3000);
+        again.add(&other);
         again.order(&other, &[&directory], Durable::Yes).unwrap();
         for line in directory.read_file(FILE).unwrap().split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
             assert!(serde_json::from_slice::<Purge>(line).is_ok(), "{}", line.escape_ascii());

@@ -162,6 +162,16 @@ impl CacheRule {
         Some(parameters.join("&"))
     }
 
+    /// Path and query as keys have them.
+    pub(super) fn as_in_key(&self, target: String) -> String {
+        let Some((path, query)) = target.split_once('?') else { return target };
+        match self.query(Some(query)).as_deref() {
+            None => target,
+            Some("") => path.to_owned(),
+            Some(query) => format!("{path}?{query}"),
+        }
+    }
+
     /// Appends the key of a request. `target`: its query is as [`Self::query`] has it.
     pub(super) fn key(
         &self,
@@ -228,7 +238,8 @@ fn cookies<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8
     pairs.map(|pair| {
         let pair = pair.trim_ascii();
         let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
+        // Some servers take the name without the space at its end.
+        (pair[..end].trim_ascii_end(), pair.get(end + 1..).unwrap_or_default().trim_ascii())
     })
 }
 

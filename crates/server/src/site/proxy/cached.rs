@@ -34,7 +34,7 @@ impl Rule {
         inbound: Inbound,
     ) -> Response {
         let Target::Path { path: raw, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
-        let kept = cache.query(query).filter(|_| is_read(request));
+        let kept = cache.query(query);
         let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
         let target = Targeted { path: raw, query, upstream: &self.upstream.name };
         let question = Question { request, scheme: inbound.scheme, is_trusted: inbound.is_trusted, target };

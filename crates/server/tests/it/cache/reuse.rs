@@ -318,3 +318,24 @@ fn a_request_that_may_not_be_stored_removes_nothing_that_is() {
     assert_eq!((forced.status, forced.body.as_slice()), (200, &b"the body"[..]));
     assert_eq!(status(&cached.get("/a", &[])), "hit");
 }
+
+#[test]
+fn a_purge_and_a_write_reach_the_url_as_the_key_has_it() {
+    let cached =
+        Cached::with(counting(FRESH), "", "query = 'sorted', drop_parameters = ['utm_*'], purge_from = ['127.0.0.1']");
+    let target = "/a?b=2&utm_source=x&a=1";
+    assert_eq!(cached.get(target, &[]).body, b"body 0");
+    assert_eq!(cached.ask("PURGE", target, &[]).status, 200);
+    assert_eq!(cached.get(target, &[]).body, b"body 1");
+    assert_eq!(cached.ask("DELETE", target, &[]).body, b"body 2");
+    assert_eq!(cached.get(target, &[]).body, b"body 3");
+}
+
+#[test]
+fn cookies_are_found_in_every_spelling() {
+    let cached = Cached::with(counting(FRESH), "", "bypass_cookies = ['session', 'wp_*']");
+    for cookie in ["session=1", "a=b;session=1", "a=b ; session =1", "wp_login= 2", "\tsession\t= 1"] {
+        assert_eq!(status(&cached.get("/a", &[("Cookie", cookie)])), "none", "{cookie}");
+    }
+    assert_eq!(status(&cached.get("/a", &[("Cookie", "sessions=1; my_session=2; xwp_=3")])), "uri-miss");
+}
