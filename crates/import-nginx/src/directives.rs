@@ -306,8 +306,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "limit_except",
-        Unsupported("methods are not restricted: GET, HEAD and OPTIONS are answered, and all are forwarded"),
-        "",
+        Converted(&["site.proxy"]),
+        "`deny all` inside, as `methods` of a forwarded location; files are sent for GET and HEAD alone",
     ),
     // Logs.
     (

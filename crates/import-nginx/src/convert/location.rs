@@ -204,6 +204,9 @@ pub(super) fn report_other(context: &mut Context, directive: &Directive) {
             context.report_with(directive, "compression applies to a whole site");
         }
         "error_page" => context.report_with(directive, "a site has one set of error pages"),
+        "limit_except" if guards::guards(directive) => {
+            context.report_unguarded(directive, "methods are not restricted: GET, HEAD and OPTIONS are answered");
+        }
         // Concerns requests that are forwarded.
         name if site::is_of_proxies(name) => {}
         _ => context.report(directive),

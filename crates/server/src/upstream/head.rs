@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
 
@@ -37,10 +38,6 @@ const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
 /// What this process adds to CDN-Loop (RFC 8586).
 static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
-
-/// The same as a value, which is shared.
-static LOOP_VALUE: LazyLock<HeaderValue> =
-    LazyLock::new(|| HeaderValue::from_str(&LOOP_ID).unwrap_or_else(|_| HeaderValue::from_static("sealion")));
 
 /// Whether a request has passed here before.
 pub(crate) fn is_loop(request: &Request<'_>) -> bool {
@@ -148,23 +145,63 @@ fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String
 
 /// The fields of a request as the server gets them, without Host.
 pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> HeaderMap {
-    let mut fields = HeaderMap::with_capacity(24);
+    let mut values = Values::default();
     let named = named_by_connection(request.fields.all("connection"));
     for (name, value) in request.fields.iter() {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else { continue };
+        let Ok(name) = HeaderName::from_bytes(name) else { continue };
         let lower = name.as_str();
         let is_of_connection = HOP_BY_HOP.iter().chain(&["host"]).any(|own| is_same_by_cgi(own, lower));
-        let is_dropped = is_of_connection || is_made_here(lower);
+        let is_dropped = is_of_connection || is_made_here(lower) || name == CDN_LOOP;
         if !is_dropped && !named.iter().any(|other| other == lower) {
-            fields.append(name, value);
+            values.add(name, value);
         }
     }
-    hop.add(request, &mut fields);
-    fields
+    hop.add(request, &mut values);
+    values.into_fields()
+}
+
+/// Fields whose values share one piece of memory: they are copied for each try.
+struct Values {
+    text: Vec<u8>,
+    fields: Vec<(HeaderName, Range<usize>)>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Values { text: Vec::with_capacity(1024), fields: Vec::with_capacity(24) }
+    }
+}
+
+impl Values {
+    fn add(&mut self, name: HeaderName, value: &[u8]) {
+        let start = self.text.len();
+        self.text.extend_from_slice(value);
+        self.fields.push((name, start..self.text.len()));
+    }
+
+    /// Adds a field unless nothing is written.
+    fn make(&mut self, name: HeaderName, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        write(&mut self.text);
+        if self.text.len() > start {
+            self.fields.push((name, start..self.text.len()));
+        }
+    }
+
+    fn into_fields(self) -> HeaderMap {
+        let text = Bytes::from(self.text);
+        let mut fields = HeaderMap::with_capacity(self.fields.len() + 4);
+        for (name, range) in self.fields {
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range)) {
+                fields.append(name, value);
+            }
+        }
+        fields
+    }
 }
 
 impl Hop<'_> {
-    fn add(&self, request: &Request<'_>, fields: &mut HeaderMap) {
+    fn add(&self, request: &Request<'_>, values: &mut Values) {
         let remote = self.remote.map(|address| address.to_canonical().to_string());
         let given = |name: &str| match self.is_trusted {
             true => {
@@ -173,59 +210,50 @@ impl Hop<'_> {
             }
             false => String::new(),
         };
-        let mut set = |name: HeaderName, value: Option<HeaderValue>| {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                fields.insert(name, value);
-            }
+        let mut set = |name: HeaderName, given: &str, own: &[&str]| {
+            values.make(name, |text| {
+                text.extend_from_slice(given.as_bytes());
+                own.iter().for_each(|own| text.extend_from_slice(own.as_bytes()));
+            });
         };
-        let made = |text: String| HeaderValue::try_from(text).ok();
-        let or = |given: String, own: &str| match given.is_empty() {
-            true => HeaderValue::from_str(own).ok(),
-            false => made(given),
-        };
-        set(X_FORWARDED_PROTO, or(given("x-forwarded-proto"), self.scheme));
-        set(X_FORWARDED_HOST, or(given("x-forwarded-host"), self.host.unwrap_or_default()));
+        let own = |given: &str, own| if given.is_empty() { own } else { "" };
+        let proto = given("x-forwarded-proto");
+        set(X_FORWARDED_PROTO, &proto, &[own(&proto, self.scheme)]);
+        let host = given("x-forwarded-host");
+        set(X_FORWARDED_HOST, &host, &[own(&host, self.host.unwrap_or_default())]);
         match self.client {
-            client if client == self.remote => set(X_REAL_IP, remote.as_deref().and_then(|own| own.parse().ok())),
-            client => set(X_REAL_IP, client.and_then(|client| made(client.to_canonical().to_string()))),
-        }
-        set(header::FORWARDED, made(list(given("forwarded"), Some(&self.element(remote.as_deref())))));
-        set(X_FORWARDED_FOR, made(list(given("x-forwarded-for"), remote.as_deref())));
-        let mut before = request.fields.all("cdn-loop").map(String::from_utf8_lossy).peekable();
-        match before.peek() {
-            None => set(CDN_LOOP, Some(LOOP_VALUE.clone())),
-            Some(_) => set(CDN_LOOP, made(list(before.collect::<Vec<_>>().join(", "), Some(&LOOP_ID)))),
-        }
-        let id = given("x-request-id");
-        set(X_REQUEST_ID, made(if is_request_id(&id) { id } else { request_id() }));
-    }
-
-    /// The element of Forwarded (RFC 7239 §4).
-    fn element(&self, remote: Option<&str>) -> String {
-        let host = self.host.filter(|host| !host.contains(['"', '\\']));
-        let mut element = String::with_capacity(64 + host.map_or(0, str::len));
-        element.push_str("for=");
-        match (self.remote, remote) {
-            (Some(address), Some(text)) if address.to_canonical().is_ipv6() => {
-                element.extend(["\"[", text, "]\""]);
+            client if client == self.remote => set(X_REAL_IP, remote.as_deref().unwrap_or_default(), &[]),
+            client => {
+                let client = client.map(|client| client.to_canonical().to_string());
+                set(X_REAL_IP, client.as_deref().unwrap_or_default(), &[]);
             }
-            (_, Some(text)) => element.push_str(text),
-            _ => element.push_str("unknown"),
         }
-        if let Some(host) = host {
-            element.extend([";host=\"", host, "\""]);
+        let separator = |given: &str| if given.is_empty() { "" } else { ", " };
+        let chain = given("x-forwarded-for");
+        if let Some(remote) = &remote {
+            set(X_FORWARDED_FOR, &chain, &[separator(&chain), remote]);
+        } else {
+            set(X_FORWARDED_FOR, &chain, &[]);
         }
-        element.extend([";proto=", self.scheme]);
-        element
-    }
-}
-
-/// Appends to a list (RFC 9110 §5.6.1).
-fn list(given: String, own: Option<&str>) -> String {
-    match own {
-        None => given,
-        Some(own) if given.is_empty() => own.to_owned(),
-        Some(own) => format!("{given}, {own}"),
+        let elements = given("forwarded");
+        let is_v6 = self.remote.is_some_and(|address| address.to_canonical().is_ipv6());
+        let (open, close) = if is_v6 { ("\"[", "]\"") } else { ("", "") };
+        let node = remote.as_deref().unwrap_or("unknown");
+        let host = self.host.filter(|host| !host.contains(['"', '\\']));
+        let (host_begin, host_end) = if host.is_some() { (";host=\"", "\"") } else { ("", "") };
+        let host = host.unwrap_or_default();
+        // RFC 7239 §4.
+        let element =
+            [separator(&elements), "for=", open, node, close, host_begin, host, host_end, ";proto=", self.scheme];
+        set(header::FORWARDED, &elements, &element);
+        let before: Vec<_> = request.fields.all("cdn-loop").map(String::from_utf8_lossy).collect();
+        let before = before.join(", ");
+        set(CDN_LOOP, &before, &[separator(&before), &LOOP_ID]);
+        let id = given("x-request-id");
+        match is_request_id(&id) {
+            true => set(X_REQUEST_ID, &id, &[]),
+            false => values.make(X_REQUEST_ID, |text| text.extend_from_slice(request_id().as_bytes())),
+        }
     }
 }
 

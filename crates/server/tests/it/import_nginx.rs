@@ -400,7 +400,11 @@ fn what_is_open_now_is_marked() {
         ("location / { fastcgi_pass 127.0.0.1:9000; } location /static/ { expires 1d; }", &["location /"]),
         ("location / { proxy_pass http://127.0.0.1:9000; } location /static/ { expires 1d; }", &[]),
         ("location / { proxy_pass http://$app; } location /static/ { expires 1d; }", &["location /"]),
-        ("location / { proxy_pass http://127.0.0.1:9000; limit_except GET { deny all; } }", &["limit_except"]),
+        ("location / { proxy_pass http://127.0.0.1:9000; limit_except GET { deny all; } }", &[]),
+        (
+            "location / { proxy_pass http://127.0.0.1:9000; limit_except GET { allow 10.0.0.0/8; deny all; } }",
+            &["limit_except"],
+        ),
         ("location / { proxy_pass http://127.0.0.1:9000; auth_request /auth; }", &["auth_request"]),
         ("location ~ \"^/(?!x).*[.]php$\" { fastcgi_pass 127.0.0.1:9000; }", &["location ~"]),
         ("location ~ ^/(a|b)/ { if ($http_referer = \"\") { return 403; } }", &["if"]),

@@ -408,7 +408,6 @@ fn what_nginx_refuses_is_refused_or_marked() {
             "mirror",
             "names-by-expression",
             "nested",
-            "proxy-methods",
             "regex-flags",
             "regex-possessive",
             "rewrite-elsewhere",

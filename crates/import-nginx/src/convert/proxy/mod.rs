@@ -224,6 +224,10 @@ fn draft(
     let added = added(context, site, settings, scope, location, block);
     let of_answers = fields::of_answers(context, &all("proxy_hide_header"), &added);
     keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
+    let limits = location.children().iter().chain(block.children()).filter(|inner| inner.name == "limit_except");
+    if let Some(limit) = limits.filter(|limit| denies_all(limit)).next_back() {
+        keys.push(("methods", limit.arguments.clone().into()));
+    }
     if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
         keys.push(("intercept_errors", true.into()));
     }
@@ -404,6 +408,7 @@ fn others(
             "root" | "alias" | "index" | "autoindex" if !files_first => {}
             "autoindex" if inner.first() != "on" => {}
             "location" => location::nested_guard(context, site, settings, inner),
+            "limit_except" if denies_all(inner) => {}
             "limit_except" => {
                 let remedy = "methods are not restricted: let the application refuse those that it does not want";
                 context.report_unguarded(inner, remedy);
@@ -412,6 +417,11 @@ fn others(
             _ => location::report_other(context, inner),
         }
     }
+}
+
+/// Whether a `limit_except` refuses all methods but those that it names.
+fn denies_all(limit: &Directive) -> bool {
+    matches!(limit.children(), [deny] if deny.name == "deny" && deny.arguments == ["all"])
 }
 
 /// Whether a directive turns off, or leaves at its default, what has no counterpart.

@@ -428,8 +428,9 @@ fn what_guards_a_forwarded_location_is_a_rule_or_marked() {
         ("satisfy any; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p;", &[], "app"),
         ("auth_request /auth;", &["auth_request"], "app"),
         ("auth_request off;", &[], "app"),
-        ("limit_except GET { deny all; }", &["limit_except"], "app"),
-        ("limit_except POST { deny all; }", &["limit_except"], "app"),
+        ("limit_except GET { deny all; }", &[], "app"),
+        ("limit_except POST { deny all; }", &[], "app"),
+        ("limit_except GET POST { allow 10.0.0.0/8; deny all; }", &["limit_except"], "app"),
         ("if ($request_method = POST) { return 405; }", &["if"], "app"),
         ("if ($cookie_user = \"\") { return 403; }", &["if"], "app"),
         ("access_by_lua_block { x }", &["access_by_lua_block"], "app"),
@@ -458,6 +459,8 @@ fn what_guards_a_forwarded_location_is_a_rule_or_marked() {
             "{guard}: {converted}"
         );
     }
+    let (limited, _) = site("location /x/ { proxy_pass http://app; limit_except GET POST { deny all; } }");
+    assert_eq!(rules(&limited)[0]["methods"], vec!["GET", "POST"].into());
     // Those of the named location count as well.
     let named = "location /x/ { try_files $uri @app; } location @app { proxy_pass http://app; auth_basic x; auth_basic_user_file p; }";
     assert!(site(named).0.get("basic_auth").is_some());
