@@ -153,18 +153,19 @@ impl Rule {
     }
 
     /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
-    async fn ask(&self, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Response> {
-        let Target::Path { path, query } = request.target else { return Err(Response::plain(Status::BAD_REQUEST)) };
+    async fn ask(&self, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
+        let refuse = |status| Err(Box::new(Response::plain(status)));
+        let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
-            return Err(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what))));
+            return Err(Box::new(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)))));
         }
         let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
         let url = format!("{}://{}{uri}", hop.scheme, hop.host.unwrap_or_default());
         let (Ok(method), Ok(uri), Ok(url)) =
             (HeaderValue::from_str(request.method.as_str()), HeaderValue::try_from(uri), HeaderValue::try_from(url))
         else {
-            return Err(Response::plain(Status::BAD_REQUEST));
+            return refuse(Status::BAD_REQUEST);
         };
         let mut fields = request_fields(request, hop);
         // What concerns another resource than the one that is asked for here.
@@ -192,13 +193,13 @@ impl Rule {
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;
         match result {
-            Err(failure) => Err(failed(&failure, Some(trace), &self.upstream)),
+            Err(failure) => Err(Box::new(failed(&failure, Some(trace), &self.upstream))),
             Ok(reply) if (200..300).contains(&reply.status.code()) => {
                 let changes = self.copy.iter().map(|name| (name.clone(), value(&reply.fields, name))).collect();
                 drain(reply).await;
                 Ok(changes)
             }
-            Ok(reply) => Err(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) }),
+            Ok(reply) => Err(Box::new(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) })),
         }
     }
 }
@@ -277,7 +278,7 @@ impl<'a> Asking<'a> {
             }
             match rule.ask(self.request, &self.hop).await {
                 Ok(fields) => drop(self.passed().insert(index, fields)),
-                Err(refusal) => return Some(refusal),
+                Err(refusal) => return Some(*refusal),
             }
         }
         None

@@ -224,8 +224,8 @@ fn draft(
     let added = added(context, site, settings, scope, location, block);
     let of_answers = fields::of_answers(context, &all("proxy_hide_header"), &added);
     keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
-    let limits = location.children().iter().chain(block.children()).filter(|inner| inner.name == "limit_except");
-    if let Some(limit) = limits.filter(|limit| denies_all(limit)).next_back() {
+    let mut limits = location.children().iter().chain(block.children()).filter(|inner| inner.name == "limit_except");
+    if let Some(limit) = limits.rfind(|limit| denies_all(limit)) {
         keys.push(("methods", limit.arguments.clone().into()));
     }
     if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
