@@ -22,7 +22,7 @@ use super::front::Kept;
 use super::key::add_variant;
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
-use super::respond::Reuse;
+use super::respond::{Age, Reuse};
 use super::rule::{CacheRule, Targeted, hides_fields};
 use super::{KEPT_IN_MEMORY, Store, now_s};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
@@ -50,6 +50,14 @@ pub(crate) enum Answered {
     Failed(Arc<Failed>),
     /// The request is to be forwarded as if there were no cache.
     Pass(Forwarded, CacheTrace),
+}
+
+/// Why a request cannot have what another one fetched.
+enum Unshared {
+    /// It is of another variant, for one request only, or not there any more.
+    OfAnother,
+    /// It is to be validated for each request.
+    NotReusable,
 }
 
 impl CacheRule {
@@ -106,6 +114,8 @@ impl CacheRule {
         let of_url = key.len();
         let directives = self.directives(request);
         let store = &self.rules.store;
+        // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
+        let mut is_alone = false;
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
             key.truncate(of_url);
@@ -154,62 +164,72 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) = store.join(id, &key);
+            let (fill, is_new) =
+                if is_alone { (Fill::new(super::key::url_of(&key)), true) } else { store.join(id, &key) };
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();
                 self.fetch(&fill, &key, of_url, again, upstream, stale, request, directives, false);
             }
-            match self.wait(&fill, is_new, &key[..of_url], request, why).await {
-                Some(answered) => return answered,
-                None => continue,
+            match self.wait(&fill, is_new, &key[..of_url], request, directives, why).await {
+                Ok(answered) => return answered,
+                Err(Unshared::OfAnother) => {}
+                Err(Unshared::NotReusable) => is_alone = true,
             }
         }
         Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")))
     }
 
-    /// The response by a fill. `key`: without variant. `None`: it is not for this request.
+    /// The response by a fill. `key`: without variant.
     async fn wait(
         &self,
         fill: &Arc<Fill>,
         is_new: bool,
         key: &[u8],
         request: &Request<'_>,
+        directives: RequestDirectives,
         why: Forward,
-    ) -> Option<Answered> {
+    ) -> Result<Answered, Unshared> {
         let store = &self.rules.store;
         let status = |status| CacheStatus::Forwarded { why, status, stored: true, collapsed: !is_new, detail: None };
-        // A fill may turn out to be of another variant.
-        let is_own = |filled: &[u8], head: &Head| {
-            is_new || {
-                let names = self.rules.vary(&head.fields).unwrap_or_default();
-                let mut own = key.to_vec();
-                if !names.is_empty() {
-                    add_variant(&mut own, &variant(&names, request.fields));
-                }
-                own == filled
+        // Requests that share a response must be allowed to reuse it (RFC 9111 §4), and it may turn out to be of another variant.
+        let check = |filled: &[u8], head: &Head, is_failure: bool| {
+            if is_new {
+                return Ok(());
+            }
+            let names = self.rules.vary(&head.fields).unwrap_or_default();
+            let mut own = key.to_vec();
+            if !names.is_empty() {
+                add_variant(&mut own, &variant(&names, request.fields));
+            }
+            match head.lifetime.assess(&directives, now_s()) {
+                _ if own != filled => Err(Unshared::OfAnother),
+                Assessment::Fresh | Assessment::StaleWhileRevalidate => Ok(()),
+                Assessment::Stale { may_serve_on_error: true } if is_failure => Ok(()),
+                _ => Err(Unshared::NotReusable),
             }
         };
+        let age = |how: How| match how {
+            How::Fetched | How::Validated if is_new => Age::OfOrigin(fill.age()),
+            _ => Age::Now,
+        };
         match fill.answered().await {
-            Phase::Asked => None,
+            Phase::Asked => Err(Unshared::OfAnother),
             Phase::Flowing(flowing) | Phase::Ended(End::Passed(flowing)) => {
-                if !is_own(&flowing.key, &flowing.head) {
-                    return None;
-                }
+                check(&flowing.key, &flowing.head, false)?;
                 let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status(None));
-                let response = reuse.flowing(&flowing, fill)?;
-                Some(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
+                let response = Reuse { age: age(How::Fetched), ..reuse }.flowing(&flowing, fill);
+                let response = response.ok_or(Unshared::OfAnother)?;
+                Ok(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
             }
             Phase::Ended(End::Stored { object, how, trace }) => {
-                if !is_own(&object.key, &object.head) {
-                    return None;
-                }
+                check(&object.key, &object.head, how == How::StaleOnError)?;
                 let now = now_s();
                 let epoch = store.epoch(object.hash);
                 match store.verdict(&object) {
                     Verdict::Valid => store.keep(self, &object, epoch, now),
                     // It was purged while it was validated.
-                    Verdict::Gone if how != How::Fetched => return None,
+                    Verdict::Gone if how != How::Fetched => return Err(Unshared::OfAnother),
                     // It was purged while it was fetched: it answers those alone that waited.
                     Verdict::Gone | Verdict::Stale => {}
                 }
@@ -218,14 +238,15 @@ impl CacheRule {
                     How::Validated => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
                     How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
-                let response = self.reuse(request, now, outcome, reason, status(code)).object(&object);
-                Some(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
+                let reuse = self.reuse(request, now, outcome, reason, status(code));
+                let response = Reuse { age: age(how), ..reuse }.object(&object);
+                Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }
             Phase::Ended(End::NotShared(reason)) => {
-                let (reply, trace) = fill.take_reply().filter(|_| is_new)?;
-                Some(Answered::Reply(reply, trace, CacheTrace::new(CacheOutcome::Miss, Some(reason))))
+                let (reply, trace) = fill.take_reply().filter(|_| is_new).ok_or(Unshared::OfAnother)?;
+                Ok(Answered::Reply(reply, trace, CacheTrace::new(CacheOutcome::Miss, Some(reason))))
             }
-            Phase::Ended(End::Failed(failed)) => Some(Answered::Failed(failed)),
+            Phase::Ended(End::Failed(failed)) => Ok(Answered::Failed(failed)),
         }
     }
 
@@ -242,7 +263,7 @@ impl CacheRule {
         status: CacheStatus,
     ) -> Reuse<'a> {
         let status = self.status_header.then_some(status);
-        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status }
+        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status, age: Age::Now }
     }
 
     fn sent(&self, response: Response) -> Answered {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{
     CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Status};
 use tokio::task::spawn_blocking;
@@ -110,6 +110,8 @@ impl Fetch {
         for name in ambiguous {
             self.forwarded.fields.remove(name);
         }
+        // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
+        self.forwarded.fields.append(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
         let unconditional = self.forwarded.fields.clone();
         if let Some(stale) = &self.stale {
             for (name, value) in sealion_cache::validation_fields(&stale.object.head.fields) {
@@ -160,6 +162,7 @@ impl Fetch {
             requested / 1000,
             now_s(),
         );
+        self.fill.set_age(not_modified);
         let disk = rules.store.disk(stale.hash);
         let head = match freshened {
             Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
@@ -206,6 +209,7 @@ impl Fetch {
         };
         let Reply { status, fields, body } = reply;
         let length = length(&fields);
+        self.fill.set_age(&fields);
         let mut key = self.key.clone();
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
@@ -452,3 +456,5 @@ fn length(fields: &HeaderMap) -> Option<u64> {
 /// Octets that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MOST_UNWRITTEN);
+
+const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");

@@ -14,10 +14,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::AGE;
+use http::{HeaderMap, HeaderValue};
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -40,6 +42,8 @@ pub(super) struct Fill {
     taken: Notify,
     /// Requests that wait for it or read it.
     interested: AtomicUsize,
+    /// Age, as the origin sent it.
+    age: OnceLock<Box<[u8]>>,
 }
 
 /// A request that waits for a fill, or reads it.
@@ -138,6 +142,7 @@ impl Fill {
             moved: Arc::default(),
             taken: Notify::new(),
             interested: AtomicUsize::new(0),
+            age: OnceLock::new(),
         })
     }
 
@@ -169,6 +174,19 @@ impl Fill {
             Phase::Ended(End::Stored { object, .. }) => Some(Arc::clone(object)),
             _ => None,
         }
+    }
+
+    /// The origin answered with these fields.
+    pub(super) fn set_age(&self, fields: &HeaderMap) {
+        let lines: Vec<_> = fields.get_all(AGE).iter().map(HeaderValue::as_bytes).collect();
+        if !lines.is_empty() {
+            let _ = self.age.set(lines.join(&b", "[..]).into());
+        }
+    }
+
+    /// Age, as the origin sent it with the answer.
+    pub(super) fn age(&self) -> Option<&[u8]> {
+        self.age.get().map(|age| &**age)
     }
 
     /// The answer that is for one request only.

@@ -22,6 +22,16 @@ pub(super) struct Reuse<'a> {
     pub(super) trace: CacheTrace,
     /// For Cache-Status, if it is sent.
     pub(super) status: Option<CacheStatus>,
+    pub(super) age: Age<'a>,
+}
+
+/// The field Age.
+#[derive(Clone, Copy)]
+pub(super) enum Age<'a> {
+    /// The response is reused: its age now.
+    Now,
+    /// The origin made or validated the response for this request: what it said, if anything (RFC 9111 §5.1).
+    OfOrigin(Option<&'a [u8]>),
 }
 
 impl Reuse<'_> {
@@ -49,11 +59,14 @@ impl Reuse<'_> {
         length: Option<u64>,
         content: impl FnOnce(Range<u64>) -> Option<Body>,
     ) -> Option<Response> {
-        let Reuse { request, now, mut trace, status } = self;
+        let Reuse { request, now, mut trace, status, age: age_field } = self;
         let age = head.lifetime.age(now);
         trace.age = Some(age);
         let with_extra = |mut extra: ExtraFields, content_range| {
-            extra.add_with("Age", |out| write_decimal(out, age));
+            match age_field {
+                Age::Now => extra.add_with("Age", |out| write_decimal(out, age)),
+                Age::OfOrigin(value) => value.into_iter().for_each(|value| extra.add_octets("Age", value)),
+            }
             if let Some(status) = &status {
                 extra.add_with("Cache-Status", |out| status.write(out));
             }

@@ -339,3 +339,25 @@ fn cookies_are_found_in_every_spelling() {
     }
     assert_eq!(status(&cached.get("/a", &[("Cookie", "sessions=1; my_session=2; xwp_=3")])), "uri-miss");
 }
+
+#[test]
+fn a_response_that_comes_from_the_origin_has_its_age() {
+    for (fields, expected) in [
+        ("Cache-Control: max-age=1000\r\n", None),
+        ("Cache-Control: max-age=1000\r\nAge: 20\r\n", Some("20")),
+        ("Cache-Control: max-age=1000\r\nAge: 20, 30\r\n", Some("20, 30")),
+    ] {
+        let cached = Cached::new(counting(fields));
+        assert_eq!(cached.get("/a", &[]).field("age"), expected);
+        assert!(cached.get("/a", &[]).field("age").is_some(), "of a hit");
+    }
+}
+
+#[test]
+fn the_origin_learns_that_surrogate_control_is_heeded() {
+    let cached = Cached::new(counting("Surrogate-Control: max-age=1000;sealion\r\nCache-Control: no-store\r\n"));
+    cached.get("/a", &[]);
+    assert_eq!(status(&cached.get("/a", &[])), "hit");
+    let requests = cached.origin.requests();
+    assert_eq!(requests[0].all("surrogate-capability"), ["sealion=\"Surrogate/1.0\""]);
+}

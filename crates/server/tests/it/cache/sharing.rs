@@ -19,12 +19,15 @@ fn body() -> Vec<u8> {
 
 /// An origin that sends the first half of its body, and the second half, or what `end` does, when the test says so. Its connection ends if that
 /// returns `false`.
-fn in_halves(end: impl Fn(&mut Accepted) -> bool + Send + Sync + 'static) -> (Upstream, mpsc::Sender<()>) {
+fn in_halves(
+    cache_control: &'static str,
+    end: impl Fn(&mut Accepted) -> bool + Send + Sync + 'static,
+) -> (Upstream, mpsc::Sender<()>) {
     let (go_on, wait) = mpsc::channel();
     let wait = Mutex::new(wait);
     let origin = Upstream::start(move |accepted| {
         while accepted.request().is_some() {
-            let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: {LENGTH}\r\n\r\n");
+            let head = format!("HTTP/1.1 200 OK\r\nCache-Control: {cache_control}\r\nContent-Length: {LENGTH}\r\n\r\n");
             accepted.write(head.as_bytes());
             accepted.write(&body()[..LENGTH / 2]);
             wait.lock().expect("no panic").recv().expect("the test goes on");
@@ -43,7 +46,7 @@ fn second_half(accepted: &mut Accepted) -> bool {
 
 #[test]
 fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
-    let (origin, go_on) = in_halves(second_half);
+    let (origin, go_on) = in_halves("max-age=1000", second_half);
     let cached = Arc::new(Cached::new(origin));
     let (first_octets, came) = mpsc::channel();
     let readers: Vec<_> = (0..20)
@@ -72,7 +75,7 @@ fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
 
 #[test]
 fn a_fetch_goes_on_when_its_first_client_leaves() {
-    let (origin, go_on) = in_halves(second_half);
+    let (origin, go_on) = in_halves("max-age=1000", second_half);
     let cached = Cached::new(origin);
     let mut first = cached.site.connect(cached.server());
     begin(&mut first, "/a");
@@ -84,7 +87,7 @@ fn a_fetch_goes_on_when_its_first_client_leaves() {
 
 #[test]
 fn a_body_that_breaks_off_ends_no_response_as_if_it_were_whole_and_is_not_stored() {
-    let (origin, go_on) = in_halves(|accepted| {
+    let (origin, go_on) = in_halves("max-age=1000", |accepted| {
         accepted.reset();
         false
     });
@@ -106,6 +109,24 @@ fn a_body_that_breaks_off_ends_no_response_as_if_it_were_whole_and_is_not_stored
         drop(goes_on);
         for reader in readers {
             assert!(reader.join().expect("no panic"), "a cut body was complete");
+        }
+    }
+}
+
+#[test]
+fn a_response_on_its_way_is_not_shared_if_a_stored_one_could_not_be() {
+    for cache_control in ["max-age=1000, no-cache\r\nETag: \"a\"", "max-age=0\r\nETag: \"a\""] {
+        let (origin, go_on) = in_halves(cache_control, second_half);
+        let cached = Cached::new(origin);
+        let mut clients = [(); 2].map(|()| cached.site.connect(cached.server()));
+        for client in &mut clients {
+            begin(client, "/a");
+            assert_eq!(client.read(1000).expect("octets"), body()[..1000]);
+        }
+        assert_eq!(cached.fetches(), 2, "{cache_control}");
+        clients.iter().for_each(|_| go_on.send(()).expect("the origin waits"));
+        for client in &mut clients {
+            assert!(client.read(LENGTH - 1000).expect("the rest") == body()[1000..]);
         }
     }
 }
