@@ -22,7 +22,7 @@ use super::front::Kept;
 use super::key::add_variant;
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
-use super::respond::{Age, Reuse};
+use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Targeted, hides_fields};
 use super::{KEPT_IN_MEMORY, Store, now_s};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
@@ -209,16 +209,16 @@ impl CacheRule {
                 _ => Err(Unshared::NotReusable),
             }
         };
-        let age = |how: How| match how {
-            How::Fetched | How::Validated if is_new => Age::OfOrigin(fill.age()),
-            _ => Age::Now,
+        let origin = |how: How| match how {
+            How::Fetched | How::Validated if is_new => Origin::Answered(fill.own()),
+            _ => Origin::Reused,
         };
         match fill.answered().await {
             Phase::Asked => Err(Unshared::OfAnother),
             Phase::Flowing(flowing) | Phase::Ended(End::Passed(flowing)) => {
                 check(&flowing.key, &flowing.head, false)?;
                 let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status(None));
-                let response = Reuse { age: age(How::Fetched), ..reuse }.flowing(&flowing, fill);
+                let response = Reuse { origin: origin(How::Fetched), ..reuse }.flowing(&flowing, fill);
                 let response = response.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
             }
@@ -239,7 +239,7 @@ impl CacheRule {
                     How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
                 let reuse = self.reuse(request, now, outcome, reason, status(code));
-                let response = Reuse { age: age(how), ..reuse }.object(&object);
+                let response = Reuse { origin: origin(how), ..reuse }.object(&object);
                 Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }
             Phase::Ended(End::NotShared(reason)) => {
@@ -263,7 +263,7 @@ impl CacheRule {
         status: CacheStatus,
     ) -> Reuse<'a> {
         let status = self.status_header.then_some(status);
-        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status, age: Age::Now }
+        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status, origin: Origin::Reused }
     }
 
     fn sent(&self, response: Response) -> Answered {

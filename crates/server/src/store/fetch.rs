@@ -9,7 +9,8 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use http::header::{
-    CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
+    AGE, CONTENT_LENGTH, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+    TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
@@ -27,7 +28,7 @@ use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
-use crate::upstream::{Failure, Forwarded, Reply, Upstream, forward};
+use crate::upstream::{Failure, Forwarded, Reply, Upstream, forward, is_hop_by_hop};
 
 /// A response to be fetched.
 pub(super) struct Fetch {
@@ -162,7 +163,6 @@ impl Fetch {
             requested / 1000,
             now_s(),
         );
-        self.fill.set_age(not_modified);
         let disk = rules.store.disk(stale.hash);
         let head = match freshened {
             Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
@@ -174,6 +174,11 @@ impl Fetch {
                 Head { fields, ..stale.head.clone() }
             }
         };
+        if let Some(age) = not_modified.get(AGE) {
+            let mut own = head.lines.clone();
+            own.add_octets("Age", age.as_bytes());
+            self.fill.set_own(own);
+        }
         let is_stored = freshened.is_ok();
         let stored = requested;
         let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body));
@@ -209,15 +214,20 @@ impl Fetch {
         };
         let Reply { status, fields, body } = reply;
         let length = length(&fields);
-        self.fill.set_age(&fields);
         let mut key = self.key.clone();
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
         }
         let hash = rules.store.hash(&key);
         let disk = Arc::clone(rules.store.disk(hash));
-        let fields = sealion_cache::storable_fields(&rules.policy, &fields, received);
-        let head = rules.head(&key, status, fields, lifetime);
+        let storable = sealion_cache::storable_fields(&rules.policy, &fields, received);
+        // Age, and what `no-cache` and `private` name, are for the request that the origin answered alone.
+        if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
+            let mut own = fields;
+            own.insert(DATE, storable[DATE].clone());
+            self.fill.set_own(rules.lines(&key, &own));
+        }
+        let head = rules.head(&key, status, storable, lifetime);
         let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
         self.fill.flows(Arc::clone(&flowing));
         let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };

@@ -18,8 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::AGE;
-use http::{HeaderMap, HeaderValue};
+use sealion_http::ExtraFields;
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -42,8 +41,8 @@ pub(super) struct Fill {
     taken: Notify,
     /// Requests that wait for it or read it.
     interested: AtomicUsize,
-    /// Age, as the origin sent it.
-    age: OnceLock<Box<[u8]>>,
+    /// The fields for the request that the origin answered, if they are not the stored ones.
+    own: OnceLock<ExtraFields>,
 }
 
 /// A request that waits for a fill, or reads it.
@@ -142,7 +141,7 @@ impl Fill {
             moved: Arc::default(),
             taken: Notify::new(),
             interested: AtomicUsize::new(0),
-            age: OnceLock::new(),
+            own: OnceLock::new(),
         })
     }
 
@@ -176,17 +175,14 @@ impl Fill {
         }
     }
 
-    /// The origin answered with these fields.
-    pub(super) fn set_age(&self, fields: &HeaderMap) {
-        let lines: Vec<_> = fields.get_all(AGE).iter().map(HeaderValue::as_bytes).collect();
-        if !lines.is_empty() {
-            let _ = self.age.set(lines.join(&b", "[..]).into());
-        }
+    /// The request that the origin answered gets other fields than those that are stored.
+    pub(super) fn set_own(&self, fields: ExtraFields) {
+        let _ = self.own.set(fields);
     }
 
-    /// Age, as the origin sent it with the answer.
-    pub(super) fn age(&self) -> Option<&[u8]> {
-        self.age.get().map(|age| &**age)
+    /// The fields for the request that the origin answered, if they are not the stored ones.
+    pub(super) fn own(&self) -> Option<&ExtraFields> {
+        self.own.get()
     }
 
     /// The answer that is for one request only.

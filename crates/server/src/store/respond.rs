@@ -22,16 +22,17 @@ pub(super) struct Reuse<'a> {
     pub(super) trace: CacheTrace,
     /// For Cache-Status, if it is sent.
     pub(super) status: Option<CacheStatus>,
-    pub(super) age: Age<'a>,
+    pub(super) origin: Origin<'a>,
 }
 
-/// The field Age.
+/// Where a response comes from.
 #[derive(Clone, Copy)]
-pub(super) enum Age<'a> {
-    /// The response is reused: its age now.
-    Now,
-    /// The origin made or validated the response for this request: what it said, if anything (RFC 9111 §5.1).
-    OfOrigin(Option<&'a [u8]>),
+pub(super) enum Origin<'a> {
+    /// It was stored, or made for another request.
+    Reused,
+    /// The origin made or validated it for this request: it has no Age but the origin's (RFC 9111 §5.1). The fields, if they are not the stored
+    /// ones.
+    Answered(Option<&'a ExtraFields>),
 }
 
 impl Reuse<'_> {
@@ -59,13 +60,12 @@ impl Reuse<'_> {
         length: Option<u64>,
         content: impl FnOnce(Range<u64>) -> Option<Body>,
     ) -> Option<Response> {
-        let Reuse { request, now, mut trace, status, age: age_field } = self;
+        let Reuse { request, now, mut trace, status, origin } = self;
         let age = head.lifetime.age(now);
         trace.age = Some(age);
         let with_extra = |mut extra: ExtraFields, content_range| {
-            match age_field {
-                Age::Now => extra.add_with("Age", |out| write_decimal(out, age)),
-                Age::OfOrigin(value) => value.into_iter().for_each(|value| extra.add_octets("Age", value)),
+            if let Origin::Reused = origin {
+                extra.add_with("Age", |out| write_decimal(out, age));
             }
             if let Some(status) = &status {
                 extra.add_with("Cache-Status", |out| status.write(out));
@@ -73,9 +73,13 @@ impl Reuse<'_> {
             // Stored responses have a Date.
             Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
         };
+        let lines = match origin {
+            Origin::Answered(Some(own)) => own,
+            _ => &head.lines,
+        };
         let is_ok = head.status == Status::OK;
         if is_ok && sealion_cache::evaluate(&request.conditions, &head.fields) == Precondition::NotModified {
-            let fields = with_extra(of_not_modified(&head.lines), None);
+            let fields = with_extra(of_not_modified(lines), None);
             return Some(Response { cache: Some(trace), ..Response::new(Status::NOT_MODIFIED, fields, Body::Empty) });
         }
         let wanted = request.conditions.range.value().filter(|_| is_ok && request.method == Method::Get);
@@ -100,7 +104,7 @@ impl Reuse<'_> {
             }
             _ => (head.status, whole, None),
         };
-        let fields = with_extra(head.lines.with_room(ADDED), content_range);
+        let fields = with_extra(lines.with_room(ADDED), content_range);
         Some(Response { cache: Some(trace), ..Response::new(status, fields, content(range)?) })
     }
 }

@@ -58,12 +58,17 @@ impl Rules {
         let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
         Head {
             status,
-            lines: (self.lines)(&fields, authority_of(key)),
+            lines: self.lines(key, &fields),
             tags: boxed(sealion_cache::tags(&fields)),
             groups: boxed(sealion_cache::groups(&fields)),
             fields,
             lifetime,
         }
+    }
+
+    /// The fields that clients get of those of the origin.
+    pub(super) fn lines(&self, key: &[u8], fields: &HeaderMap) -> ExtraFields {
+        (self.lines)(fields, authority_of(key))
     }
 }
 

@@ -354,6 +354,18 @@ fn a_response_that_comes_from_the_origin_has_its_age() {
 }
 
 #[test]
+fn fields_that_are_not_stored_reach_the_client_whose_request_was_answered() {
+    let fields = "Cache-Control: max-age=1000, no-cache=\"Set-Cookie\", private=\"X-User\"\r\nSet-Cookie: a=1\r\nX-User: u\r\nX-All: 1\r\n";
+    let cached = Cached::new(counting(fields));
+    let names = ["set-cookie", "x-user", "x-all"];
+    let first = cached.get("/a", &[]);
+    assert_eq!(names.map(|name| first.field(name)), [Some("a=1"), Some("u"), Some("1")]);
+    let again = cached.get("/a", &[]);
+    assert_eq!(names.map(|name| again.field(name)), [None, None, Some("1")]);
+    assert_eq!(cached.fetches(), 1);
+}
+
+#[test]
 fn the_origin_learns_that_surrogate_control_is_heeded() {
     let cached = Cached::new(counting("Surrogate-Control: max-age=1000;sealion\r\nCache-Control: no-store\r\n"));
     cached.get("/a", &[]);
