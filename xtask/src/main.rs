@@ -5,6 +5,7 @@
 
 mod bench_guard;
 mod binaries;
+mod cache_tests;
 mod cycles;
 mod fuzz_smoke;
 mod guest;
@@ -35,6 +36,7 @@ enum Task {
     Guest(guest::Guest),
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
+    CacheTests(cache_tests::CacheTests),
     Cycles(cycles::Cycles),
     Licences(licences::Licences),
     Package(package::Package),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Task::Guest(guest) => guest.run(),
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
+        Task::CacheTests(tests) => tests.run().map(code),
         Task::Cycles(cycles) => cycles.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),

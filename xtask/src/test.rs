@@ -11,6 +11,7 @@ use sealion_guest::{Machine, Series};
 
 use crate::bench_guard::{self, BenchGuard};
 use crate::binaries::{self, Built, Selection, TestBinary};
+use crate::cache_tests::CacheTests;
 use crate::cycles::Cycles;
 use crate::fuzz_smoke::{self, FuzzSmoke};
 use crate::guest;
@@ -18,7 +19,7 @@ use crate::libraries;
 use crate::libtest::{Tally, Verdict, Watch};
 use crate::licences::Licences;
 use crate::workspace;
-use crate::{package, pages};
+use crate::{cache_tests, package, pages};
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz targets,
 /// licences
@@ -49,6 +50,8 @@ enum Step {
     /// Instruction counts in guest kernels
     Bench,
     Fuzz,
+    /// The cache of responses with http-cache-tests
+    Cache,
     /// The interface and the packages of the published crates
     Libraries,
     Licences,
@@ -61,7 +64,7 @@ const NATIVE_LIMIT: Duration = Duration::from_secs(300);
 
 impl Test {
     /// ```text
-    /// foreground   format, cycles, lint, docs │ build, native tests │ guests │ bench guard │ fuzz │ packages, licences
+    /// foreground   format, cycles, lint, docs │ build, native tests │ guests │ bench guard │ fuzz, cache │ packages, licences
     /// background   downloads ─────────────────┤ release build ──────┼────────┤
     ///                                         │ fuzz build ─────────┼────────┼─────────────┤
     /// ```
@@ -71,9 +74,9 @@ impl Test {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let wanted = |step| self.only.is_empty() || self.only.contains(&step);
         let mut report = Report::default();
-        let (native, guests) = (wanted(Step::Native), wanted(Step::Guest));
+        let (native, guests, cache) = (wanted(Step::Native), wanted(Step::Guest), wanted(Step::Cache));
         let kernels = if guests || wanted(Step::Bench) { self.kernel.clone() } else { Vec::new() };
-        let downloads = Beside::start("downloads", move || download(native, guests, &kernels));
+        let downloads = Beside::start("downloads", move || download(native, guests, cache, &kernels));
         if wanted(Step::Format) {
             report.check("format", format);
         }
@@ -140,6 +143,12 @@ impl Test {
         if wanted(Step::Fuzz) {
             report.fuzz();
         }
+        if cache {
+            report.check("http-cache-tests", || {
+                ensure!(CacheTests::all().run()?, "the page of http-cache-tests is wrong, see above");
+                Ok(())
+            });
+        }
         if wanted(Step::Packages) {
             report.check("packages", package::check);
         }
@@ -183,10 +192,13 @@ impl<T: Send + 'static> Beside<T> {
 }
 
 /// Downloads missing programs and kernels. Each is a check of its own.
-fn download(native: bool, guests: bool, kernels: &[Series]) -> Vec<(&'static str, Result<()>)> {
+fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<(&'static str, Result<()>)> {
     let mut results = Vec::new();
     if guests {
         results.push(("tools", guest::ensure_tools()));
+    }
+    if cache {
+        results.push(("http-cache-tests", cache_tests::download()));
     }
     if native {
         results.push(("nginx", sealion_guest::tools::ensure_nginx()));

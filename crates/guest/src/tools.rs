@@ -116,6 +116,26 @@ pub fn python_package(requirement: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get {requirement}"))
 }
 
+/// A package of npm with what it depends on: the directory of the cache that holds them. `package`: a name with its version. Scripts of the
+/// packages do not run.
+///
+/// # Errors
+/// It cannot be downloaded.
+pub fn npm_package(package: &str) -> Result<PathBuf> {
+    let installed = Cache::open()?.directory(&format!("npm/{package}"), |into| {
+        ensure(&[("node", "nodejs"), ("npm", "npm")])?;
+        eprintln!("guest: downloading {package}");
+        crate::cache::output(
+            Command::new("npm")
+                .args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"])
+                .arg(into)
+                .arg(package),
+        )
+        .map(drop)
+    });
+    Ok(installed.with_context(|| format!("cannot get {package}"))?.join("node_modules"))
+}
+
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     // Earlier versions left out packages that this machine had installed.
