@@ -17,7 +17,7 @@ pub struct RequestDirectives {
     pub max_age: Option<u32>,
     /// `min-fresh`: the response must stay fresh for so many seconds.
     pub min_fresh: Option<u32>,
-    /// `max-stale`: the response may be stale by so many seconds. Without a value: [`DELTA_MAX`].
+    /// `max-stale`: the response may be stale by so many seconds. Without a value: 2³¹, which is any.
     pub max_stale: Option<u32>,
     /// `stale-if-error` (RFC 5861 §4): if the origin fails, the response may be stale by so many seconds.
     pub stale_if_error: Option<u32>,

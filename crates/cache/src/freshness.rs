@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::Seconds;
 use crate::directives::{DELTA_MAX, RequestDirectives, ResponseDirectives, Scope, delta_seconds};
-use crate::storing::Policy;
+use crate::policy::Policy;
 
 /// How a stored response may be used: its age, its lifetime, and what is allowed once it is stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,6 +31,7 @@ mod conditions;
 mod directives;
 mod freshness;
 mod invalidation;
+mod policy;
 #[cfg(test)]
 mod sample;
 mod status_field;
@@ -45,8 +46,9 @@ pub use conditions::{Precondition, evaluate, range_applies};
 pub use directives::RequestDirectives;
 pub use freshness::{Assessment, Lifetime, is_error_for_stale};
 pub use invalidation::{groups, invalidated, invalidated_groups};
+pub use policy::Policy;
 pub use status_field::{CacheStatus, Forward};
-pub use storing::{NotStored, Policy, StoreRequest, has_lifetime, may_store, storable_fields};
+pub use storing::{NotStored, StoreRequest, has_lifetime, may_store, storable_fields};
 pub use tags::tags;
 pub use validation::{describes, freshen, is_for, update, validation_fields};
 pub use vary::{variant_key, vary};

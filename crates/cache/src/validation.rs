@@ -8,7 +8,8 @@ use sealion_http::etag::{Comparison, Tag};
 
 use crate::Seconds;
 use crate::freshness::Lifetime;
-use crate::storing::{Excluded, NotStored, Policy, StoreRequest, may_store, storable_fields};
+use crate::policy::Policy;
+use crate::storing::{Excluded, NotStored, StoreRequest, may_store, storable_fields};
 
 /// Fields that make a request to the origin conditional on a stored response (RFC 9111 §4.3.1). Empty: it has no validator.
 pub fn validation_fields(stored: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {

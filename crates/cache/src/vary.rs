@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_http::accept_encoding;
 
 use crate::directives::closing_quote;
-use crate::storing::Policy;
+use crate::policy::Policy;
 
 /// The fields of requests that select a response: sorted, none twice. `None`: no other request matches, because Vary has `*` or cannot be
 /// read.
