@@ -164,8 +164,7 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) =
-                if is_alone { (Fill::new(super::key::url_of(&key)), true) } else { store.join(id, &key) };
+            let (fill, is_new) = if is_alone { (Fill::new(&key), true) } else { store.join(id, &key) };
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();

@@ -23,6 +23,7 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
+use super::key::url_of;
 use super::object::{Head, Object};
 use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
@@ -32,7 +33,7 @@ use crate::upstream::{Failure, Reply};
 /// A response on its way.
 #[derive(Debug)]
 pub(super) struct Fill {
-    /// The URL that is fetched.
+    /// The URL, as keys begin with it.
     pub(super) url: Box<[u8]>,
     state: Mutex<State>,
     /// Something came, or the fill ended.
@@ -125,7 +126,8 @@ pub(crate) struct Failed {
 }
 
 impl Fill {
-    pub(super) fn new(url: &[u8]) -> Arc<Self> {
+    /// `key`: of the response, with or without its variant.
+    pub(super) fn new(key: &[u8]) -> Arc<Self> {
         let state = State {
             phase: Phase::Asked,
             reply: None,
@@ -136,7 +138,7 @@ impl Fill {
             readers: Slab::new(),
         };
         Arc::new(Fill {
-            url: url.into(),
+            url: url_of(key).into(),
             state: Mutex::new(state),
             moved: Arc::default(),
             taken: Notify::new(),

@@ -203,14 +203,14 @@ impl Store {
             .and_then(|passed| passed.not_shared)
             .is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
         {
-            return (Fill::new(key::url_of(key)), true);
+            return (Fill::new(key), true);
         }
         let mut fills = self.fills();
         // One that is over answered those that waited for it; its object may be stale by now.
         if let Some(fill) = fills.get(&id).filter(|fill| !fill.has_ended()) {
             return (Arc::clone(fill), false);
         }
-        let fill = Fill::new(key::url_of(key));
+        let fill = Fill::new(key);
         fills.insert(id, Arc::clone(&fill));
         (fill, true)
     }
@@ -303,11 +303,7 @@ impl Store {
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
         self.purges().add(purge);
         // What is on its way was made before.
-        self.fills().retain(|_, fill| match &purge.target {
-            Target::Url(url) => *fill.url != *url.as_bytes(),
-            Target::Prefix(prefix) => !fill.url.starts_with(prefix.as_bytes()),
-            Target::Everything | Target::Tag(_) | Target::Group(..) => false,
-        });
+        self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
         // It holds even if it cannot be written down.
         let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();

@@ -36,6 +36,15 @@ impl Target {
         name + size_of::<(Target, Times)>()
     }
 
+    /// Whether a response of this URL may be among what is purged; its tags and groups are not known yet.
+    pub(super) fn may_cover(&self, url: &[u8]) -> bool {
+        match self {
+            Target::Everything | Target::Tag(_) => true,
+            Target::Url(own) => url == own.as_bytes(),
+            Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_bytes()),
+        }
+    }
+
     /// The host of a URL in lower case, as keys have it.
     pub(crate) fn with_lower_host(self) -> Self {
         let lower = |url: String| {

@@ -74,6 +74,38 @@ fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
 }
 
 #[test]
+fn a_write_to_another_url_leaves_a_fetch_shared() {
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            if !request.head.starts_with("GET /a ") {
+                accepted.write(&answer(200, "Cache-Control: max-age=1000\r\n", b"other"));
+                continue;
+            }
+            accepted.write(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 2\r\n\r\n1");
+            wait.lock().expect("no panic").recv().expect("the test goes on");
+            accepted.write(b"2");
+        }
+    });
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/b", &[]).body, b"other");
+    wait_until("it is stored", || super::status(&cached.get("/b", &[])) == "hit");
+    let before = cached.fetches();
+    let mut clients = [(); 2].map(|()| cached.site.connect(cached.server()));
+    for client in &mut clients {
+        begin(client, "/a");
+        assert_eq!(client.read(1).expect("an octet"), b"1");
+        assert_eq!(cached.ask("POST", "/b", &[]).status, 200);
+    }
+    assert_eq!(cached.fetches() - before, 3, "one GET, two POST");
+    go_on.send(()).expect("the origin waits");
+    for client in &mut clients {
+        assert_eq!(client.read(1).expect("an octet"), b"2");
+    }
+}
+
+#[test]
 fn a_fetch_goes_on_when_its_first_client_leaves() {
     let (origin, go_on) = in_halves("max-age=1000", second_half);
     let cached = Cached::new(origin);
