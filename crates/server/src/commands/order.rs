@@ -32,7 +32,7 @@ pub(super) struct PurgeArgs {
     #[arg(long, value_name = "TAG")]
     pub tag: Vec<String>,
 
-    /// All responses of a host name; may be repeated
+    /// All responses of a host name, on every port; may be repeated
     #[arg(long, value_name = "NAME")]
     pub site: Vec<String>,
 
@@ -72,13 +72,12 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
     if let Some(wrong) = urls.iter().chain(&prefix).find(|text| !is_url(text)) {
         return Err(format!("{wrong} is no whole URL: write for instance https://example.org/news"));
     }
-    let sites =
-        site.iter().flat_map(|name| ["https", "http"].map(|scheme| Target::Prefix(format!("{scheme}://{name}/"))));
+    let sites = site.into_iter().map(Target::Host);
     let targets = urls.into_iter().map(Target::Url).chain(prefix.into_iter().map(Target::Prefix));
     let targets = targets.chain(tag.into_iter().map(Target::Tag)).chain(sites).chain(all.then_some(Target::Everything));
     let mut outcome = ExitCode::SUCCESS;
     for target in targets {
-        outcome = run(&server, &Order::Purge { target: target.with_lower_host(), soft })?;
+        outcome = run(&server, &Order::Purge { target: target.normal(), soft })?;
         if outcome != ExitCode::SUCCESS {
             break;
         }

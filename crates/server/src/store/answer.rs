@@ -242,7 +242,8 @@ impl CacheRule {
                 Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }
             Phase::Ended(End::NotShared(reason)) => {
-                let (reply, trace) = fill.take_reply().filter(|_| is_new).ok_or(Unshared::OfAnother)?;
+                let reply = if is_new { fill.take_reply() } else { None };
+                let (reply, trace) = reply.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Reply(reply, trace, CacheTrace::new(CacheOutcome::Miss, Some(reason))))
             }
             Phase::Ended(End::Failed(failed)) => Ok(Answered::Failed(failed)),

@@ -35,7 +35,7 @@ impl Store {
         url: &str,
         upstreams: impl Iterator<Item = &'a str>,
     ) -> Result<String, String> {
-        let Target::Url(url) = Target::Url(url.to_owned()).with_lower_host() else { unreachable!("it is a URL still") };
+        let Target::Url(url) = Target::Url(url.to_owned()).normal() else { unreachable!("it is a URL still") };
         let mut text = String::new();
         let mut reasons = String::new();
         for upstream in upstreams {

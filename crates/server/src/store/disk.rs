@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::directory::{Directory, Opened, Temporary, boot};
 use super::format::{FOOTER, Footer, Metadata};
 use super::index::{Blocks, Entry, Index};
+use super::object::Object;
 
 /// A disk with stored responses.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub(super) struct Disk {
     reserve: u64,
     /// Whether the index has every object of the directory.
     is_loaded: AtomicBool,
+    /// Whether the file system has more room than the reserve.
+    has_room: AtomicBool,
+    /// Whether the thread is removing files.
+    is_removing: AtomicBool,
     /// Until when nothing is written, in milliseconds after `begun`: the disk failed.
     paused_until: AtomicU64,
     begun: Instant,
@@ -61,6 +66,8 @@ impl Disk {
             index: Index::new(size, objects),
             reserve,
             is_loaded: AtomicBool::new(false),
+            has_room: AtomicBool::new(true),
+            is_removing: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
             begun: Instant::now(),
             removals: Mutex::default(),
@@ -94,6 +101,13 @@ impl Disk {
                 Err(error) => self.failed("take over", &error),
             }
         }
+        let has_room = self.directory.free().is_ok_and(|(octets, inodes)| octets > self.reserve && inodes > 0);
+        if self.has_room.swap(has_room, Ordering::Relaxed) && !has_room {
+            let path = self.directory.path.display();
+            tracing::warn!(
+                "cache {path}: its file system has less free than cache.free; responses pass without being stored until there is more"
+            );
+        }
         let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
         if removals.hashes.is_empty() && !removals.is_stopping {
             removals = self.has_work.wait_timeout(removals, TURN).unwrap_or_else(PoisonError::into_inner).0;
@@ -102,6 +116,7 @@ impl Disk {
             return false;
         }
         let hashes = std::mem::take(&mut removals.hashes);
+        self.is_removing.store(!hashes.is_empty(), Ordering::Relaxed);
         drop(removals);
         for (n, hash) in hashes.iter().enumerate() {
             // An object that was stored again meanwhile stays.
@@ -115,6 +130,7 @@ impl Disk {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        self.is_removing.store(false, Ordering::Relaxed);
         true
     }
 
@@ -175,7 +191,9 @@ impl Disk {
                 let _ = self.directory.remove(hash);
             }
         }
-        if self.is_loaded.load(Ordering::Acquire) {
+        // Files that the thread has not come to would never be found: without a snapshot, the next process reads the directory.
+        let is_whole = self.is_loaded.load(Ordering::Acquire) && !self.is_removing.load(Ordering::Relaxed);
+        if is_whole {
             let mut rows = Vec::with_capacity(self.index.len() as usize * ROW + 4);
             for (hash, blocks) in self.index.iter() {
                 rows.extend_from_slice(&hash.to_le_bytes());
@@ -197,7 +215,10 @@ impl Disk {
         if !self.directory.is_owner() || self.now() < self.paused_until.load(Ordering::Relaxed) {
             return false;
         }
-        // Small ones pass: asking the file system for each would cost more than they do.
+        if !self.has_room.load(Ordering::Relaxed) {
+            return false;
+        }
+        // For small ones, the answer of the last turn counts.
         let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
         self.directory.free().is_ok_and(|(octets, inodes)| octets >= length + self.reserve && inodes > 0)
     }
@@ -247,8 +268,12 @@ impl Disk {
                 }
                 Some(opened)
             }
-            Ok(_) => {
-                self.index.remove(hash);
+            Ok(Some(_)) => {
+                // Another key has the same hash.
+                None
+            }
+            Ok(None) => {
+                self.remove(hash);
                 None
             }
             Err(error) => {
@@ -302,11 +327,13 @@ impl Disk {
         Ok(self.add(hash, length))
     }
 
-    /// Appends metadata to the object that was stored at `before`, after its validation at `stored`. May block. Returns its version; `Ok(None)`:
-    /// the file is another one by now.
-    pub(super) fn append(&self, metadata: &Metadata, hash: u128, before: u64, stored: u64) -> io::Result<Option<u32>> {
+    /// Appends metadata to an object, after its validation at `stored`. May block. Returns its version; `Ok(None)`: the file is another one by now.
+    pub(super) fn append(&self, object: &Object, metadata: &Metadata, stored: u64) -> io::Result<Option<u32>> {
+        let hash = object.hash;
         let Some(Opened { file, footer, metadata: old, length }) = self.directory.find(hash)? else { return Ok(None) };
-        if old.key != metadata.key || footer.stored != before || !self.directory.is_owner() {
+        let is_same = old.key == metadata.key
+            && (footer.stored, footer.body, footer.body_checksum) == (object.stored, object.body.len, object.checksum);
+        if !is_same || !self.directory.is_owner() {
             return Ok(None);
         }
         let (tail, whole) = tail(metadata, hash, stored, (footer.body, footer.body_checksum), footer.boot)?;
@@ -321,7 +348,12 @@ impl Disk {
             temporary.publish(hash)?;
             return Ok(Some(self.add(hash, whole)));
         }
-        self.directory.open_to_append(hash)?.write_all(&tail)?;
+        let mut target = self.directory.open_to_append(hash)?;
+        // Another response may have taken the name since.
+        if target.metadata()?.ino() != file.metadata()?.ino() {
+            return Ok(None);
+        }
+        target.write_all(&tail)?;
         Ok(Some(self.add(hash, length + tail.len() as u64)))
     }
 
@@ -345,7 +377,9 @@ impl Disk {
             objects: self.index.len(),
             bytes: self.index.octets(),
             index_bytes: self.index.memory(),
-            is_up: self.directory.is_owner() && self.now() >= self.paused_until.load(Ordering::Relaxed),
+            is_up: self.directory.is_owner()
+                && self.has_room.load(Ordering::Relaxed)
+                && self.now() >= self.paused_until.load(Ordering::Relaxed),
             stored,
             evicted,
             failures,

@@ -181,15 +181,13 @@ impl Fetch {
         }
         let is_stored = freshened.is_ok();
         let stored = requested;
-        let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body));
+        let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
         self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Validated, trace: Some(trace) });
         if is_stored {
-            let (hash, before) = (stale.hash, stale.stored);
-            let metadata = object.metadata();
-            let appended = on_disk(disk, "store the fields of a validation", move |disk| {
-                disk.append(&metadata, hash, before, stored)
-            });
+            let (stale, metadata) = (Arc::clone(stale), object.metadata());
+            let appended =
+                on_disk(disk, "store the fields of a validation", move |disk| disk.append(&stale, &metadata, stored));
             if let Some(Some(version)) = appended.await {
                 object.set_version(version);
             }
@@ -314,7 +312,7 @@ impl Fetch {
             }
         }
         let new = |body| {
-            let object = Object::new(flowing.key.clone(), hash, stored, flowing.head.clone(), body);
+            let object = Object::new(flowing.key.clone(), hash, stored, flowing.head.clone(), body, checksum);
             Arc::new(object)
         };
         match storing {

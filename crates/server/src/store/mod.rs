@@ -275,6 +275,7 @@ impl Store {
             Target::Everything => "everything".to_owned(),
             Target::Url(url) => url.clone(),
             Target::Prefix(url) => format!("all beneath {url}"),
+            Target::Host(name) => format!("all of {name}"),
             Target::Tag(tag) => format!("all with the tag {tag}"),
             Target::Group(origin, group) => format!("the group {group} of {origin}"),
         };
@@ -301,6 +302,7 @@ impl Store {
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
+        let purge = &Purge { target: purge.target.clone().normal(), ..*purge };
         self.purges().add(purge);
         // What is on its way was made before.
         self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));

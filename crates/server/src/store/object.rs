@@ -26,6 +26,8 @@ pub(crate) struct Object {
     pub(super) stored: u64,
     pub(super) head: Head,
     pub(super) body: Arc<SiteFile>,
+    /// CRC-32C of the body.
+    pub(super) checksum: u32,
 }
 
 /// What a stored response says besides its body.
@@ -52,8 +54,8 @@ pub(super) enum Stored {
 }
 
 impl Object {
-    pub(super) fn new(key: Box<[u8]>, hash: u128, stored: u64, head: Head, body: Arc<SiteFile>) -> Self {
-        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), stored, head, body }
+    pub(super) fn new(key: Box<[u8]>, hash: u128, stored: u64, head: Head, body: Arc<SiteFile>, checksum: u32) -> Self {
+        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), stored, head, body, checksum }
     }
 
     pub(super) fn version(&self) -> Option<u32> {
@@ -67,7 +69,7 @@ impl Object {
     /// The same, stale from now on.
     pub(super) fn made_stale(&self, now: u64) -> Self {
         let head = Head { lifetime: self.head.lifetime.made_stale(now), ..self.head.clone() };
-        Object::new(self.key.clone(), self.hash, self.stored, head, Arc::clone(&self.body))
+        Object::new(self.key.clone(), self.hash, self.stored, head, Arc::clone(&self.body), self.checksum)
     }
 
     /// Octets of memory that it takes.
@@ -138,7 +140,14 @@ impl Stored {
         };
         let head = rules.head(&key, status, map, lifetime);
         let body = SiteFile::of_content(content, footer.body);
-        Ok(Some(Stored::Object(Arc::new(Object::new(key.into(), footer.hash, footer.stored, head, body)))))
+        Ok(Some(Stored::Object(Arc::new(Object::new(
+            key.into(),
+            footer.hash,
+            footer.stored,
+            head,
+            body,
+            footer.body_checksum,
+        )))))
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Target {
     Url(String),
     /// All URLs that begin so.
     Prefix(String),
+    /// All URLs of this host, with any scheme and port.
+    Host(String),
     /// All responses with this tag (Cache-Tag, Surrogate-Key, xkey).
     Tag(String),
     /// All responses of this group of an origin (RFC 9875): origin and name.
@@ -30,7 +32,7 @@ impl Target {
     fn octets(&self) -> usize {
         let name = match self {
             Target::Everything => 0,
-            Target::Url(name) | Target::Prefix(name) | Target::Tag(name) => name.len(),
+            Target::Url(name) | Target::Prefix(name) | Target::Host(name) | Target::Tag(name) => name.len(),
             Target::Group(origin, name) => origin.len() + name.len(),
         };
         name + size_of::<(Target, Times)>()
@@ -38,24 +40,23 @@ impl Target {
 
     /// Whether a response of this URL may be among what is purged; its tags and groups are not known yet.
     pub(super) fn may_cover(&self, url: &[u8]) -> bool {
+        let url = normal(&String::from_utf8_lossy(url));
         match self {
             Target::Everything | Target::Tag(_) => true,
-            Target::Url(own) => url == own.as_bytes(),
-            Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_bytes()),
+            Target::Url(own) => url == *own,
+            Target::Host(own) => host(&url) == own,
+            Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_str()),
         }
     }
 
-    /// The host of a URL in lower case, as keys have it.
-    pub(crate) fn with_lower_host(self) -> Self {
-        let lower = |url: String| {
-            let end = origin(&url).len();
-            let (origin, path) = url.split_at(end);
-            origin.to_ascii_lowercase() + path
-        };
+    /// The same, with hosts as purges compare them.
+    pub(crate) fn normal(self) -> Self {
         match self {
-            Target::Url(url) => Target::Url(lower(url)),
-            Target::Prefix(url) => Target::Prefix(lower(url)),
-            other => other,
+            Target::Url(url) => Target::Url(normal(&url)),
+            Target::Prefix(url) => Target::Prefix(normal(&url)),
+            Target::Group(origin, name) => Target::Group(normal(&origin), name),
+            Target::Host(name) => Target::Host(host(&normal(&format!("https://{name}/"))).to_owned()),
+            other @ (Target::Everything | Target::Tag(_)) => other,
         }
     }
 }
@@ -252,7 +253,7 @@ impl Purges {
         if table.named.is_empty() && table.prefixes.is_empty() {
             return verdict;
         }
-        let url = String::from_utf8_lossy(key::url_of(key));
+        let url = normal(&String::from_utf8_lossy(key::url_of(key)));
         let origin = origin(&url);
         for (prefix, times) in &table.prefixes {
             if url.starts_with(prefix.as_str()) {
@@ -261,7 +262,7 @@ impl Purges {
         }
         let tags = tags.iter().map(|tag| Target::Tag(tag.to_string()));
         let groups = groups.iter().map(|group| Target::Group(origin.to_owned(), group.to_string()));
-        for target in tags.chain(groups).chain([Target::Url(url.clone().into_owned())]) {
+        for target in tags.chain(groups).chain([Target::Url(url.clone()), Target::Host(host(&url).to_owned())]) {
             if let Some(times) = table.named.get(&target) {
                 verdict = verdict.max(times.verdict(stored));
             }
@@ -296,6 +297,28 @@ pub(super) fn origin(url: &str) -> &str {
     &url[..end]
 }
 
+/// A URL without what does not tell its host from another: upper case, a dot at the end, the port of the scheme.
+fn normal(url: &str) -> String {
+    let own = origin(url);
+    let (scheme, authority) = own.split_once("://").unwrap_or(("", own));
+    let port = if scheme.eq_ignore_ascii_case("http") { ":80" } else { ":443" };
+    let authority = authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+    let authority = match authority.split_once(":") {
+        Some((name, port)) if !name.starts_with('[') => format!("{}:{port}", name.trim_end_matches('.')),
+        _ => authority.trim_end_matches('.').to_owned(),
+    };
+    format!("{}://{authority}{}", scheme.to_ascii_lowercase(), &url[own.len()..])
+}
+
+/// The host of a URL that [`normal`] made, without its port.
+fn host(url: &str) -> &str {
+    let authority = origin(url).split_once("://").map_or("", |(_, authority)| authority);
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        _ => authority,
+    }
+}
+
 const FILE: &str = "purges";
 /// Octets of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
@@ -325,12 +348,15 @@ mod tests {
             Target::Prefix("https://a.example/".to_owned()),
             Target::Tag("news".to_owned()),
             Target::Group("https://a.example".to_owned(), "cart".to_owned()),
+            Target::Host("a.example".to_owned()),
         ];
         let others = [
             Target::Url("https://a.example/x".to_owned()),
             Target::Prefix("https://b.example/".to_owned()),
             Target::Tag("new".to_owned()),
             Target::Group("https://b.example".to_owned(), "cart".to_owned()),
+            Target::Host("b.example".to_owned()),
+            Target::Host("example".to_owned()),
         ];
         let mut key = b"https://a.example/x?y".to_vec();
         key::add_variant(&mut key, b"br");
@@ -344,6 +370,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_every_spelling() {
+        for key in
+            ["https://a.example/x", "https://a.example:443/x", "https://a.example./x", "https://a.example.:443/x"]
+        {
+            for target in [
+                Target::Url("https://A.example/x".to_owned()),
+                Target::Url("https://a.example.:443/x".to_owned()),
+                Target::Prefix("https://a.example:443/".to_owned()),
+                Target::Host("A.example.".to_owned()),
+            ] {
+                let purges = Purges::default();
+                purges.add(&purge(target.clone().normal(), false, 1000));
+                assert_eq!(purges.verdict(key.as_bytes(), &[], &[], 1000), Verdict::Gone, "{key} {target:?}");
+            }
+        }
+        let purges = Purges::default();
+        purges.add(&purge(Target::Host("a.example".to_owned()), false, 1000));
+        assert_eq!(purges.verdict(b"http://a.example:8080/", &[], &[], 1000), Verdict::Gone);
+        assert_eq!(purges.verdict(b"https://[::1]:8443/", &[], &[], 1000), Verdict::Valid);
+        purges.add(&purge(Target::Host("[::1]".to_owned()), false, 1000));
+        assert_eq!(purges.verdict(b"https://[::1]:8443/", &[], &[], 1000), Verdict::Gone);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn a_full_disk_has_responses_pass_whole_and_says_so() {
             [head.as_bytes(), &sent, b"\r\n0\r\n\r\n"].concat()
         }
     });
-    let mut cached = Cached::stopped(origin, "", "");
+    let mut cached = Cached::stopped(origin, "free = '0B'", "");
     let mounted = Tmpfs::mount(&cached.directory, "1m");
     cached.restart();
     for _ in 0..2 {
@@ -174,4 +174,20 @@ fn validations_do_not_make_a_file_grow_without_bound() {
     assert!(cached.fetches() == 40);
     let size = objects(&cached.directory).remove(0).metadata().expect("it is there").len();
     assert!(size < 100_000, "{size} octets");
+}
+
+#[test]
+fn nothing_is_stored_where_the_file_system_has_less_room_than_is_to_stay_free() {
+    let mut cached = Cached::stopped(counting(FRESH), "free = '2MiB'", "");
+    let mounted = Tmpfs::mount(&cached.directory, "1m");
+    cached.restart();
+    let server = cached.server.take().unwrap();
+    server.wait_for("a warning", |line| line.text.contains("less free than cache.free"));
+    cached.server = Some(server);
+    for n in 0..3 {
+        assert_eq!(cached.get("/a", &[]).body, format!("body {n}").as_bytes());
+    }
+    assert_eq!(objects(&cached.directory).len(), 0);
+    cached.server = None;
+    drop(mounted);
 }
