@@ -45,6 +45,8 @@ pub(crate) enum Arm {
     UserTwo,
     /// [`Self::User`] as a proxy before an nginx without TLS that has the files, without log.
     UserProxy,
+    /// [`Self::UserProxy`] with a cache that has the files: `--ktls` as it says.
+    Cache(Ktls),
     /// Sealion with an access log in a file and the metrics listener.
     Observed(Ktls),
     /// nginx without kernel TLS.
@@ -55,6 +57,10 @@ pub(crate) enum Arm {
     NginxFiles,
     /// nginx as [`Self::UserProxy`], with connections that it keeps.
     NginxProxy,
+    /// [`Self::NginxProxy`] with a cache that has the files.
+    NginxCache,
+    /// [`Self::NginxCache`] with `ssl_conf_command Options KTLS`.
+    NginxCacheKtls,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
     /// Ours, `--ktls always`, over a network card that seals.
@@ -146,7 +152,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of our server and of nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 19] = [
+    pub(crate) const OWN: [Self; 24] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -163,6 +169,11 @@ impl Arm {
         Self::NginxFiles,
         Self::UserProxy,
         Self::NginxProxy,
+        Self::Cache(Ktls::Never),
+        Self::Cache(Ktls::Always),
+        Self::Cache(Ktls::Auto),
+        Self::NginxCache,
+        Self::NginxCacheKtls,
         Self::Observed(Ktls::Never),
         Self::Observed(Ktls::Always),
         Self::Observed(Ktls::Auto),
@@ -180,12 +191,13 @@ impl Arm {
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
-            Self::UserProxy | Self::NginxProxy => Claim::UserSpace,
+            Self::UserProxy | Self::NginxProxy | Self::Cache(Ktls::Never) | Self::NginxCache => Claim::UserSpace,
+            Self::Cache(Ktls::Always) | Self::NginxCacheKtls => Claim::Kernel,
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
             Self::Kernel | Self::Observed(Ktls::Always) | Self::NginxKtls => Claim::Kernel,
             Self::Nic => Claim::Device,
             Self::Peer(peer) if peer.is_here() => peer.named.as_ref().map_or(Claim::Nothing, |arm| arm.claim()),
-            Self::Auto | Self::Observed(Ktls::Auto) | Self::Peer(_) => Claim::Nothing,
+            Self::Auto | Self::Cache(Ktls::Auto) | Self::Observed(Ktls::Auto) | Self::Peer(_) => Claim::Nothing,
         }
     }
 
@@ -220,17 +232,26 @@ impl Arm {
 
     /// Whether Sealion's policy chooses the path.
     pub(crate) fn is_auto(&self) -> bool {
-        matches!(self, Self::Auto | Self::Observed(Ktls::Auto))
+        matches!(self, Self::Auto | Self::Cache(Ktls::Auto) | Self::Observed(Ktls::Auto))
     }
 
     /// Whether this is nginx, started by the lab.
     pub(crate) fn is_nginx(&self) -> bool {
-        matches!(self, Self::Nginx | Self::NginxLog | Self::NginxFiles | Self::NginxProxy | Self::NginxKtls)
+        matches!(
+            self,
+            Self::Nginx
+                | Self::NginxLog
+                | Self::NginxFiles
+                | Self::NginxProxy
+                | Self::NginxCache
+                | Self::NginxCacheKtls
+                | Self::NginxKtls
+        )
     }
 
     /// Whether an nginx is started for it: as the server, or behind it.
     pub(crate) fn needs_nginx(&self) -> bool {
-        self.is_nginx() || *self == Self::UserProxy
+        self.is_nginx() || matches!(self, Self::UserProxy | Self::Cache(_))
     }
 
     /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
@@ -277,10 +298,16 @@ impl Arm {
             }
             Self::UserProxy => {
                 let behind = nginx::start_behind(setup)?;
-                let server = sealion::start_proxy(setup, behind.address)?;
+                let server = sealion::start_proxy(setup, behind.address, Ktls::Never, None)?;
                 Ok(Server { _behind: behind.process, ..server })
             }
-            Self::NginxProxy => {
+            Self::Cache(ktls) => {
+                let behind = nginx::start_behind(setup)?;
+                let cache = setup.scratch.join(self.to_string());
+                let server = sealion::start_proxy(setup, behind.address, *ktls, Some(&cache))?;
+                Ok(Server { _behind: behind.process, ..server })
+            }
+            Self::NginxProxy | Self::NginxCache | Self::NginxCacheKtls => {
                 let behind = nginx::start_behind(setup)?;
                 let server = nginx::start(setup, self, Some(behind.address))?;
                 Ok(Server { _behind: behind.process, ..server })
@@ -323,6 +350,11 @@ impl fmt::Display for Arm {
             Self::NginxLog => "nginx-log",
             Self::NginxFiles => "nginx-files",
             Self::NginxProxy => "nginx-proxy",
+            Self::Cache(Ktls::Never) => "user-cache",
+            Self::Cache(Ktls::Always) => "kernel-cache",
+            Self::Cache(Ktls::Auto) => "auto-cache",
+            Self::NginxCache => "nginx-cache",
+            Self::NginxCacheKtls => "nginx-cache-ktls",
             Self::NginxKtls => "nginx-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => {

@@ -128,7 +128,9 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let http2 = if nginx.built.contains("--with-http_v2_module") { " http2" } else { "" };
     let is = |other: &Arm| matches!(role, Role::Arm(arm, _) if *arm == other);
-    let ktls = if is(&Arm::NginxKtls) { "    ssl_conf_command Options KTLS;\n" } else { "" };
+    let has_ktls = is(&Arm::NginxKtls) || is(&Arm::NginxCacheKtls);
+    let has_cache = is(&Arm::NginxCache) || is(&Arm::NginxCacheKtls);
+    let ktls = if has_ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let has_log = matches!(role, Role::Arm(arm, _) if arm.has_log());
     let log = if has_log { format!("{directory}/access.log combined") } else { "off".to_owned() };
     let (open, cached) = if is(&Arm::NginxFiles) { many_open_files() } else { (16_384, 1000) };
@@ -142,7 +144,14 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     };
     let ssl = if tls.is_empty() { String::new() } else { format!(" ssl{http2}") };
     let (upstream, content) = match role {
+        Role::Arm(_, Some(behind)) if has_cache => {
+            let cache = format!(
+                "  proxy_cache_path {directory}/cache levels=1:2 keys_zone=lab:10m max_size=10g inactive=1d use_temp_path=off;\n"
+            );
+            (cache + &proxied_to(*behind), format!("    proxy_cache lab;\n    proxy_cache_lock on;\n{FORWARDING}"))
+        }
         Role::Arm(_, Some(behind)) => (proxied_to(*behind), FORWARDING.to_owned()),
+        Role::Behind => (String::new(), format!("    root {};\n    expires 1h;", setup.files.display())),
         _ => (String::new(), format!("    root {};", setup.files.display())),
     };
     let temporary: String = ["proxy", "fastcgi", "uwsgi", "scgi"]

@@ -122,16 +122,20 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     started(setup, &arguments, String::new())
 }
 
-/// Forwards all requests to a server without TLS at this address.
-pub(super) fn start_proxy(setup: &Setup, to: SocketAddr) -> Result<Server> {
+/// Forwards all requests to a server without TLS at this address, and stores the responses in `cache`, if there is one.
+pub(super) fn start_proxy(setup: &Setup, to: SocketAddr, ktls: Ktls, cache: Option<&Path>) -> Result<Server> {
     let listen = SocketAddr::new(setup.address, 0).to_string();
     let path = |path: &Path| path.display().to_string();
     let Certificate { certificate, key } = &setup.certificate;
     let workers = setup.cores.len().max(1).to_string();
     let to = format!("http://{to}");
-    let arguments = ["proxy", "--to", &to, "--listen", &listen, "--workers", &workers, "--ktls", Ktls::Never.as_str()];
+    let arguments = ["proxy", "--to", &to, "--listen", &listen, "--workers", &workers, "--ktls", ktls.as_str()];
     let others = ["--cert", &path(certificate), "--key", &path(key), "--log", "warn", "--access-log", "off"];
-    started(setup, &[&arguments[..], &others].concat().into_iter().map(Into::into).collect::<Vec<_>>(), String::new())
+    let mut arguments: Vec<String> = [&arguments[..], &others].concat().into_iter().map(Into::into).collect();
+    if let Some(cache) = cache {
+        arguments.extend(["--cache".to_owned(), path(cache)]);
+    }
+    started(setup, &arguments, String::new())
 }
 
 /// Serves the lab's files as one of three sites with features, with an access log and metrics.

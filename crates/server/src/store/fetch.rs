@@ -145,6 +145,10 @@ impl Fetch {
             return self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
         }
         match result {
+            Ok(reply) if reply.status == Status::NOT_MODIFIED => {
+                let failure = Failure::Broken("it is 304 to a request without conditions".to_owned());
+                self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) })));
+            }
             Ok(reply) => self.answered(reply, trace, requested).await,
             Err(failure) => self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) }))),
         }
@@ -164,6 +168,11 @@ impl Fetch {
             now_s(),
         );
         let disk = rules.store.disk(stale.hash);
+        // With other fields in Vary it is another variant than the one that others would find it as.
+        let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
+        if !keeps_variant {
+            disk.remove(stale.hash);
+        }
         let head = match freshened {
             Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
             Err(why) => {
@@ -179,7 +188,7 @@ impl Fetch {
             own.add_octets("Age", age.as_bytes());
             self.fill.set_own(own);
         }
-        let is_stored = freshened.is_ok();
+        let is_stored = freshened.is_ok() && keeps_variant;
         let stored = requested;
         let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
@@ -311,6 +320,9 @@ impl Fetch {
                 return self.broke_off("all clients have left".to_owned());
             }
         }
+        if flowing.length.is_some_and(|length| length != size) {
+            return self.broke_off("it is not as long as it said".to_owned());
+        }
         let new = |body| {
             let object = Object::new(flowing.key.clone(), hash, stored, flowing.head.clone(), body, checksum);
             Arc::new(object)
@@ -339,7 +351,12 @@ impl Fetch {
                 Some(object)
             }
             Storing::InFile(mut storing) => {
-                self.write_unwritten(&mut storing).await.ok()?;
+                if let Err(error) = self.write_unwritten(&mut storing).await {
+                    disk.failed("store a response", &error);
+                    // It is whole: in the file, and in memory.
+                    self.fill.end(End::Passed(Arc::clone(flowing)));
+                    return None;
+                }
                 let InFile { temporary, file } = *storing;
                 let object = new(file.with_len(size)?);
                 let metadata = object.metadata();

@@ -16,12 +16,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sealion_http::ExtraFields;
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
+use tokio::time::timeout;
 
 use super::key::url_of;
 use super::object::{Head, Object};
@@ -259,7 +261,17 @@ impl Fill {
                     return true;
                 }
             }
-            taken.await;
+            if timeout(PATIENCE, taken).await.is_err() {
+                // One that reads nothing must not hold up the others: its response breaks off.
+                let mut state = self.lock();
+                let fastest = state.readers.iter().map(|(_, at)| *at).max().unwrap_or(0);
+                while let Some(first) = state.tail.front()
+                    && state.tail_begin + first.len() as u64 <= fastest
+                {
+                    state.tail_begin += first.len() as u64;
+                    state.tail.pop_front();
+                }
+            }
         }
     }
 
@@ -300,6 +312,11 @@ impl State {
         if let Some(file) = self.file.as_ref().filter(|_| at < self.written) {
             let range = at..self.written.min(end);
             return Poll::Ready(Some(Ok(Piece::File { file: Arc::clone(file), range })));
+        }
+        if at < self.tail_begin {
+            return Poll::Ready(Some(Err(io::Error::other(
+                "the client is slower than others that share the response",
+            ))));
         }
         let mut begin = self.tail_begin;
         for piece in &self.tail {
@@ -359,6 +376,9 @@ impl Drop for Reader {
         self.fill.0.lock().readers.try_remove(self.slot);
     }
 }
+
+/// Time for which the slowest reader of a response that is not stored may read nothing, while others wait for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Octets in memory above which the origin is not read on.
 pub(super) const MOST_UNWRITTEN: usize = 1 << 20;

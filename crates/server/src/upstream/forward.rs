@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use http_body::Body;
 use hyper::body::Incoming;
 use sealion_http::Status;
@@ -20,7 +20,7 @@ use super::balance::Key;
 use super::config::Protocol;
 use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
 use super::content::{ContentProgress, Incomplete, RequestContent};
-use super::reply::{Reply, ReplyBody};
+use super::reply::{Ends, Reply, ReplyBody};
 use super::tunnel;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
@@ -128,7 +128,7 @@ pub(crate) async fn forward(
         let is_silent = matches!(failed.failure, Failure::Timeout(_) | Failure::Busy(_));
         let has_others = (0..upstream.servers.len()).any(|other| !tried.contains(&other));
         let is_last = tried.len() >= upstream.tries || (is_silent && !has_others);
-        if !failed.may_repeat || is_last || !upstream.may_ask_again() {
+        if !failed.may_repeat || is_last || !(failed.is_refusal() || upstream.may_ask_again()) {
             return (trace, Err(failed.failure));
         }
         tracing::debug!("{}: {}; asking again", server.name, failed.failure);
@@ -158,6 +158,13 @@ struct FailedTry {
     /// Whether another try is safe: nothing was sent, or sending it twice changes nothing.
     may_repeat: bool,
     is_servers_fault: bool,
+}
+
+impl FailedTry {
+    /// Whether the server refused the request before it began with it: another try costs it next to nothing.
+    fn is_refusal(&self) -> bool {
+        self.may_repeat && !self.is_servers_fault && matches!(self.failure, Failure::Broken(_))
+    }
 }
 
 /// Asks a server once, over a kept connection or a new one.
@@ -429,6 +436,11 @@ async fn reply(
     }
     if status != Status::SWITCHING_PROTOCOLS {
         let (mut head, body) = response.into_parts();
+        if head.headers.contains_key(header::TRANSFER_ENCODING) {
+            // RFC 9112 §6.3: it counts alone.
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+        let ends = if head.version == Version::HTTP_2 { Ends::WithStream } else { Ends::AsFramed };
         let has_content = request.method != Method::HEAD && !status.has_no_content();
         if has_content && body.is_end_stream() {
             // Over HTTP/2 nothing else says so before the end of the stream.
@@ -436,7 +448,7 @@ async fn reply(
         }
         // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
         let kept = Some(connected).filter(|_| request.method != Method::HEAD);
-        let body = ReplyBody::new(in_progress, kept, body, request.takes_trailers);
+        let body = ReplyBody::new(in_progress, kept, body, ends, request.takes_trailers);
         return Ok(Reply { status, fields: head.headers, body: body.into() });
     }
     let asked = request.upgrade.as_ref();

@@ -53,6 +53,7 @@ pub(super) struct ReplyBody {
     patience: Patience,
     /// Goes off when the answer must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
+    ends: Ends,
     /// Whether its end has come. Of an answer without a length, the library does not say so beforehand.
     has_ended: bool,
     /// Whether the client takes trailers.
@@ -66,12 +67,32 @@ impl ReplyBody {
         in_progress: InProgress,
         connected: Option<Connected>,
         body: Incoming,
+        ends: Ends,
         takes_trailers: bool,
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        ReplyBody { in_progress, connected, body, patience, deadline, has_ended: false, takes_trailers, trailers: None }
+        ReplyBody {
+            in_progress,
+            connected,
+            body,
+            patience,
+            deadline,
+            ends,
+            has_ended: false,
+            takes_trailers,
+            trailers: None,
+        }
     }
+}
+
+/// What says that an answer is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// The library: its length, the last chunk, or the end of the connection.
+    AsFramed,
+    /// END_STREAM of HTTP/2.
+    WithStream,
 }
 
 impl Source for ReplyBody {
@@ -104,6 +125,13 @@ impl Source for ReplyBody {
                     let error =
                         io::Error::other(format!("the answer of {} broke off: {error}", this.in_progress.name()));
                     return Poll::Ready(Some(Err(error)));
+                }
+                // The library takes a reset without an error for the end (RST_STREAM, GOAWAY).
+                Poll::Ready(None) if this.ends == Ends::WithStream && !this.body.is_end_stream() => {
+                    this.connected = None;
+                    let server = this.in_progress.name();
+                    let error = format!("the answer of {server} broke off: its stream was reset before its end");
+                    return Poll::Ready(Some(Err(io::Error::other(error))));
                 }
                 Poll::Ready(None) => {
                     this.has_ended = true;

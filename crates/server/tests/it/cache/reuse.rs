@@ -373,3 +373,25 @@ fn the_origin_learns_that_surrogate_control_is_heeded() {
     let requests = cached.origin.requests();
     assert_eq!(requests[0].all("surrogate-capability"), ["sealion=\"Surrogate/1.0\""]);
 }
+
+#[test]
+fn a_validation_that_changes_vary_makes_no_response_for_others() {
+    let origin = Upstream::answering(|request| {
+        let user = request.all("x-user").concat();
+        match has_field(request, "if-none-match") {
+            true => format!("HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nVary: X-User\r\nX-For: {user}\r\nCache-Control: max-age=1000\r\n\r\n").into_bytes(),
+            false => answer(200, &format!("{STALE}X-For: {user}\r\n"), b"the body"),
+        }
+    });
+    let cached = Cached::new(origin);
+    for user in ["1", "2", "3", "2"] {
+        assert_eq!(cached.get("/a", &[("X-User", user)]).field("x-for"), Some(user));
+    }
+}
+
+#[test]
+fn a_304_that_nobody_asked_for_is_no_answer() {
+    let origin = Upstream::answering(|_| b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\n\r\n".to_vec());
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/a", &[]).status, 502);
+}

@@ -204,22 +204,24 @@ fn a_request_that_may_have_been_begun_with_is_not_asked_again() {
 
 #[test]
 fn an_answer_over_http2_that_breaks_off_never_ends_as_if_it_were_complete() {
-    let site = Site::new();
-    let upstream = Http2Upstream::start(|_, mut respond| {
-        Box::pin(async move {
-            let mut stream = respond.send_response(::http::Response::new(()), false)?;
-            write(&mut stream, vec![b'x'; 1000]).await?;
-            // The octets leave before the reset.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            stream.send_reset(Reason::INTERNAL_ERROR);
-            Ok(())
-        })
-    });
-    let server = serve_to(&site, &[&upstream.url()], HTTP2);
-    let mut client = site.connect(&server);
-    client.send(crate::support::get("/").as_bytes()).expect("it leaves");
-    assert!(client.read_to_end().map_or(true, |ending| !is_orderly(&ending)));
-    assert!(access_line(&server, 1).get("aborted").contains("broke off"));
+    for reason in [Reason::INTERNAL_ERROR, Reason::NO_ERROR, Reason::CANCEL] {
+        let site = Site::new();
+        let upstream = Http2Upstream::start(move |_, mut respond| {
+            Box::pin(async move {
+                let mut stream = respond.send_response(::http::Response::new(()), false)?;
+                write(&mut stream, vec![b'x'; 1000]).await?;
+                // The octets leave before the reset.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                stream.send_reset(reason);
+                Ok(())
+            })
+        });
+        let server = serve_to(&site, &[&upstream.url()], HTTP2);
+        let mut client = site.connect(&server);
+        client.send(crate::support::get("/").as_bytes()).expect("it leaves");
+        assert!(client.read_to_end().map_or(true, |ending| !is_orderly(&ending)), "{reason:?}");
+        assert!(access_line(&server, 1).get("aborted").contains("broke off"), "{reason:?}");
+    }
 }
 
 #[test]
