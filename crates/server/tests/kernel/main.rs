@@ -9,6 +9,7 @@ mod support;
 
 mod awkward;
 mod bodies;
+mod cache;
 mod calibrate;
 mod doctor;
 mod http2;

@@ -27,6 +27,11 @@ fn pieces(range: Range<u64>) -> impl Iterator<Item = &'static [u8]> {
     })
 }
 
+/// The content in `range`.
+pub(crate) fn bytes(range: Range<u64>) -> Vec<u8> {
+    pieces(range).collect::<Vec<_>>().concat()
+}
+
 /// Makes a file of `len` bytes.
 pub(crate) fn write(path: &Path, len: u64) {
     let mut file = BufWriter::new(File::create(path).expect("the file is created"));

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, kill_process};
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
@@ -369,6 +370,15 @@ pub(crate) fn built_program(name: &str) -> PathBuf {
     let program = named.or_else(|| Some(cache()?.join(name).join(name))).expect("a home directory");
     assert!(program.exists(), "{} is not there: `cargo xtask {name}` gets it", program.display());
     program
+}
+
+/// Waits until the server stores responses in `directory`: its thread takes it behind the start.
+#[track_caller]
+pub(crate) fn wait_for_cache(directory: &Path) {
+    wait_until("the server owns the directory", || {
+        let lock = fs::File::open(directory.join("lock"));
+        lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err())
+    });
 }
 
 /// Looks again and again until `done`.

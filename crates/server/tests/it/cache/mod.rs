@@ -5,7 +5,7 @@ mod orders;
 mod reuse;
 mod sharing;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
@@ -14,7 +14,7 @@ use sealion_testkit::server::Server;
 use tempfile::TempDir;
 
 use crate::support::upstream::{Received, Upstream};
-use crate::support::{Site, wait_until};
+use crate::support::{Site, wait_for_cache};
 
 /// A server with a cache in front of an origin.
 struct Cached {
@@ -62,13 +62,7 @@ impl Cached {
             self.origin.url()
         );
         self.server = Some(config.table(&tables).serve_from_user_space());
-        self.wait_for_owner();
-    }
-
-    /// Waits until the server stores: its thread takes the directory behind the start.
-    fn wait_for_owner(&self) {
-        let lock = self.directory.join("lock");
-        wait_until("the server owns the directory", || is_locked(&lock));
+        wait_for_cache(&self.directory);
     }
 
     fn server(&self) -> &Server {
@@ -92,11 +86,6 @@ impl Cached {
     fn fetches(&self) -> usize {
         self.origin.requests().len()
     }
-}
-
-fn is_locked(path: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return false };
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
 /// An origin that answers each request with another body, and with these fields.
