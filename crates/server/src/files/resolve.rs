@@ -125,27 +125,27 @@ impl Root {
         let fail = |errno: Errno| RootError { path: path.to_owned(), errno };
         let directory = openat(CWD, path, DIRECTORY, Mode::empty()).map_err(fail)?;
         openat2(&directory, ".", DIRECTORY, Mode::empty(), RESOLVE).map_err(fail)?;
-        Ok(Root {
-            path: path.to_owned(),
+        Ok(Self::of(path.to_owned(), directory))
+    }
+
+    /// A directory that is empty for ever, for a site without files.
+    pub(crate) fn empty() -> Result<Self, RootError> {
+        // Beneath a file there is nothing (ENOTDIR). A confined process can open this one too, and nobody can make the path.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = openat(CWD, "/dev/null", flags, Mode::empty())
+            .map_err(|errno| RootError { path: "/dev/null".into(), errno })?;
+        Ok(Self::of("/dev/null/no-root".into(), file))
+    }
+
+    fn of(path: PathBuf, directory: OwnedFd) -> Self {
+        Root {
+            path,
             directory: ArcSwap::from_pointee(directory),
             opened: Instant::now(),
             checked_ms: AtomicU64::new(0),
             media_types: None,
             tags: EntityTags::default(),
-        })
-    }
-
-    /// A directory that is empty for ever, for a site without files.
-    pub(crate) fn empty() -> Result<Self, RootError> {
-        let fail = |error: io::Error| RootError {
-            path: std::env::temp_dir(),
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        };
-        let removed = tempfile::tempdir().map_err(fail)?;
-        let root = Self::open(removed.path())?;
-        removed.close().map_err(fail)?;
-        // Nobody can make this path: a file has no entries.
-        Ok(Root { path: "/dev/null/no-root".into(), ..root })
+        }
     }
 
     /// Sets the metadata that entity tags are made of.

@@ -153,6 +153,17 @@ impl CacheRule {
                 return self.sent(Response { cache: Some(trace), ..response });
             }
             let id = store.hash(&key);
+            if let Some(old) = &stale
+                && let Some(Stored::Object(newer)) = store.being_written(id, &key, &self.rules)
+                && newer.stored > old.object.stored
+            {
+                // It was validated or fetched just now, and its file is being written.
+                let epoch = store.epoch(id);
+                if store.verdict(&newer) == Verdict::Valid {
+                    store.keep(self, &newer, epoch, now);
+                    continue;
+                }
+            }
             let reason = match () {
                 // What HEAD learns is no body to store, and fetching one for it would cost more than it asks for.
                 () if request.method == Method::Head => Some("head"),
@@ -209,7 +220,7 @@ impl CacheRule {
             }
         };
         let origin = |how: How| match how {
-            How::Fetched | How::Validated if is_new => Origin::Answered(fill.own()),
+            How::Fetched | How::Validated | How::ValidatedForOne if is_new => Origin::Answered(fill.own()),
             _ => Origin::Reused,
         };
         match fill.answered().await {
@@ -223,9 +234,13 @@ impl CacheRule {
             }
             Phase::Ended(End::Stored { object, how, trace }) => {
                 check(&object.key, &object.head, how == How::StaleOnError)?;
+                if how == How::ValidatedForOne && !is_new {
+                    return Err(Unshared::OfAnother);
+                }
                 let now = now_s();
                 let epoch = store.epoch(object.hash);
                 match store.verdict(&object) {
+                    Verdict::Valid if how == How::ValidatedForOne => {}
                     Verdict::Valid => store.keep(self, &object, epoch, now),
                     // It was purged while it was validated.
                     Verdict::Gone if how != How::Fetched => return Err(Unshared::OfAnother),
@@ -234,7 +249,7 @@ impl CacheRule {
                 }
                 let (outcome, reason, code) = match how {
                     How::Fetched => (outcome(why), collapsed(is_new), None),
-                    How::Validated => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
+                    How::Validated | How::ValidatedForOne => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
                     How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
                 let reuse = self.reuse(request, now, outcome, reason, status(code));

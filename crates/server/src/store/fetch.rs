@@ -192,7 +192,8 @@ impl Fetch {
         let stored = requested;
         let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
-        self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Validated, trace: Some(trace) });
+        let how = if is_stored { How::Validated } else { How::ValidatedForOne };
+        self.fill.end(End::Stored { object: Arc::clone(&object), how, trace: Some(trace) });
         if is_stored {
             let (stale, metadata) = (Arc::clone(stale), object.metadata());
             let appended =

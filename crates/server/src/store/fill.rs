@@ -116,6 +116,8 @@ pub(super) enum How {
     Fetched,
     /// The origin says that the stored one is valid.
     Validated,
+    /// The same, but the response is for the request that asked only.
+    ValidatedForOne,
     /// The origin failed, and the stored one may be sent in its place.
     StaleOnError,
 }
@@ -174,7 +176,7 @@ impl Fill {
     /// The object that it became.
     pub(super) fn object(&self) -> Option<Arc<Object>> {
         match &self.lock().phase {
-            Phase::Ended(End::Stored { object, .. }) => Some(Arc::clone(object)),
+            Phase::Ended(End::Stored { object, how, .. }) if *how != How::ValidatedForOne => Some(Arc::clone(object)),
             _ => None,
         }
     }

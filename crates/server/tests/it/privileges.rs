@@ -11,8 +11,9 @@ use sealion_testkit::server::{Line, Signal};
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
+use crate::support::upstream::Upstream;
 use crate::support::watch::Watched;
-use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_message};
+use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_cache, wait_for_message};
 
 /// A field of /proc/PID/status.
 fn status(pid: u32, name: &str) -> String {
@@ -116,6 +117,30 @@ fn a_port_that_was_not_named_is_refused_by_the_kernel() {
             let _successor = Successor::of(&server);
         }
     }
+}
+
+#[test]
+fn a_confined_proxy_without_files_stores_responses_reloads_and_hands_over() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 1\r\n\r\nx".to_vec()
+    });
+    let cache = site.outside().join("cache");
+    let pair = format!("{{ cert = {:?}, key = {:?} }}", site.pki.certificate_file(), site.pki.key_file());
+    let text = format!(
+        "[privileges]\nlandlock = true\nseccomp = 'kill'\n[cache]\ndirectories = [{cache:?}]\n\
+         [[site]]\ncertificates = [{pair}]\nproxy = [{{ upstream = '{}', cache = {{}} }}]\n",
+        upstream.url()
+    );
+    let server = Config::within(site.outside()).table(&text).serve_from_user_space();
+    wait_for_cache(&cache);
+    let get = || http::get(&mut site.connect(&server), "/a").expect("a response").body;
+    assert_eq!((get(), get()), (b"x".to_vec(), b"x".to_vec()));
+    assert_eq!(upstream.requests().len(), 1);
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "is in use");
+    let _successor = Successor::of(&server);
+    assert_eq!((get(), upstream.requests().len()), (b"x".to_vec(), 1));
 }
 
 #[test]
