@@ -137,7 +137,7 @@ impl Guarded {
         let (config, mut problems) =
             Config::parse(Path::new("fuzz.toml"), &text).unwrap_or_else(|problems| panic!("{problems}"));
         let cache = FileCache::new(CacheLimits::default());
-        let site = config.site[0].build(&cache, &mut Upstreams::default(), 16, false, &mut problems);
+        let site = config.site[0].build(&cache, &mut Upstreams::default(), None, 16, false, &mut problems);
         let site = site.filter(|_| problems.is_empty()).unwrap_or_else(|| panic!("{problems}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         Self { _directory: directory, site, runtime }

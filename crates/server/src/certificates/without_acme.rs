@@ -73,6 +73,7 @@ mod tests {
             certificates: &[],
             acme: true,
             client_auth: None,
+            http2: true,
         };
         let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
         assert!(Settings::new(&AcmeConfig::default(), &[site], &mut problems).is_none());

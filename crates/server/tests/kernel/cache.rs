@@ -81,3 +81,29 @@ fn http2_gets_stored_responses_from_the_kernel() {
     assert_eq!(counters.tx_sw_since(), 1);
     assert_eq!(origin.requests().len(), SIZES.len());
 }
+
+/// Before the directory is owned, responses pass; while two clients wait for one, both get it.
+#[test]
+fn clients_that_come_with_the_start_are_answered() {
+    let site = Site::new();
+    let origin = origin();
+    let directory = site.outside().join("cache");
+    let tables = format!(
+        "[server]\nworkers = 1\n[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\nfree = '0B'\n",
+        origin.url(),
+        directory.display()
+    );
+    let server = site.config("proxy = [{ upstream = 'app', cache = {} }]").table(&tables).serve_from_user_space();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = site.connect(&server);
+            std::thread::spawn(move || {
+                for _ in 0..100 {
+                    let response = http::get(&mut client, "/1000").expect("a response");
+                    content::assert_equal(&response.body, 0..1000);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+}
