@@ -436,7 +436,7 @@ const TURN: Duration = Duration::from_millis(500);
 const REMOVALS_AT_ONCE: usize = 64;
 /// After a failure of the disk.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Octets that validations may append to an object, before it is written anew.
+/// Octets that validations may append to an object before its file is rewritten.
 const MOST_TAILS: u64 = 64 << 10;
 /// Body for which room is made before it is written.
 const LARGE: u64 = 1 << 20;

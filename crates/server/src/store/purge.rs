@@ -92,7 +92,7 @@ pub(super) enum Durable {
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     table: RwLock<Table>,
-    /// Octets in the files, and whether they must be written anew.
+    /// Octets in the files, and whether a damaged line makes a rewrite necessary.
     files: Mutex<Files>,
 }
 
@@ -322,7 +322,7 @@ fn host(url: &str) -> &str {
 const FILE: &str = "purges";
 /// Octets of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
-/// Octets of the file above which it is written anew, without what later purges repeat.
+/// Size in octets above which the file is rewritten without superseded purges.
 const MOST_FILE: u64 = 128 << 20;
 /// Each is compared with each object that is looked up.
 const MOST_PREFIXES: usize = 1000;

@@ -73,8 +73,8 @@ impl Rules {
 }
 
 impl Rules {
-    /// The request fields that select among the responses of a URL, as clients send them. `None`: a field selects that says who asks: no other request
-    /// matches.
+    /// The request fields of clients that select among the responses of a URL. `None`: Vary has `*` or a field that identifies the client, so that
+    /// no other request matches.
     pub(super) fn vary(&self, fields: &HeaderMap) -> Option<Vec<HeaderName>> {
         let mut names = sealion_cache::vary(fields, &self.policy)?;
         if names.iter().any(|name| made_here(name.as_str()) == Some(MadeHere::OfClient)) {

@@ -65,7 +65,7 @@ fn is_made_here(name: &str) -> bool {
 pub(crate) enum MadeHere {
     /// Of the host and the scheme that were asked for, or it belongs to one connection.
     OfUrl,
-    /// Of who asks, and when.
+    /// The client, or this one request.
     OfClient,
 }
 

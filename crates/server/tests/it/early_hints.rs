@@ -1,4 +1,4 @@
-//! Early hints (RFC 8297): who gets them, and who does not.
+//! Early hints (RFC 8297): which requests get them.
 
 use std::fs;
 

@@ -44,7 +44,7 @@ impl Rule {
         let bypass = match () {
             () if !is_read(request) => Some("method"),
             () if inbound.content.is_some() || inbound.upgrade => Some("content"),
-            // The server learns who asks, which no key has.
+            // The server gets fields that identify the user; no key contains them.
             () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
             () => None,
         };
