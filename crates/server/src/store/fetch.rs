@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
 use http::header::{
     AGE, CONTENT_LENGTH, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
     TRANSFER_ENCODING,
@@ -405,8 +404,7 @@ impl Fetch {
     /// Writes what is unwritten, if it is `least` octets.
     async fn write(&self, storing: &mut Storing, disk: &Arc<Disk>, least: usize) {
         let Storing::InFile(in_file) = storing else { return };
-        let unwritten: usize = self.fill.unwritten().0.iter().map(Bytes::len).sum();
-        if unwritten >= least.max(1)
+        if self.fill.unwritten_octets() >= least.max(1)
             && let Err(error) = self.write_unwritten(in_file).await
         {
             disk.failed("store a response", &error);

@@ -231,6 +231,11 @@ impl Fill {
         (state.tail.iter().cloned().collect(), state.tail_begin)
     }
 
+    /// Octets that are not written.
+    pub(super) fn unwritten_octets(&self) -> usize {
+        self.lock().unwritten_octets()
+    }
+
     /// The first `pieces` of the tail are written to `file`.
     pub(super) fn wrote(&self, file: &Arc<SiteFile>, pieces: usize) {
         let mut state = self.lock();
@@ -259,7 +264,7 @@ impl Fill {
                     state.tail_begin += first.len() as u64;
                     state.tail.pop_front();
                 }
-                if state.tail.iter().map(Bytes::len).sum::<usize>() < MOST_UNWRITTEN {
+                if state.unwritten_octets() < MOST_UNWRITTEN {
                     return true;
                 }
             }
@@ -301,6 +306,10 @@ impl Fill {
 }
 
 impl State {
+    fn unwritten_octets(&self) -> usize {
+        self.tail.iter().map(Bytes::len).sum()
+    }
+
     /// The octets at `at`, up to `end`. `Ready(None)`: there are no more.
     fn piece(&self, at: u64, end: u64) -> Poll<Option<io::Result<Piece>>> {
         if at >= end {
