@@ -88,6 +88,11 @@ impl Connection {
         Ok((connection, Opening { begun, connected, established, resumed, suite }))
     }
 
+    /// The failure that an end of the connection is now; `how` describes the end.
+    pub(super) fn lost(&mut self, how: &str) -> Failure {
+        self.receiving.lost(how)
+    }
+
     /// Whether the connection cannot carry another request.
     pub(super) fn ended(&self) -> bool {
         self.receiving.ended()

@@ -12,7 +12,7 @@ use sealion_tls::{AlertDescription, Version};
 use super::Read;
 use super::failure::{Failure, Kind};
 use super::http2::Frames;
-use super::response_head::Head;
+use super::response_head::{Cache, Head};
 
 /// ```text
 /// Idle ─expect─► Head ─┬─► Body ─┬─► Idle
@@ -29,8 +29,8 @@ pub(super) struct Receiving {
     carry: Vec<u8>,
     /// Bytes still to come of a record that is skipped.
     skip: usize,
-    /// Content of a whole response on this connection, once one was seen and responses are drained.
-    whole: Option<u64>,
+    /// The content of a whole response on this connection, once one was seen, responses are drained, and others are like it.
+    whole: Option<Whole>,
     /// Keys for our next record, when the server asked for new ones.
     new_keys: Option<(TrafficKeys, u64)>,
     /// Whether the server has closed the connection, or announced that it will.
@@ -74,9 +74,20 @@ enum State {
         /// Content, head included, that has come and that is wanted.
         seen: u64,
         wanted: u64,
+        /// As in [`Whole`].
+        slack: u64,
         /// Body bytes of the response as far as wanted.
         body: u64,
     },
+}
+
+/// The content of a whole response, head included.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    bytes: u64,
+    /// Bytes by which the end of a record may miss it and be the end of a response all the same. Where it is another record's end, the
+    /// rest is noticed as data behind a response.
+    slack: u64,
 }
 
 /// A response that came as wanted.
@@ -110,6 +121,9 @@ const WORTH_DISCARDING: usize = 4096;
 /// `keep-alive`.
 const LAST_HEAD_DIFFERS: u64 = 32;
 
+/// Most bytes by which the heads of a stored response differ: a cache tells its age and its remaining lifetime, in a few digits.
+const STORED_HEAD_DIFFERS: u64 = 8;
+
 impl Receiving {
     pub(super) fn new(
         version: Version,
@@ -136,9 +150,9 @@ impl Receiving {
     /// A request was sent; expects its response.
     pub(super) fn expect(&mut self) {
         self.state = match self.whole {
-            Some(wanted) => {
+            Some(Whole { bytes, slack }) => {
                 let body = *self.reading.reference.body_len.get().unwrap_or(&0);
-                State::Walk { seen: 0, wanted, body }
+                State::Walk { seen: 0, wanted: bytes, slack, body }
             }
             None => State::Head { bytes: Vec::new() },
         };
@@ -289,10 +303,10 @@ impl Receiving {
 
     /// Handles the end of a skipped record, or of the data in an opened one.
     fn walked(&mut self) -> Result<Option<Done>, Failure> {
-        let State::Walk { seen, wanted, body } = self.state else {
+        let State::Walk { seen, wanted, slack, body } = self.state else {
             return Ok(None);
         };
-        if seen == wanted || (self.cut && seen > wanted) {
+        if seen.abs_diff(wanted) <= slack || (self.cut && seen > wanted) {
             self.state = State::Idle;
             return Ok(Some(Done { body }));
         }
@@ -350,10 +364,16 @@ impl Receiving {
         };
         let begun = &bytes[head.len..];
         if self.reading.read == Read::Drain {
-            self.whole = Some(head.len as u64 + head.body_len);
+            let bytes = head.len as u64 + head.body_len;
+            self.whole = match head.cache {
+                Cache::None => Some(Whole { bytes, slack: 0 }),
+                Cache::Fetched => None,
+                Cache::Stored => Some(Whole { bytes, slack: STORED_HEAD_DIFFERS }),
+            };
         }
         if self.reading.read == Read::Drain && (!hashes || self.cut) {
-            self.state = State::Walk { seen: bytes.len() as u64, wanted: head.len as u64 + wanted, body: wanted };
+            let (seen, wanted_in_all) = (bytes.len() as u64, head.len as u64 + wanted);
+            self.state = State::Walk { seen, wanted: wanted_in_all, slack: 0, body: wanted };
             return self.walked();
         }
         let hash = (hashes && !self.cut).then(|| digest::Context::new(&digest::SHA256));
@@ -400,7 +420,7 @@ impl Receiving {
             State::Idle => Ok(None),
             State::Frames(ref frames) if frames.open() == 0 => Ok(None),
             // The last response of a connection has a different head.
-            State::Walk { seen, wanted, body }
+            State::Walk { seen, wanted, body, .. }
                 if description == AlertDescription::CLOSE_NOTIFY && seen.abs_diff(wanted) <= LAST_HEAD_DIFFERS =>
             {
                 self.state = State::Idle;

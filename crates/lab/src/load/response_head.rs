@@ -11,6 +11,20 @@ pub(super) struct Head {
     pub(super) body_len: u64,
     /// Whether the server closes after the response.
     pub(super) last: bool,
+    /// What it says of a cache.
+    pub(super) cache: Cache,
+}
+
+/// What a head says of a cache in front of the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Cache {
+    /// Nothing: all heads are of one length.
+    #[default]
+    None,
+    /// It was stored for a time that it tells (RFC 9111 §5.1), in more digits from time to time.
+    Stored,
+    /// A cache has fetched it, also if for another request (RFC 9211). Once it is stored, it has another head.
+    Fetched,
 }
 
 impl Head {
@@ -33,15 +47,21 @@ impl Head {
         }
         let mut body_len = None;
         let mut last = response.version == Some(0);
+        let mut cache = Cache::None;
         for field in response.headers {
             if field.name.eq_ignore_ascii_case("content-length") {
                 body_len = std::str::from_utf8(field.value).ok().and_then(|value| value.trim().parse().ok());
             } else if field.name.eq_ignore_ascii_case("connection") {
                 last = field.value.eq_ignore_ascii_case(b"close");
+            } else if field.name.eq_ignore_ascii_case("age") {
+                cache = cache.max(Cache::Stored);
+            } else if field.name.eq_ignore_ascii_case("cache-status") {
+                let is_hit = field.value.windows(3).any(|word| word == b"hit");
+                cache = cache.max(if is_hit { Cache::Stored } else { Cache::Fetched });
             }
         }
         let missing = || Failure::new(Kind::Body, "a response without Content-Length: its end is unknown");
-        Ok(Some(Self { len, body_len: body_len.ok_or_else(missing)?, last }))
+        Ok(Some(Self { len, body_len: body_len.ok_or_else(missing)?, last, cache }))
     }
 }
 
@@ -59,7 +79,8 @@ mod tests {
     #[test]
     fn heads_say_how_long_the_body_is_and_whether_more_follows() {
         let is = |head: &str, body_len: u64, last: bool| {
-            assert_eq!(parsed(head), Ok(Some(Head { len: head.len(), body_len, last })), "{head}");
+            let expected = Head { len: head.len(), body_len, last, cache: Cache::None };
+            assert_eq!(parsed(head), Ok(Some(expected)), "{head}");
         };
         is("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", 12, false);
         is("HTTP/1.1 200 OK\r\nconnection: Close\r\ncontent-length:0\r\n\r\n", 0, true);
@@ -67,6 +88,14 @@ mod tests {
         is("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", 1, true);
         is("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", 1, false);
         assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Le"), Ok(None));
+        let cache = |fields: &str| {
+            parsed(&format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: 1\r\n\r\n"))
+                .map(|head| head.map(|head| head.cache))
+        };
+        assert_eq!(cache("Cache-Status: a; fwd=miss"), Ok(Some(Cache::Fetched)));
+        assert_eq!(cache("Cache-Status: a; fwd=miss; collapsed\r\nAge: 0"), Ok(Some(Cache::Fetched)));
+        assert_eq!(cache("Age: 9\r\nCache-Status: a; hit"), Ok(Some(Cache::Stored)));
+        assert_eq!(cache("cache-status: a; hit\r\nage: 9"), Ok(Some(Cache::Stored)));
         assert_eq!(parsed("HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\n"), Err(Kind::Status));
         assert_eq!(parsed("HTTP/1.1 206 Partial Content\r\nContent-Length: 1\r\n\r\n"), Err(Kind::Status));
         assert_eq!(parsed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Kind::Body));

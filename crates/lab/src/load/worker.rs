@@ -75,8 +75,12 @@ pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>
         };
         let answer = patience.within(started, request(&shared, &mut current)).await;
         let answer = answer.unwrap_or_else(|| {
-            let doing = if current.is_some() { "answer" } else { "connection" };
-            Err(Failure::new(Kind::Timeout, format!("no whole {doing} within {:?}", shared.timeout)))
+            let limit = format!("within {:?}", shared.timeout);
+            let words = match &mut current {
+                Some(connection) => connection.lost(&format!("no whole answer {limit}:")).words,
+                None => format!("no whole connection {limit}"),
+            };
+            Err(Failure::new(Kind::Timeout, words))
         });
         match answer {
             Ok(answer) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sealion_lab::load::{Arrival, Extent, LoadPlan, Progress, Read, Suite, hold, run, run_beside, run_watched};
 use sealion_testkit::pattern;
 
-use crate::scripted::{READS, Server, last_head};
+use crate::scripted::{READS, Server, head, last_head};
 
 const SUITES: [Suite; 5] =
     [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305, Suite::Tls12Aes128Gcm, Suite::Tls12Aes256Gcm];
@@ -62,6 +62,27 @@ fn a_drained_response_may_be_cut_into_any_records() {
         let plan = LoadPlan { suites: vec![suite], extent: Extent::Requests(10), ..server.plan(Read::Drain) };
         let outcome = run(&plan).unwrap();
         assert_eq!((outcome.requests, outcome.failures.total()), (10, 0), "{suite:?} {:?}", outcome.failures);
+    }
+}
+
+/// The heads of a cache differ: the first is of the fetch, the others tell an age in one, two and three digits.
+#[test]
+fn drained_responses_may_be_of_a_cache() {
+    for len in [0, 1000, 40_000] {
+        let body = pattern::bytes(0..len);
+        let server = Server::answering(move |session, number| {
+            let cache = match number % 10 {
+                0 => "fwd=uri-miss; collapsed\r\nAge: 0\r\n".to_owned(),
+                n => format!("hit; ttl={}\r\nAge: {}\r\n", 100 - 11 * n, 11 * n),
+            };
+            let head = head(body.len()).replacen("\r\n", &format!("\r\nCache-Status: a; {cache}"), 1);
+            session.send(head.as_bytes())?;
+            body.chunks(16_384).try_for_each(|bytes| session.send(bytes))?;
+            Ok(true)
+        });
+        let plan = LoadPlan { extent: Extent::Requests(30), ..server.plan(Read::Drain) };
+        let outcome = run(&plan).unwrap();
+        assert_eq!((outcome.requests, outcome.failures.total()), (30, 0), "{len} {:?}", outcome.failures);
     }
 }
 
