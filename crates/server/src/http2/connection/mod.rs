@@ -159,6 +159,9 @@ struct Http2<'a> {
 /// Batches in a row, after which other connections have their turn.
 const MOST_IN_A_ROW: u32 = 4;
 
+/// Octets in a row, after which other connections have their turn: a large batch has more.
+const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
+
 /// Streams for which an idle connection keeps memory.
 const KEPT_STREAMS: usize = 4;
 
@@ -191,14 +194,14 @@ impl<'a> Http2<'a> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
         let mut batch = Batch::take();
         self.heads = free_bytes();
-        let (mut in_a_row, mut is_first) = (0, true);
+        let (mut in_a_row, mut octets_in_a_row, mut is_first) = (0, 0, true);
         loop {
             let next = poll_fn(|cx| {
                 self.receive(cx, stream)?;
                 self.poll_answers(cx, stream);
                 match self.next(stream) {
                     Next::Wait => {
-                        in_a_row = 0;
+                        (in_a_row, octets_in_a_row) = (0, 0);
                         self.poll_deadline(cx, stream).map(|()| Ok(Next::Send))
                     }
                     next => Poll::Ready(Ok::<_, Error>(next)),
@@ -216,6 +219,7 @@ impl<'a> Http2<'a> {
             self.fill(&mut batch, is_first);
             is_first = false;
             self.send(stream, &mut batch).await?;
+            octets_in_a_row += batch.len();
             batch.clear();
             self.finish_ended(stream);
             // What else has come is read when the connection has waited for it: one look at the socket less.
@@ -225,8 +229,8 @@ impl<'a> Http2<'a> {
                 return Ok(self.rest(batch, None));
             }
             in_a_row += 1;
-            if in_a_row > MOST_IN_A_ROW {
-                in_a_row = 0;
+            if in_a_row > MOST_IN_A_ROW || octets_in_a_row > MOST_OCTETS_IN_A_ROW {
+                (in_a_row, octets_in_a_row) = (0, 0);
                 yield_now().await;
             }
         }

@@ -146,5 +146,6 @@ struct Unreadable {
 /// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.
 pub(super) const FEWEST_RECORDS: usize = 4;
 
-/// Records of a batch while TCP takes everything, as many as [`TlsStream`] seals at a time.
-const MOST_RECORDS: usize = 33;
+/// Records of a batch while TCP takes everything: half of what [`TlsStream`] seals at a time, so that the requests of other connections wait less.
+/// MEASURED: p99 of 1 kB on 8 connections beside one with 100 streams of 1 MB, native, 2026-11-22: 33 records 2.6 times as without, 16 records 1.3 times.
+const MOST_RECORDS: usize = 16;
