@@ -260,7 +260,12 @@ impl TlsStream {
     ///
     /// One question to TCP is good for as many bytes as it answers, so that small responses seldom ask, and large ones once a batch at
     /// most. Half of the answer counts: TCP's buffer holds the kernel's overhead too, at worst as many bytes again.
+    ///
+    /// Few also where TCP's window may be small: the client waits for the first packet while a batch is sealed.
     fn batch(&mut self, bytes: u64) -> usize {
+        if self.small_window && self.payload_sent == self.response_from {
+            return RECORDS_UNASKED;
+        }
         if bytes > (RECORDS_UNASKED * MAX_PLAINTEXT) as u64
             && (self.room as u64) < bytes.min((RECORDS_PER_SEND * FULL_RECORD) as u64)
         {
