@@ -324,9 +324,10 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
             "site.proxy.regex",
             "site.proxy.upstream",
             "site.proxy.strip_prefix",
+            "site.proxy.to_prefix",
             "site.proxy.files_first",
         ]),
-        "rules stand in the order in which nginx chooses locations, and an expression leaves out those with files; a URL with `/` leaves the location's prefix out; `try_files $uri @name` sends files first; variables, other paths and nested locations are reported, and their paths closed",
+        "rules stand in the order in which nginx chooses locations, and an expression leaves out those with files; a URL with a path that ends with `/` puts that in place of the location's prefix; `try_files $uri @name` sends files first; variables, other paths and nested locations are reported, and their paths closed",
     ),
     (
         "upstream",

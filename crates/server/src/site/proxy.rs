@@ -44,6 +44,9 @@ pub(crate) struct ProxyConfig {
     pub upstream: At<String>,
     /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
     pub strip_prefix: At<bool>,
+    /// Path that goes before the forwarded one: with `path = "/api/"`, `strip_prefix = true` and `to_prefix = "/v1"`, `/api/users` is forwarded as
+    /// `/v1/users`.
+    pub to_prefix: Option<At<String>>,
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded.
     pub files_first: bool,
     /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another.
@@ -77,6 +80,7 @@ impl Default for ProxyConfig {
             regex: None,
             upstream: At::default(),
             strip_prefix: false.into(),
+            to_prefix: None,
             files_first: false,
             host: None,
             request_headers: At::default(),
@@ -109,6 +113,8 @@ pub(crate) struct Rule {
     paths: Guarded,
     upstream: Arc<Upstream>,
     strip_prefix: bool,
+    /// Without a slash at its end.
+    to_prefix: String,
     pub(super) files_first: bool,
     host: Host,
     request: Vec<(HeaderName, Option<HeaderValue>)>,
@@ -172,6 +178,13 @@ impl ProxyConfig {
             let what = "needs path: an expression has no prefix; rewrite the path with [[site.rewrites]]";
             problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
         }
+        let to_prefix = self.to_prefix.as_ref().map_or("", |to| to.trim_end_matches('/'));
+        if let Some(at) = &self.to_prefix
+            && (uri(at).is_none_or(|uri| uri.path() != at.as_str()) || SitePath::parse_forwarded(at).is_err())
+        {
+            let what = "is no path: write for instance /v1, with what a URL cannot have encoded by percent signs";
+            problems.add(&at.span, &format!("{key}.to_prefix"), what);
+        }
         let upstream_key = format!("{key}.upstream");
         let upstream = match self.upstream.is_empty() {
             true => {
@@ -220,7 +233,8 @@ impl ProxyConfig {
             };
             let prefix = if prefix.is_empty() { prefix } else { format!("/{prefix}") };
             let fixed = self.host.iter().map(|host| host.to_ascii_lowercase());
-            Arc::new(Rewriter { authorities: upstream.authorities().chain(fixed).collect(), prefix })
+            let authorities = upstream.authorities().chain(fixed).collect();
+            Arc::new(Rewriter { authorities, prefix, to_prefix: to_prefix.to_owned() })
         });
         let cache = self.cache.as_ref().map(|cache| {
             let (changes, rewriter) = (response.clone(), rewriter.clone());
@@ -243,6 +257,7 @@ impl ProxyConfig {
             rewriter,
             trace_context: self.trace_context,
             strip_prefix: *self.strip_prefix,
+            to_prefix: to_prefix.to_owned(),
             files_first: self.files_first,
             host: host?,
             guarded: request.iter().map(|(name, _)| name.clone()).collect(),
@@ -382,10 +397,11 @@ impl Rule {
     ) -> Option<Forwarded> {
         let sealion_http::Target::Path { path: raw, query } = request.target else { return None };
         let raw = rewritten.unwrap_or(raw);
-        let mut target = match (&self.paths, self.strip_prefix) {
-            (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?.into_owned(),
-            _ => raw.to_owned(),
+        let raw = match (&self.paths, self.strip_prefix) {
+            (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?,
+            _ => raw.into(),
         };
+        let mut target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
         let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
         if let Some(query) = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty()) {
             target.push('?');

@@ -23,6 +23,8 @@ pub(super) struct Rewriter {
     pub(super) authorities: Vec<String>,
     /// What was left out: with a slash before each segment, and none at the end.
     pub(super) prefix: String,
+    /// What was put before instead, in the same form.
+    pub(super) to_prefix: String,
 }
 
 impl Rewriter {
@@ -60,8 +62,27 @@ impl Rewriter {
             _ => return None,
         };
         // A path of two slashes would be a host.
-        let path = path.trim_start_matches('/');
+        let path = self.forwarded(path)?.trim_start_matches('/');
         Some(format!("{}/{path}", self.prefix))
+    }
+
+    /// A path of the application without what was put before it. `None`: no client can ask for it.
+    fn forwarded<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(&self.to_prefix)
+            .filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']) || self.to_prefix.is_empty())
+    }
+
+    /// The path of a cookie for clients. `None`: the application means paths that no client can ask for.
+    fn cookie_path(&self, path: &str) -> Option<String> {
+        let is_above =
+            self.to_prefix.strip_prefix(path.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'));
+        let path = match self.forwarded(path) {
+            Some(path) if path != "/" => path,
+            Some(_) => "",
+            None if is_above => "",
+            None => return None,
+        };
+        Some(if path.is_empty() && self.prefix.is_empty() { "/".to_owned() } else { format!("{}{path}", self.prefix) })
     }
 
     fn cookie(&self, cookie: &str) -> String {
@@ -80,9 +101,12 @@ impl Rewriter {
                     continue;
                 }
             }
-            if name.eq_ignore_ascii_case("path") && value.starts_with('/') && !is_of_host {
-                let path = if value == "/" && !self.prefix.is_empty() { "" } else { value };
-                rewritten.push_str(&format!("; Path={}{path}", self.prefix));
+            if name.eq_ignore_ascii_case("path")
+                && !is_of_host
+                && value.starts_with('/')
+                && let Some(path) = self.cookie_path(value)
+            {
+                rewritten.push_str(&format!("; Path={path}"));
                 continue;
             }
             rewritten.push(';');
@@ -101,6 +125,7 @@ mod tests {
         let with = |prefix: &str| Rewriter {
             authorities: vec!["10.0.0.7:3000".to_owned(), "app.internal".to_owned()],
             prefix: prefix.to_owned(),
+            to_prefix: String::new(),
         };
         let client = Some("example.org");
         for (location, without, prefixed) in [
@@ -123,7 +148,11 @@ mod tests {
 
     #[test]
     fn cookies_have_the_prefix_in_their_path_and_no_domain_of_the_server() {
-        let rewriter = Rewriter { authorities: vec!["app.internal:3000".to_owned()], prefix: "/api".to_owned() };
+        let rewriter = Rewriter {
+            authorities: vec!["app.internal:3000".to_owned()],
+            prefix: "/api".to_owned(),
+            to_prefix: String::new(),
+        };
         for (cookie, expected) in [
             ("a=1", "a=1"),
             ("a=1; Path=/", "a=1; Path=/api"),
@@ -134,6 +163,40 @@ mod tests {
             ("__Host-a=1; Path=/; Secure", "__Host-a=1; Path=/; Secure"),
         ] {
             assert_eq!(rewriter.cookie(cookie), expected);
+        }
+    }
+
+    #[test]
+    fn what_was_put_before_the_path_is_left_out_again() {
+        let with = |prefix: &str| Rewriter {
+            authorities: vec!["app.internal".to_owned()],
+            prefix: prefix.to_owned(),
+            to_prefix: "/app/v1".to_owned(),
+        };
+        for (location, without, prefixed) in [
+            ("http://app.internal/app/v1/x?y", Some("/x?y"), Some("/api/x?y")),
+            ("/app/v1", Some("/"), Some("/api/")),
+            ("/app/v1?x", Some("/?x"), Some("/api/?x")),
+            ("/app/v1//evil.example/", Some("/evil.example/"), Some("/api/evil.example/")),
+            // Not asked for through this rule.
+            ("/app/v10", None, None),
+            ("/app/", None, None),
+            ("/", None, None),
+        ] {
+            assert_eq!(with("").location(location, None).as_deref(), without, "{location}");
+            assert_eq!(with("/api").location(location, None).as_deref(), prefixed, "{location}");
+        }
+        for (cookie, without, prefixed) in [
+            ("a=1; Path=/", "a=1; Path=/", "a=1; Path=/api"),
+            ("a=1; Path=/app/", "a=1; Path=/", "a=1; Path=/api"),
+            ("a=1; Path=/app/v1", "a=1; Path=/", "a=1; Path=/api"),
+            ("a=1; Path=/app/v1/", "a=1; Path=/", "a=1; Path=/api"),
+            ("a=1; Path=/app/v1/x", "a=1; Path=/x", "a=1; Path=/api/x"),
+            ("a=1; Path=/app/v10", "a=1; Path=/app/v10", "a=1; Path=/app/v10"),
+            ("a=1; Path=/other", "a=1; Path=/other", "a=1; Path=/other"),
+        ] {
+            assert_eq!(with("").cookie(cookie), without);
+            assert_eq!(with("/api").cookie(cookie), prefixed);
         }
     }
 }

@@ -187,8 +187,8 @@ fn draft(
     let kind = Kind::of(location);
     let files_first = files_first(context, location);
     let by_rewrite = rewritten(location, block, scope)?;
-    let strips = match (&url.path, by_rewrite) {
-        (None, strips) => strips,
+    let (strips, to_prefix) = match (&url.path, by_rewrite) {
+        (None, strips) => (strips, None),
         // After a rewrite with `break`, nginx sends the whole path.
         (Some(_), true) => return Err("its URL has a path beside a rewrite: remove the path".to_owned()),
         (Some(path), false) => replaces(path, kind, scope)?,
@@ -210,6 +210,7 @@ fn draft(
     if strips {
         keys.push(("strip_prefix", true.into()));
     }
+    keys.extend(to_prefix.map(|path| ("to_prefix", path.into())));
     if files_first {
         keys.push(("files_first", true.into()));
     }
@@ -293,15 +294,17 @@ pub(super) fn is_made_here(name: &str, value: &str) -> bool {
     fields::is_made_here(name, value)
 }
 
-/// Whether the location's prefix is left out, where the URL has a path.
-fn replaces(path: &str, kind: Kind, scope: &Scope) -> Result<bool, String> {
-    match scope {
-        Scope::Everything if path == "/" => Ok(false),
-        Scope::Exact(own) | Scope::Prefix(own) if own == path && kind != Kind::Regex => Ok(false),
-        Scope::Prefix(own) if own.ends_with('/') && path == "/" && kind != Kind::Regex => Ok(true),
+/// What the URL's path makes of the location's: whether that is left out, and what goes before the rest instead.
+fn replaces(path: &str, kind: Kind, scope: &Scope) -> Result<(bool, Option<String>), String> {
+    let is_plain = !path.contains(['?', '#', '%']) && !path.contains("/.");
+    let before = path.strip_suffix('/').filter(|_| is_plain).map(|path| (!path.is_empty()).then(|| path.to_owned()));
+    match (scope, before) {
+        (Scope::Everything, Some(before)) => Ok((false, before)),
+        (Scope::Exact(own) | Scope::Prefix(own), _) if own == path && kind != Kind::Regex => Ok((false, None)),
+        (Scope::Prefix(own), Some(before)) if own.ends_with('/') && kind != Kind::Regex => Ok((true, before)),
         _ => Err(format!(
-            "{path} would replace the location's path: let the application answer at the path that clients ask for, or at / for a \
-             location that ends with a slash"
+            "{path} would replace the location's path: let the application answer at the path that clients ask for, or end both the location \
+             and the URL with a slash"
         )),
     }
 }

@@ -146,7 +146,9 @@ fn where_no_rule_has_the_paths_of_a_location_it_is_closed() {
         ("location /a/ { proxy_pass http://b; } location ~ /[0-9]+ { }", "takes a part of its paths"),
         ("location /a/ { proxy_pass http://b/; } location /a/files/ { }", "its prefix is left out"),
         ("location /a { proxy_pass http://b/; }", "would replace the location's path"),
-        ("location /a/ { proxy_pass http://b/v1/; }", "would replace the location's path"),
+        ("location /a/ { proxy_pass http://b/v1; }", "would replace the location's path"),
+        ("location /a/ { proxy_pass http://b/../; }", "would replace the location's path"),
+        ("location /a { proxy_pass http://b/v1/; }", "would replace the location's path"),
         ("location = /a { proxy_pass http://b/healthz; }", "would replace the location's path"),
         ("location ~ \"^/(?!a)\" { proxy_pass http://b; }", "expression is not supported"),
         ("location /a/ { proxy_pass http://$backend; }", "has variables"),
@@ -215,6 +217,17 @@ fn a_url_tells_upstream_and_path() {
         assert_eq!(rule.get("host").and_then(Value::as_str), host, "{pass}");
         assert_eq!(rule["max_body"].as_str(), Some("1MiB"), "{pass}");
         assert_eq!(named.len(), usize::from(pass.starts_with("https")), "{pass}: {named:#?}");
+    }
+}
+
+#[test]
+fn a_url_with_another_path_puts_it_before_the_rest() {
+    for (pass, path, strips) in [("http://app/v1/", "/api/", true), ("http://app/v1/", "/", false)] {
+        let (site, named) = site(&format!("location {path} {{ proxy_pass {pass}; }}"));
+        let [rule] = rules(&site)[..] else { panic!("{pass}: {site} {named:#?}") };
+        assert_eq!(rule["to_prefix"].as_str(), Some("/v1"), "{path}");
+        assert_eq!(rule.get("strip_prefix").is_some(), strips, "{path}");
+        assert!(named.is_empty(), "{path}: {named:#?}");
     }
 }
 

@@ -43,6 +43,43 @@ fn the_first_rule_that_covers_a_path_forwards_it_and_files_serve_the_rest() {
 }
 
 #[test]
+fn another_path_goes_before_the_forwarded_one() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let line = request.line();
+        let fields = "Location: /app%20x/v1/login\r\nSet-Cookie: a=1; Path=/app%20x/v1";
+        format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {}\r\n\r\n{line}", line.len()).into_bytes()
+    });
+    let url = upstream.url();
+    let keys = format!(
+        "proxy = [{{ path = '/api/', upstream = '{url}', strip_prefix = true, to_prefix = '/app%20x/v1/', redirects = 'rewrite' }}, \
+         {{ upstream = '{url}', to_prefix = '/all' }}]"
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, line) in [
+        ("/api", "GET /app%20x/v1/"),
+        ("/api/x%2Fy?q=1", "GET /app%20x/v1/x%2Fy?q=1"),
+        ("//api//x", "GET /app%20x/v1//x"),
+        ("/", "GET /all/"),
+        ("/apis?q", "GET /all/apis?q"),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!(String::from_utf8_lossy(&response.body), line, "{target}");
+    }
+    let response = http::get(&mut client, "/api/").expect("a response");
+    assert_eq!(
+        (response.field("location"), response.field("set-cookie")),
+        (Some("/api/login"), Some("a=1; Path=/api"))
+    );
+    // What would leave the prefix again is refused, in any spelling.
+    for target in ["/api/../x", "/api/%2e%2e/x", "/api/..%2Fx"] {
+        let status = http::get(&mut client, target).expect("a response").status;
+        assert!(matches!(status, 400 | 404), "{target}: {status}");
+    }
+}
+
+#[test]
 fn fields_and_host_are_changed_as_the_rule_says() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| {
@@ -271,6 +308,14 @@ fn what_is_wrong_with_a_rule_is_said() {
         ("proxy = [{ upstream = 'http://a', path = 'x' }]", "", "begin it with a slash"),
         ("proxy = [{ upstream = 'http://a', regex = '^x' }]", "", "never matches"),
         ("proxy = [{ upstream = 'http://a', regex = '/x', strip_prefix = true }]", "", "needs path"),
+        (
+            "proxy = [{ upstream = 'http://a', to_prefix = 'v1' }]",
+            "",
+            "site.proxy.to_prefix: is no path: write for instance /v1",
+        ),
+        ("proxy = [{ upstream = 'http://a', to_prefix = '/a?b' }]", "", "is no path"),
+        ("proxy = [{ upstream = 'http://a', to_prefix = '/a b' }]", "", "is no path"),
+        ("proxy = [{ upstream = 'http://a', to_prefix = '/a/../b' }]", "", "is no path"),
         ("proxy = [{ upstream = 'http://a', host = 'a b' }]", "", "write client, upstream, or a host"),
         (
             "proxy = [{ upstream = 'http://a', methods = ['TRACE'] }]",
