@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
-use sealion_cache::{Lifetime, Policy};
+use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
 use sealion_http::{ExtraFields, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{add_part, authority_of};
 use super::object::Head;
+use crate::observe::access_log::{CacheOutcome, CacheTrace};
+use crate::response::Response;
 use crate::upstream::{MadeHere, made_here};
 use crate::values::Problems;
 
@@ -137,6 +139,21 @@ impl CacheRuleConfig {
 }
 
 impl CacheRule {
+    /// Says in Cache-Status what became of a request whose response is not of the cache.
+    pub(crate) fn add_status(&self, response: &mut Response, trace: &CacheTrace) {
+        if !self.status_header {
+            return;
+        }
+        let why = match (trace.outcome, trace.reason) {
+            (CacheOutcome::Bypass, Some("method")) => Forward::Method,
+            (CacheOutcome::Bypass, _) => Forward::Bypass,
+            _ => Forward::UriMiss,
+        };
+        let status =
+            CacheStatus::Forwarded { why, status: None, stored: false, collapsed: false, detail: trace.reason };
+        response.fields.extra.add_with("Cache-Status", |out| status.write(out));
+    }
+
     /// Whether a client may purge.
     pub(crate) fn may_purge(&self, address: Option<IpAddr>) -> bool {
         address.is_some_and(|address| {

@@ -62,7 +62,8 @@ impl Rule {
                     return *response;
                 }
                 Answered::Reply(reply, upstream, trace) => {
-                    let response = self.response(reply, request);
+                    let mut response = self.response(reply, request);
+                    cache.add_status(&mut response, &trace);
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
                 Answered::Failed(failed_fetch) => {
@@ -75,13 +76,14 @@ impl Rule {
             }
         };
         let (upstream, result) = forward(&self.upstream, forwarded).await;
-        let response = match result {
+        let mut response = match result {
             Ok(reply) => {
                 cache.invalidate(question, reply.status, &reply.fields).await;
                 self.response(reply, request)
             }
             Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },
         };
+        cache.add_status(&mut response, &trace);
         Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response }
     }
 }

@@ -335,7 +335,7 @@ fn a_purge_and_a_write_reach_the_url_as_the_key_has_it() {
 fn cookies_are_found_in_every_spelling() {
     let cached = Cached::with(counting(FRESH), "", "bypass_cookies = ['session', 'wp_*']");
     for cookie in ["session=1", "a=b;session=1", "a=b ; session =1", "wp_login= 2", "\tsession\t= 1"] {
-        assert_eq!(status(&cached.get("/a", &[("Cookie", cookie)])), "none", "{cookie}");
+        assert_eq!(status(&cached.get("/a", &[("Cookie", cookie)])), "bypass", "{cookie}");
     }
     assert_eq!(status(&cached.get("/a", &[("Cookie", "sessions=1; my_session=2; xwp_=3")])), "uri-miss");
 }
@@ -394,4 +394,22 @@ fn a_304_that_nobody_asked_for_is_no_answer() {
     let origin = Upstream::answering(|_| b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\n\r\n".to_vec());
     let cached = Cached::new(origin);
     assert_eq!(cached.get("/a", &[]).status, 502);
+}
+
+#[test]
+fn clients_learn_why_a_response_is_not_stored() {
+    for (fields, request, expected) in [
+        ("Cache-Control: private\r\n", &[][..], "sealion; fwd=uri-miss; detail=private"),
+        (
+            "Cache-Control: max-age=10\r\n",
+            &[("Cache-Control", "no-store")],
+            "sealion; fwd=uri-miss; detail=request-no-store",
+        ),
+        ("Cache-Control: max-age=10\r\n", &[("Connection", "X-A")], "sealion; fwd=bypass; detail=connection"),
+    ] {
+        let cached = Cached::new(counting(fields));
+        assert_eq!(cached.get("/a", request).field("cache-status"), Some(expected));
+    }
+    let cached = Cached::new(counting(""));
+    assert_eq!(cached.ask("POST", "/a", &[]).field("cache-status"), Some("sealion; fwd=method; detail=method"));
 }
