@@ -27,8 +27,8 @@ pub fn vary(fields: &HeaderMap, policy: &Policy) -> Option<Vec<HeaderName>> {
 
 /// Octets that are equal for two requests that a response with this Vary fits alike. `value_lines` gives the lines of a field of the request.
 ///
-/// Lines are combined and spaces around commas removed, as RFC 9111 §4.1 allows. Of Accept-Encoding the set of acceptable codings counts, in
-/// any order and with any weight; Accept-Language is compared without case. The order of languages stays: servers prefer the first of several
+/// Lines are combined and spaces around commas removed, as RFC 9111 §4.1 allows. Of Accept-Encoding [`AcceptedCodings`] count, so that the origin
+/// must get the field as those write it; Accept-Language is compared without case. The order of languages stays: servers prefer the first of several
 /// with one weight.
 pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&HeaderName) -> Vec<&'a [u8]>) -> Vec<u8> {
     let mut key = Vec::new();
@@ -40,7 +40,7 @@ pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&Header
             key.push(b':');
             let start = key.len();
             if name == ACCEPT_ENCODING {
-                add_codings(&mut key, &lines);
+                AcceptedCodings::of(lines).write(&mut key);
             } else {
                 add_value(&mut key, &lines);
             }
@@ -84,45 +84,71 @@ fn add_value(key: &mut Vec<u8>, lines: &[&[u8]]) {
     }
 }
 
-/// Adds the acceptable codings in alphabetical order. All are kept, known or not: a server may choose any of them. So is what cannot be
-/// read, because a server may read it in its own way.
-fn add_codings(key: &mut Vec<u8>, lines: &[&[u8]]) {
-    let mut codings: Vec<Vec<u8>> = Vec::new();
-    let mut refused: Vec<Vec<u8>> = Vec::new();
-    let members = lines.iter().flat_map(|line| line.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
-    for member in members.filter(|member| !member.is_empty()) {
-        match accept_encoding::weighted(member) {
-            Some((coding, weight)) => {
-                let coding = match coding.to_ascii_lowercase() {
-                    // An alias (RFC 9110 §8.4.1.3).
-                    alias if alias == b"x-gzip" => b"gzip".to_vec(),
-                    coding => coding,
-                };
-                if weight > 0 { codings.push(coding) } else { refused.push(coding) }
+/// The content codings that a request accepts, of those that the cache tells apart: br, gzip and zstd, and those with a dictionary (RFC 9842).
+///
+/// Weights, order and other codings make no difference, so that few groups of requests remain. The origin gets the field as it is written here:
+/// whatever it selects by it is right for the whole group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedCodings {
+    /// A bit for each of [`CODINGS`].
+    accepted: u8,
+    refuses_identity: bool,
+}
+
+impl AcceptedCodings {
+    /// Of the lines of Accept-Encoding. A coding that is listed twice is refused if one of them has the weight 0; what cannot be read is ignored.
+    pub fn of<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let (mut accepted, mut refused) = (0, 0);
+        let (mut any, mut identity) = (None, None);
+        for member in lines.into_iter().flat_map(|line| line.split(|octet| *octet == b',')) {
+            let Some((coding, weight)) = accept_encoding::weighted(member.trim_ascii()) else { continue };
+            let is_accepted = weight > 0;
+            let before = match coding {
+                b"*" => &mut any,
+                coding if coding.eq_ignore_ascii_case(b"identity") => &mut identity,
+                coding => {
+                    *(if is_accepted { &mut accepted } else { &mut refused }) |= bit(coding);
+                    continue;
+                }
+            };
+            *before = Some(before.unwrap_or(true) && is_accepted);
+        }
+        if any == Some(true) {
+            accepted |= WITHOUT_DICTIONARY.into_iter().fold(0, |bits, coding| bits | bit(coding));
+        }
+        let refuses_identity = !identity.or(any).unwrap_or(true);
+        AcceptedCodings { accepted: accepted & !refused, refuses_identity }
+    }
+
+    /// Appends the value of Accept-Encoding.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let mut comma: &[u8] = b"";
+        for (at, coding) in CODINGS.iter().enumerate() {
+            if self.accepted & 1 << at != 0 {
+                out.extend_from_slice(comma);
+                out.extend_from_slice(coding);
+                comma = b", ";
             }
-            None => codings.push(member.to_ascii_lowercase()),
+        }
+        if self.refuses_identity {
+            out.extend_from_slice(comma);
+            out.extend_from_slice(b"identity;q=0");
+        } else if self.accepted == 0 {
+            out.extend_from_slice(b"identity");
         }
     }
-    codings.retain(|coding| !refused.contains(coding));
-    let is_any = codings.iter().any(|coding| coding == b"*");
-    // `identity` is acceptable unless it is refused, and only then is it worth a word. What `*` refuses is not listed anyway.
-    let refuses_identity = refused.iter().any(|coding| coding == b"identity")
-        || refused.iter().any(|coding| coding == b"*") && !codings.iter().any(|coding| coding == b"identity");
-    codings.retain(|coding| coding != b"identity");
-    codings.sort_unstable();
-    codings.dedup();
-    for coding in &codings {
-        key.extend_from_slice(coding);
-        key.push(b',');
-    }
-    if is_any {
-        refused.sort_unstable();
-        refused.dedup();
-        refused.iter().for_each(|coding| key.extend([b"!", &coding[..], b","].concat()));
-    } else if refuses_identity {
-        key.extend_from_slice(b"!identity,");
-    }
 }
+
+/// The bit of a coding, or 0.
+fn bit(coding: &[u8]) -> u8 {
+    // An alias (RFC 9110 §8.4.1.3).
+    let coding = if coding.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { coding };
+    CODINGS.iter().position(|own| coding.eq_ignore_ascii_case(own)).map_or(0, |at| 1 << at)
+}
+
+const CODINGS: [&[u8]; 5] = [b"br", b"dcb", b"dcz", b"gzip", b"zstd"];
+/// What `*` stands for: a dictionary needs another field of the request.
+const WITHOUT_DICTIONARY: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
 
 #[cfg(test)]
 mod tests {
@@ -194,23 +220,27 @@ mod tests {
     fn requests_with_the_same_acceptable_codings_are_alike() {
         for (lines, expected) in [
             (&[][..], ""),
-            (&[""], ":"),
-            (&["identity"], ":"),
-            (&["identity;q=0.5"], ":"),
-            (&["gzip;q=0"], ":"),
-            (&["gzip, deflate, br, zstd"], ":br,deflate,gzip,zstd,"),
-            (&["zstd;q=0.1,BR , deflate", "x-gzip;q=1.0"], ":br,deflate,gzip,zstd,"),
-            (&["br;q=0, gzip"], ":gzip,"),
-            (&["br, br;q=0, gzip"], ":gzip,"),
-            (&["gzip, *;q=0"], ":gzip,!identity,"),
-            (&["gzip, identity, *;q=0"], ":gzip,"),
-            (&["gzip, identity;q=0"], ":gzip,!identity,"),
-            (&["*"], ":*,"),
-            (&["gzip, *"], ":*,gzip,"),
-            (&["*, br;q=0, identity;q=0"], ":*,!br,!identity,"),
-            // A server may know codings that are unknown here, and read what is malformed.
-            (&["gzip, dcz"], ":dcz,gzip,"),
-            (&["gzip;q=abc"], ":gzip;q=abc,"),
+            (&[""], ":identity"),
+            (&["identity"], ":identity"),
+            (&["identity;q=0.5"], ":identity"),
+            (&["gzip;q=0"], ":identity"),
+            (&["gzip, deflate, br, zstd"], ":br, gzip, zstd"),
+            (&["zstd;q=0.1,BR , deflate", "x-gzip;q=1.0"], ":br, gzip, zstd"),
+            (&["br;q=0, gzip"], ":gzip"),
+            (&["br, br;q=0, gzip"], ":gzip"),
+            (&["br;q=0, br, gzip"], ":gzip"),
+            (&["gzip, *;q=0"], ":gzip, identity;q=0"),
+            (&["gzip, identity, *;q=0"], ":gzip"),
+            (&["gzip, identity;q=0"], ":gzip, identity;q=0"),
+            (&["identity;q=0, identity"], ":identity;q=0"),
+            (&["*"], ":br, gzip, zstd"),
+            (&["gzip, *"], ":br, gzip, zstd"),
+            (&["*, *;q=0"], ":identity;q=0"),
+            (&["*, br;q=0, identity;q=0"], ":gzip, zstd, identity;q=0"),
+            (&["dcz, dcb, gzip"], ":dcb, dcz, gzip"),
+            // The origin does not get these.
+            (&["gzip, x-other"], ":gzip"),
+            (&["gzip;q=abc"], ":identity"),
         ] {
             assert_eq!(key("accept-encoding", lines), format!("accept-encoding{expected}\n"), "{lines:?}");
         }

@@ -310,13 +310,12 @@ impl CacheRule {
             fill: Arc::clone(fill),
             id: self.rules.store.hash(key),
             key: key[..of_url].to_vec(),
-            forwarded,
             upstream: Arc::clone(upstream),
             stale,
             request: Asked::of(request, directives),
             is_behind,
         };
-        tokio::spawn(fetch.run());
+        tokio::spawn(fetch.run(forwarded));
     }
 
     /// What an answer to a request with another method invalidates (RFC 9111 §4.4, RFC 9875 §3).

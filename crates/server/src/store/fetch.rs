@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http::header::{
-    AGE, CONTENT_LENGTH, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
-    TRANSFER_ENCODING,
+    ACCEPT_ENCODING, AGE, CONTENT_LENGTH, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
+use sealion_cache::{AcceptedCodings, NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Status};
 use tokio::task::spawn_blocking;
 
@@ -37,7 +37,6 @@ pub(super) struct Fetch {
     pub(super) key: Vec<u8>,
     /// The hash under which other requests find the fill: of the key with its variant, if that was known.
     pub(super) id: u128,
-    pub(super) forwarded: Forwarded,
     pub(super) upstream: Arc<Upstream>,
     /// The stored response that is validated by this.
     pub(super) stale: Option<StaleObject>,
@@ -93,47 +92,32 @@ impl Drop for Guard {
 }
 
 impl Fetch {
-    /// Runs to the end of the response.
-    pub(super) async fn run(self) {
+    /// Runs to the end of the response to `forwarded`.
+    pub(super) async fn run(self, forwarded: Forwarded) {
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
-        self.fetch().await;
+        self.fetch(forwarded).await;
         drop(guard);
     }
 
-    async fn fetch(mut self) {
-        for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
-            self.forwarded.fields.remove(name);
-        }
-        // Servers that follow CGI read `_` as `-`: they would take such a field for one of Vary, or of the key.
-        let ambiguous: Vec<_> =
-            self.forwarded.fields.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
-        for name in ambiguous {
-            self.forwarded.fields.remove(name);
-        }
-        // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
-        self.forwarded.fields.append(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
-        let unconditional = self.forwarded.fields.clone();
-        if let Some(stale) = &self.stale {
-            for (name, value) in sealion_cache::validation_fields(&stale.object.head.fields) {
-                self.forwarded.fields.insert(name, value);
-            }
-        }
-        let again = self.forwarded.without_content();
+    async fn fetch(self, mut forwarded: Forwarded) {
+        for_all_clients(&mut forwarded.fields);
+        let validation = self.stale.as_ref().map(|stale| {
+            let unconditional = forwarded.without_content();
+            forwarded.fields.extend(sealion_cache::validation_fields(&stale.object.head.fields));
+            (Arc::clone(&stale.object), unconditional)
+        });
         let requested = now_ms();
-        let first = std::mem::replace(&mut self.forwarded, again);
-        let (mut trace, mut result) = forward(&self.upstream, first).await;
-        if let (Ok(reply), Some(stale)) = (&result, &self.stale)
+        let (mut trace, mut result) = forward(&self.upstream, forwarded).await;
+        if let Some((stale, unconditional)) = validation
+            && let Ok(reply) = &result
             && reply.status == Status::NOT_MODIFIED
         {
-            if sealion_cache::is_for(&stale.object.head.fields, &reply.fields) {
-                let stale = Arc::clone(&stale.object);
+            if sealion_cache::is_for(&stale.head.fields, &reply.fields) {
                 let fields = reply.fields.clone();
                 return self.validated(&stale, &fields, requested, trace).await;
             }
             // It is valid for another response than the stored one.
-            self.forwarded.fields = unconditional;
-            let again = self.forwarded.without_content();
-            (trace, result) = forward(&self.upstream, again).await;
+            (trace, result) = forward(&self.upstream, unconditional).await;
         }
         let is_error = match &result {
             Ok(reply) => sealion_cache::is_error_for_stale(reply.status.code()),
@@ -236,6 +220,7 @@ impl Fetch {
         }
         let head = rules.head(&key, status, storable, lifetime);
         let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
+        rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
         let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };
         if !names.is_empty() {
@@ -439,9 +424,29 @@ impl Fetch {
             disk.write(&[], &metadata, hash, now_ms()).map(|_| true)
         });
         if written.await == Some(true) {
-            store.changed(hash);
+            self.rules.store.changed(hash);
         }
     }
+}
+
+/// Leaves out of a request's fields what is of one client, so that the answer is right for all that the key and Vary hold for equal.
+fn for_all_clients(fields: &mut HeaderMap) {
+    for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
+        fields.remove(name);
+    }
+    // Servers that follow CGI read `_` as `-`: they would take such a field for one of Vary, or of the key.
+    let ambiguous: Vec<_> = fields.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    for name in ambiguous {
+        fields.remove(name);
+    }
+    if fields.contains_key(ACCEPT_ENCODING) {
+        let lines = fields.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+        let mut value = Vec::new();
+        AcceptedCodings::of(lines).write(&mut value);
+        fields.insert(ACCEPT_ENCODING, HeaderValue::try_from(value).expect("names of codings"));
+    }
+    // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
+    fields.append(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
 }
 
 /// Where a body goes while it comes.

@@ -46,6 +46,16 @@ pub(super) struct Fill {
     interested: AtomicUsize,
     /// The fields for the request that the origin answered, if they are not the stored ones.
     own: OnceLock<ExtraFields>,
+    /// The hash of the key with its variant, if it was found by the key without.
+    pub(super) variant: OnceLock<u128>,
+}
+
+/// What a fill tells those that look for its key.
+pub(super) enum Known {
+    /// It has ended.
+    Object(Arc<Object>),
+    /// Its head is known.
+    Flowing(Arc<Flowing>),
 }
 
 /// A request that waits for a fill, or reads it.
@@ -148,6 +158,7 @@ impl Fill {
             taken: Notify::new(),
             interested: AtomicUsize::new(0),
             own: OnceLock::new(),
+            variant: OnceLock::new(),
         })
     }
 
@@ -173,10 +184,13 @@ impl Fill {
         matches!(self.lock().phase, Phase::Ended(_))
     }
 
-    /// The object that it became.
-    pub(super) fn object(&self) -> Option<Arc<Object>> {
+    /// The object that it became, or will become.
+    pub(super) fn known(&self) -> Option<Known> {
         match &self.lock().phase {
-            Phase::Ended(End::Stored { object, how, .. }) if *how != How::ValidatedForOne => Some(Arc::clone(object)),
+            Phase::Ended(End::Stored { object, how, .. }) if *how != How::ValidatedForOne => {
+                Some(Known::Object(Arc::clone(object)))
+            }
+            Phase::Flowing(flowing) => Some(Known::Flowing(Arc::clone(flowing))),
             _ => None,
         }
     }

@@ -44,7 +44,7 @@ pub(crate) use rule::{CacheRule, Targeted};
 
 use crate::values::Problems;
 use disk::{Disk, Lookup};
-use fill::Fill;
+use fill::{Fill, Known};
 use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
@@ -217,9 +217,28 @@ impl Store {
 
     /// What is stored under a key once a fetch that is over has been written.
     fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
-        let object = self.fills().get(&id)?.object()?;
-        if *object.key == *key {
-            return Some(Stored::Object(object));
+        let known = self.fills().get(&id)?.known()?;
+        let (own, head) = match &known {
+            Known::Object(object) => (&object.key, &object.head),
+            Known::Flowing(flowing) => (&flowing.key, &flowing.head),
+        };
+        if **own != *key {
+            return Some(Stored::Variants(rules.vary(&head.fields)?.into()));
+        }
+        match known {
+            Known::Object(object) => Some(Stored::Object(object)),
+            Known::Flowing(_) => None,
+        }
+    }
+
+    /// The response of a fill that was found by the key without variant has one: those that know it find the fill too.
+    fn also_found_by(&self, id: u128, variant: u128, fill: &Arc<Fill>) {
+        let mut fills = self.fills();
+        let is_found = |id| fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill));
+        let is_free = fills.get(&variant).is_none_or(|other| other.has_ended());
+        if variant != id && is_found(id) && is_free {
+            let _ = fill.variant.set(variant);
+            fills.insert(variant, Arc::clone(fill));
         }
         Some(Stored::Variants(rules.vary(&object.head.fields)?.into()))
     }
@@ -227,8 +246,10 @@ impl Store {
     /// A fill that is under way no more.
     fn forget(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
-        if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-            fills.remove(&id);
+        for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
+            if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
+                fills.remove(&id);
+            }
         }
     }
 

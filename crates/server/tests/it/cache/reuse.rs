@@ -397,6 +397,28 @@ fn a_304_that_nobody_asked_for_is_no_answer() {
 }
 
 #[test]
+fn spellings_of_accept_encoding_share_a_response_by_the_codings_they_accept() {
+    let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nVary: Accept-Encoding\r\n"));
+    let rows: [(&[&str], &str); 5] = [
+        (&["gzip, br", "br;q=1, gzip", "GZIP;q=0.1,br,x-1", "deflate, gzip, br, x-2;q=0.3"], "br, gzip"),
+        (&["identity", "deflate", "x-3", "", "br;q=0"], "identity"),
+        (&["*", "br, gzip, zstd", "zstd, br, x-gzip"], "br, gzip, zstd"),
+        (&["gzip, identity;q=0", "*;q=0, gzip"], "gzip, identity;q=0"),
+        (&["dcz, gzip"], "dcz, gzip"),
+    ];
+    for (fetches, (spellings, sent)) in rows.into_iter().enumerate() {
+        for accepted in spellings {
+            let body = cached.get("/a", &[("Accept-Encoding", accepted)]).body;
+            assert_eq!(body, format!("body {fetches}").as_bytes(), "{accepted}");
+        }
+        assert_eq!(cached.origin.last().all("accept-encoding"), [sent]);
+    }
+    // A request without the field gets no answer to one that has it.
+    cached.get("/a", &[]);
+    assert_eq!((cached.fetches(), cached.origin.last().all("accept-encoding").len()), (rows.len() + 1, 0));
+}
+
+#[test]
 fn clients_learn_why_a_response_is_not_stored() {
     for (fields, request, expected) in [
         ("Cache-Control: private\r\n", &[][..], "sealion; fwd=uri-miss; detail=private"),

@@ -204,3 +204,24 @@ fn requests_of_different_variants_do_not_share_although_they_wait_together() {
     }
     wait_until("all are stored", || cached.get("/0", &[("X-Lang", "de")]).body == b"de");
 }
+
+#[test]
+fn requests_that_accept_the_same_codings_share_a_fetch_while_those_of_others_are_under_way() {
+    let (origin, go_on) = in_halves("max-age=1000\r\nVary: Accept-Encoding", second_half);
+    let cached = Cached::new(origin);
+    let spellings =
+        ["gzip", "br, gzip", "gzip;q=0.5,br", "GZIP", "x-gzip, x-other", "br;q=1, gzip", "zstd", "zstd, identity"];
+    let mut clients = spellings.map(|accepted| {
+        let mut client = cached.site.connect(cached.server());
+        let head = http::head("GET", "/a", &[("Accept-Encoding", accepted)]);
+        client.send(head.as_bytes()).expect("the request leaves");
+        client.read_until(b"\r\n\r\n").expect("the head comes");
+        assert!(client.read(1000).expect("octets") == body()[..1000]);
+        client
+    });
+    assert_eq!(cached.fetches(), 3, "gzip, br and gzip, zstd");
+    (0..3).for_each(|_| go_on.send(()).expect("the origin waits"));
+    for client in &mut clients {
+        assert!(client.read(LENGTH - 1000).expect("the rest") == body()[1000..]);
+    }
+}
