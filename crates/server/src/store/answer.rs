@@ -19,7 +19,7 @@ use super::disk::Lookup;
 use super::fetch::{Asked, Fetch, StaleObject, variant};
 use super::fill::{End, Failed, Fill, How, Phase};
 use super::front::Kept;
-use super::key::add_variant;
+use super::key::{Key, add_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::respond::{Origin, Reuse};
@@ -73,16 +73,8 @@ impl CacheRule {
         let store = &self.rules.store;
         let now = now_s();
         let mut key = std::mem::take(&mut store.front().borrow_mut().key);
-        key.clear();
-        key.extend_from_slice(&self.rules.number);
-        self.key(&mut key, request, scheme, is_trusted, target);
-        let found = loop {
-            match store.find_kept(&key, now) {
-                None => break None,
-                Some(Stored::Object(object)) => break Some(object),
-                Some(Stored::Variants(names)) => add_variant(&mut key, &variant(&names, request.fields)),
-            }
-        };
+        self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
+        let found = store.walk_kept(&mut key, &mut false, request, now);
         store.front().borrow_mut().key = key;
         let object = found?;
         let directives = self.directives(request);
@@ -109,16 +101,16 @@ impl CacheRule {
         if hides_fields(request.fields.all("connection")) {
             return Answered::Pass(forwarded, CacheTrace::bypass("connection"));
         }
-        let mut key = Vec::with_capacity(128);
-        self.key(&mut key, request, scheme, is_trusted, target);
-        let of_url = key.len();
+        let mut key = Key::default();
+        self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
+        let of_url = key.in_store().len();
         let directives = self.directives(request);
         let store = &self.rules.store;
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
         let mut is_alone = false;
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
-            key.truncate(of_url);
+            key.without_variant(of_url);
             let now = now_s();
             let (found, has_variants) = store.find(self, &mut key, request, now).await;
             let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
@@ -128,10 +120,11 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::Fresh)) => return self.sent(self.hit(&object, request, now)),
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
-                    let (fill, is_new) = store.join(store.hash(&key), &key);
+                    let key = key.in_store();
+                    let (fill, is_new) = store.join(store.hash(key), key);
                     if is_new {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
-                        self.fetch(&fill, &key, of_url, forwarded, upstream, Some(stale), request, directives, true);
+                        self.fetch(&fill, key, of_url, forwarded, upstream, Some(stale), request, directives, true);
                     }
                     return self
                         .sent(self.reuse(request, now, CacheOutcome::Stale, None, hit(&object, now)).object(&object));
@@ -152,9 +145,10 @@ impl CacheRule {
                 let trace = CacheTrace::new(CacheOutcome::Miss, Some("only-if-cached"));
                 return self.sent(Response { cache: Some(trace), ..response });
             }
-            let id = store.hash(&key);
+            let key = key.in_store();
+            let id = store.hash(key);
             if let Some(old) = &stale
-                && let Some(Stored::Object(newer)) = store.being_written(id, &key, &self.rules)
+                && let Some(Stored::Object(newer)) = store.being_written(id, key, &self.rules)
                 && newer.stored > old.object.stored
             {
                 // It was validated or fetched just now, and its file is being written.
@@ -175,11 +169,11 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) = if is_alone { (Fill::new(&key), true) } else { store.join(id, &key) };
+            let (fill, is_new) = if is_alone { (Fill::new(key), true) } else { store.join(id, key) };
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();
-                self.fetch(&fill, &key, of_url, again, upstream, stale, request, directives, false);
+                self.fetch(&fill, key, of_url, again, upstream, stale, request, directives, false);
             }
             match self.wait(&fill, is_new, &key[..of_url], request, directives, why).await {
                 Ok(answered) => return answered,
@@ -379,7 +373,7 @@ impl Asked {
 }
 
 impl Store {
-    /// What this worker has under a key of [`front_key`], and is valid.
+    /// What this worker has under a key of [`Key::in_front`], and is valid.
     fn find_kept(&self, key: &[u8], now: u64) -> Option<Stored> {
         let mut front = self.front().borrow_mut();
         match front.get(key, now, |hash| self.epoch(hash))? {
@@ -411,34 +405,54 @@ impl Store {
         self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.stored)
     }
 
+    /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, behind
+    /// which there is no further one.
+    fn walk_kept(
+        &self,
+        key: &mut Key,
+        is_of_variant: &mut bool,
+        request: &Request<'_>,
+        now: u64,
+    ) -> Option<Arc<Object>> {
+        loop {
+            match self.find_kept(key.in_front(), now)? {
+                Stored::Object(object) => return Some(object),
+                Stored::Variants(_) if *is_of_variant => return None,
+                Stored::Variants(names) => {
+                    *is_of_variant = true;
+                    key.add_variant(&variant(&names, request.fields));
+                }
+            }
+        }
+    }
+
     /// The object for a request; `key` becomes its whole key. Also whether there are variants of its URL.
     async fn find(
         &self,
         rule: &CacheRule,
-        key: &mut Vec<u8>,
+        key: &mut Key,
         request: &Request<'_>,
         now: u64,
     ) -> (Option<Arc<Object>>, bool) {
         let mut has_variants = false;
-        for _ in 0..2 {
-            let stored = match self.find_kept(&front_key(rule, key), now) {
-                Some(stored) => Some(stored),
-                None => self.load(rule, key, now).await,
-            };
-            match stored {
-                None => return (None, has_variants),
+        loop {
+            if let Some(object) = self.walk_kept(key, &mut has_variants, request, now) {
+                return (Some(object), has_variants);
+            }
+            match self.load(rule, key, now).await {
                 Some(Stored::Object(object)) => return (Some(object), has_variants),
-                Some(Stored::Variants(names)) => {
+                Some(Stored::Variants(names)) if !has_variants => {
                     has_variants = true;
-                    add_variant(key, &variant(&names, request.fields));
+                    key.add_variant(&variant(&names, request.fields));
                 }
+                _ => return (None, has_variants),
             }
         }
-        (None, has_variants)
     }
 
     /// Loads from the disk what lies under a key.
-    async fn load(&self, rule: &CacheRule, key: &[u8], now: u64) -> Option<Stored> {
+    async fn load(&self, rule: &CacheRule, request_key: &Key, now: u64) -> Option<Stored> {
+        let key = request_key.in_store();
         let hash = self.hash(key);
         if let Some(stored) = self.being_written(hash, key, &rule.rules) {
             return Some(stored);
@@ -486,20 +500,16 @@ impl Store {
             }
             variants => variants,
         };
-        self.front().borrow_mut().keep(&front_key(rule, key), hash, stored.clone(), epoch, now);
+        self.front().borrow_mut().keep(request_key.in_front(), hash, stored.clone(), epoch, now);
         Some(stored)
     }
 
     /// Keeps an object in this worker's memory. `epoch`: before it was found valid.
     fn keep(&self, rule: &CacheRule, object: &Arc<Object>, epoch: u64, now: u64) {
-        let key = front_key(rule, &object.key);
-        self.front().borrow_mut().keep(&key, object.hash, Stored::Object(Arc::clone(object)), epoch, now);
+        let mut key = Key::default();
+        key.begin(rule.rules.number).extend_from_slice(&object.key);
+        self.front().borrow_mut().keep(key.in_front(), object.hash, Stored::Object(Arc::clone(object)), epoch, now);
     }
-}
-
-/// The key in a worker's memory: the fields of a response differ by the rule that it is sent by.
-fn front_key(rule: &CacheRule, key: &[u8]) -> Vec<u8> {
-    [&rule.rules.number[..], key].concat()
 }
 
 /// Whether the origin has to evaluate the preconditions of a request (RFC 9111 §4.3.2).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use lru::LruCache;
 
+use super::key::Key;
 use super::object::{Object, Stored};
 
 /// The objects of a worker.
@@ -16,7 +17,7 @@ pub(super) struct Front {
     most_memory: usize,
     most_open: usize,
     /// Room for a key.
-    pub(super) key: Vec<u8>,
+    pub(super) key: Key,
 }
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(super) enum Kept {
 
 impl Front {
     pub(super) fn new(most_memory: usize, most_open: usize) -> Self {
-        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open, key: Vec::new() }
+        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open, key: Key::default() }
     }
 
     /// `now`: in seconds. `epoch`: gives the state of changes of an object.

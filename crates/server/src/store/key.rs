@@ -20,6 +20,40 @@ impl KeyHasher {
     }
 }
 
+/// The key of a request. In the memory of workers the number of its rule comes before the key in the store: the fields of a response differ by
+/// the rule that it is sent by.
+#[derive(Debug, Default)]
+pub(super) struct Key(Vec<u8>);
+
+impl Key {
+    /// Begins with the number of a rule. What is appended to the octets becomes the key in the store.
+    pub(super) fn begin(&mut self, number: [u8; NUMBER]) -> &mut Vec<u8> {
+        self.0.clear();
+        self.0.extend_from_slice(&number);
+        &mut self.0
+    }
+
+    pub(super) fn in_front(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn in_store(&self) -> &[u8] {
+        &self.0[NUMBER..]
+    }
+
+    pub(super) fn add_variant(&mut self, variant: &[u8]) {
+        add_variant(&mut self.0, variant);
+    }
+
+    /// Cuts off the variant. `of_url`: octets of the key in the store without it.
+    pub(super) fn without_variant(&mut self, of_url: usize) {
+        self.0.truncate(NUMBER + of_url);
+    }
+}
+
+/// Octets of the number of a rule.
+pub(super) const NUMBER: usize = 4;
+
 /// Appends to a key what selects one of the variants of its URL.
 pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
     key.extend_from_slice(VARIANT);

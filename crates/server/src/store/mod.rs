@@ -215,7 +215,8 @@ impl Store {
         (fill, true)
     }
 
-    /// What is stored under a key once a fetch that is over has been written.
+    /// What is stored under a key once a fetch has been written: its object, if that is whole, or the fields by which the responses of its URL
+    /// differ, as soon as they are known.
     fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
         let known = self.fills().get(&id)?.known()?;
         let (own, head) = match &known {

@@ -13,7 +13,7 @@ use sealion_http::{ExtraFields, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
-use super::key::{add_part, authority_of};
+use super::key::{NUMBER, add_part, authority_of};
 use super::object::Head;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
 use crate::response::Response;
@@ -42,7 +42,7 @@ pub(super) struct Rules {
     pub(super) max_object: u64,
     pub(super) finish: bool,
     /// Tells the rules of all configurations apart, whose responses may carry other fields.
-    pub(super) number: [u8; 4],
+    pub(super) number: [u8; NUMBER],
     lines: Box<Lines>,
 }
 
