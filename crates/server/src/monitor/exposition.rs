@@ -47,10 +47,13 @@ const GAUGES_OF_DISKS: [OfDisk; 4] = [
     ("sealion_cache_up", "1 if responses are stored, 0 after a failure of the disk.", |disk| disk.is_up.into()),
 ];
 
-const COUNTERS_OF_DISKS: [OfDisk; 3] = [
+const COUNTERS_OF_DISKS: [OfDisk; 4] = [
     ("sealion_cache_stored_total", "Responses that were stored.", |disk| disk.stored),
     ("sealion_cache_evicted_total", "Responses that were removed to make room.", |disk| disk.evicted),
     ("sealion_cache_failures_total", "Failures of the disk.", |disk| disk.failures),
+    ("sealion_cache_variants_removed_total", "Responses that were removed because their URL had too many.", |disk| {
+        disk.variants_removed
+    }),
 ];
 
 struct Scrape<'a> {

@@ -70,6 +70,8 @@ pub(crate) struct CacheRuleConfig {
     pub stale_while_revalidate: Option<Time>,
     /// Time for which a stale response is sent if the servers fail, where the origin does not say.
     pub stale_if_error: Option<Time>,
+    /// Most responses of one URL that differ by Vary. Beyond, the one that was asked for least recently is removed.
+    pub variants: Bounded<1, 1000>,
     /// Whether a response is fetched to its end after all of its clients have left.
     pub finish: bool,
     /// Whether responses carry Cache-Status (RFC 9211).
@@ -107,6 +109,7 @@ impl Default for CacheRuleConfig {
             store_set_cookie: false,
             stale_while_revalidate: None,
             stale_if_error: None,
+            variants: const { Bounded::new(64).unwrap() },
             finish: true,
             status_header: true,
             purge_from: Vec::new(),

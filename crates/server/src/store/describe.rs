@@ -7,6 +7,7 @@ use sealion_cache::Lifetime;
 use super::directory::Opened;
 use super::disk::DiskState;
 use super::format::Kind;
+use super::key::variant_in_words;
 use super::purge::{Target, Verdict};
 use super::{Store, now_s, plain_key};
 
@@ -14,7 +15,7 @@ impl Store {
     /// A line for each directory.
     pub(crate) fn describe(&self) -> String {
         let line = |disk: DiskState| {
-            let DiskState { directory, objects, bytes, index_bytes, is_up, stored, evicted, failures } = disk;
+            let DiskState { directory, objects, bytes, index_bytes, is_up, stored, evicted, failures, .. } = disk;
             let state = if is_up { "" } else { "; nothing is stored now: the log says why" };
             format!(
                 "{directory}: {objects} responses, {} on the disk, {} of memory for the index; since the start {stored} stored, \
@@ -42,7 +43,7 @@ impl Store {
             let key = plain_key(&url, upstream);
             let hash = self.hash(&key);
             if let Some(opened) = self.disk(hash).open_object(hash, &key) {
-                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(&opened));
+                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(opened));
             }
             if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: it is being fetched");
@@ -58,10 +59,10 @@ impl Store {
         }
     }
 
-    fn describe_object(&self, opened: &Opened) -> String {
+    fn describe_object(&self, opened: Opened) -> String {
         let Opened { footer, metadata, .. } = opened;
-        let (status, fields, lifetime) = match &metadata.kind {
-            Kind::Variants(names) => return format!("it has variants by {}", names.join(", ")),
+        let (status, fields, lifetime) = match metadata.kind {
+            Kind::Variants { names, hashes } => return self.describe_variants(&names, &hashes),
             Kind::Response { status, fields, lifetime } => (status, fields, lifetime),
         };
         let now = now_s();
@@ -84,6 +85,17 @@ impl Store {
             Verdict::Valid => "",
         };
         format!("status {status}, {} octets, {state}{verdict}; {}", footer.body, named.join("; "))
+    }
+
+    fn describe_variants(&self, names: &[String], hashes: &[u128]) -> String {
+        let found = hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash).ok().flatten());
+        let lines: Vec<_> = found
+            .map(|opened| {
+                let variant = variant_in_words(&opened.metadata.key);
+                format!("\n  {variant}: {}", self.describe_object(opened))
+            })
+            .collect();
+        format!("it has variants by {}: {}{}", names.join(", "), lines.len(), lines.concat())
     }
 }
 

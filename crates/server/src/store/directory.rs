@@ -362,7 +362,8 @@ mod tests {
 
     fn write(directory: &Arc<Directory>, hash: u128, body: &[u8]) {
         let mut temporary = directory.create().unwrap();
-        let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants(vec!["a".to_owned()]) }.to_bytes().unwrap();
+        let kind = Kind::Variants { names: vec!["a".to_owned()], hashes: Vec::new() };
+        let metadata = Metadata { key: b"k".to_vec(), kind }.to_bytes().unwrap();
         let footer = Footer {
             metadata: metadata.len() as u32,
             body: body.len() as u64,

@@ -13,7 +13,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::directory::{Directory, Opened, Temporary, boot};
-use super::format::{FOOTER, Footer, Metadata};
+use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
 use super::object::Object;
 
@@ -35,8 +35,8 @@ pub(super) struct Disk {
     begun: Instant,
     removals: Mutex<Removals>,
     has_work: Condvar,
-    /// Objects that were stored, removed to make room, and failures.
-    counts: [AtomicU64; 3],
+    /// Objects that were stored, removed to make room, failures, and variants that were removed because their URL had too many.
+    counts: [AtomicU64; 4],
 }
 
 /// A disk as metrics show it.
@@ -50,6 +50,7 @@ pub(crate) struct DiskState {
     pub(crate) stored: u64,
     pub(crate) evicted: u64,
     pub(crate) failures: u64,
+    pub(crate) variants_removed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -323,7 +324,9 @@ impl Disk {
             temporary.file.write_all(&rest)?;
         }
         temporary.publish(hash)?;
-        self.counts[0].fetch_add(1, Ordering::Relaxed);
+        if matches!(metadata.kind, Kind::Response { .. }) {
+            self.counts[0].fetch_add(1, Ordering::Relaxed);
+        }
         Ok(self.add(hash, length))
     }
 
@@ -357,6 +360,17 @@ impl Disk {
         Ok(Some(self.add(hash, length + tail.len() as u64)))
     }
 
+    /// Whether the directory may have an object.
+    pub(super) fn may_have(&self, hash: u128) -> bool {
+        self.index.peek(hash).is_some() || !self.is_loaded.load(Ordering::Acquire)
+    }
+
+    /// Removes a variant of a URL that has too many.
+    pub(super) fn remove_variant(&self, hash: u128) {
+        self.counts[3].fetch_add(1, Ordering::Relaxed);
+        self.remove(hash);
+    }
+
     /// Removes an object.
     pub(super) fn remove(&self, hash: u128) {
         self.index.remove(hash);
@@ -371,7 +385,8 @@ impl Disk {
     }
 
     pub(super) fn state(&self) -> DiskState {
-        let [stored, evicted, failures] = [0, 1, 2].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
+        let [stored, evicted, failures, variants_removed] =
+            [0, 1, 2, 3].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
         DiskState {
             directory: self.directory.path.display().to_string(),
             objects: self.index.len(),
@@ -383,6 +398,7 @@ impl Disk {
             stored,
             evicted,
             failures,
+            variants_removed,
         }
     }
 }

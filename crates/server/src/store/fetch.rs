@@ -19,7 +19,6 @@ use tokio::task::spawn_blocking;
 use super::directory::Temporary;
 use super::disk::{Disk, write_pieces};
 use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
-use super::format::{Kind, Metadata};
 use super::key::add_variant;
 use super::object::{Head, Object};
 use super::rule::Rules;
@@ -224,7 +223,7 @@ impl Fetch {
         self.fill.flows(Arc::clone(&flowing));
         let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };
         if !names.is_empty() {
-            self.store_names(names).await;
+            self.store_names(names, hash).await;
         }
         rules.store.stored(&object);
     }
@@ -407,21 +406,13 @@ impl Fetch {
         Ok(())
     }
 
-    /// Stores the names of the request fields that select among the variants of the URL.
-    async fn store_names(&self, names: Vec<HeaderName>) {
-        let store = &self.rules.store;
-        let key = self.key.clone();
-        let hash = store.hash(&key);
-        let disk = store.disk(hash);
-        let list: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
-        let kind = Kind::Variants(list);
-        let written = on_disk(disk, "store a response", move |disk| {
-            let metadata = Metadata { key, kind };
-            let before = disk.directory.find(hash)?;
-            if before.is_some_and(|before| before.metadata == metadata) {
-                return Ok(false);
-            }
-            disk.write(&[], &metadata, hash, now_ms()).map(|_| true)
+    /// Stores the names of the request fields that select among the variants of the URL, with one more variant.
+    async fn store_names(&self, names: Vec<HeaderName>, variant: u128) {
+        let hash = self.rules.store.hash(&self.key);
+        let (rules, key) = (Arc::clone(&self.rules), self.key.clone());
+        let names: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
+        let written = on_disk(self.rules.store.disk(hash), "store a response", move |disk| {
+            rules.store.add_to_variants(disk, key, names, variant, rules.variants)
         });
         if written.await == Some(true) {
             self.rules.store.changed(hash);

@@ -117,7 +117,11 @@ pub(super) enum Kind {
         lifetime: Vec<u8>,
     },
     /// The names of the request fields that select among the responses of a URL (Vary, RFC 9110 §12.5.5).
-    Variants(Vec<String>),
+    Variants {
+        names: Vec<String>,
+        /// The hashes of the keys of its variants, in the order in which they were stored.
+        hashes: Vec<u128>,
+    },
 }
 
 impl Metadata {
@@ -175,7 +179,8 @@ mod tests {
             fields: vec![("etag".to_owned(), b"\"caf\xe9\"".to_vec())],
             lifetime: vec![1, 2, 3],
         };
-        for kind in [kind, Kind::Variants(vec!["accept-encoding".to_owned()])] {
+        let variants = Kind::Variants { names: vec!["accept-encoding".to_owned()], hashes: vec![0, u128::MAX] };
+        for kind in [kind, variants] {
             let metadata = Metadata { key: b"https://example.org/".to_vec(), kind };
             assert_eq!(Metadata::from_bytes(&metadata.to_bytes().unwrap()), Some(metadata));
         }

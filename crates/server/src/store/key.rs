@@ -60,6 +60,18 @@ pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
     key.extend_from_slice(variant);
 }
 
+/// Whether a key has a variant.
+pub(super) fn is_of_variant(key: &[u8]) -> bool {
+    memchr::memmem::find(key, VARIANT).is_some()
+}
+
+/// What of a key selects one of the variants of its URL, for a person to read.
+pub(super) fn variant_in_words(key: &[u8]) -> String {
+    let begin = memchr::memmem::find(key, VARIANT).map_or(key.len(), |at| at + VARIANT.len());
+    let lines: Vec<_> = key[begin..].split(|octet| *octet == b'\n').filter(|line| !line.is_empty()).collect();
+    lines.join(&b"; "[..]).escape_ascii().to_string()
+}
+
 /// Appends to a key a part of the request that its rule names: a field or a cookie.
 pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [PART, name, b"=", value] {
@@ -95,6 +107,16 @@ mod tests {
         assert_eq!(url_of(&key), b"https://example.org/a?b");
         add_variant(&mut key, b"accept-encoding:br");
         assert_eq!(url_of(&key), b"https://example.org/a?b");
+    }
+
+    #[test]
+    fn the_variant_of_a_key_is_shown_without_its_other_parts() {
+        let mut key = b"https://example.org/".to_vec();
+        add_part(&mut key, b"@", b"app");
+        assert!(!is_of_variant(&key) && variant_in_words(&key).is_empty());
+        add_variant(&mut key, b"accept-encoding:br, gzip\nx-lang\n");
+        assert!(is_of_variant(&key));
+        assert_eq!(variant_in_words(&key), "accept-encoding:br, gzip; x-lang");
     }
 
     #[test]

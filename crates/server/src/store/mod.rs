@@ -24,6 +24,7 @@ mod object;
 mod purge;
 mod respond;
 mod rule;
+mod variants;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -50,6 +51,7 @@ use key::KeyHasher;
 use object::{Object, Stored};
 use purge::{Durable, Purges};
 use rule::Rules;
+use variants::Variants;
 
 /// The store of a process.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ pub(crate) struct Store {
     fills: Mutex<HashMap<u128, Arc<Fill>>>,
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
+    variants: Variants,
     /// How often objects were replaced or purged, by a part of their hash: workers then compare what they keep.
     changes: [AtomicU64; CHANGES],
     fronts: ThreadLocal<RefCell<Front>>,
@@ -110,6 +113,7 @@ impl Store {
             opened: OnceLock::new(),
             fills: Mutex::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
+            variants: Variants::new(),
             changes: std::array::from_fn(|_| AtomicU64::new(0)),
             fronts: ThreadLocal::new(),
         }))
@@ -241,7 +245,6 @@ impl Store {
             let _ = fill.variant.set(variant);
             fills.insert(variant, Arc::clone(fill));
         }
-        Some(Stored::Variants(rules.vary(&object.head.fields)?.into()))
     }
 
     /// A fill that is under way no more.
@@ -272,6 +275,14 @@ impl Store {
     fn stored(&self, object: &Object) {
         self.passed().pop(&object.hash);
         self.changed(object.hash);
+    }
+
+    /// An object is asked for.
+    fn touch(&self, object: &Object) {
+        self.disk(object.hash).touch(object.hash);
+        if key::is_of_variant(&object.key) {
+            self.variants.used(object.hash);
+        }
     }
 
     /// An object was replaced.
@@ -318,6 +329,9 @@ impl Store {
         if let Target::Url(url) = &target {
             // The next such request finds nothing to purge.
             let hash = self.hash(&plain_key(url, upstream));
+            for variant in self.listed_variants(hash) {
+                self.disk(variant).remove(variant);
+            }
             self.disk(hash).remove(hash);
         }
         self.apply(&Purge { target, soft: false, at }, Durable::No)

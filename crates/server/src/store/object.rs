@@ -110,7 +110,7 @@ impl Stored {
         let Metadata { key, kind } = metadata;
         let (status, fields, lifetime) = match kind {
             Kind::Response { status, fields, lifetime } => (status, fields, lifetime),
-            Kind::Variants(names) => {
+            Kind::Variants { names, .. } => {
                 let names: Option<Arc<[HeaderName]>> =
                     names.iter().map(|name| HeaderName::try_from(name.as_str()).ok()).collect();
                 return Ok(names.map(Stored::Variants));

@@ -41,6 +41,8 @@ pub(super) struct Rules {
     pub(super) policy: Policy,
     pub(super) max_object: u64,
     pub(super) finish: bool,
+    /// Most variants of a URL.
+    pub(super) variants: usize,
     /// Tells the rules of all configurations apart, whose responses may carry other fields.
     pub(super) number: [u8; NUMBER],
     lines: Box<Lines>,
@@ -122,6 +124,7 @@ impl CacheRuleConfig {
                 policy,
                 max_object: self.max_object.0,
                 finish: self.finish,
+                variants: self.variants.usize(),
                 number: NEXT.fetch_add(1, Ordering::Relaxed).to_ne_bytes(),
                 lines,
             }),

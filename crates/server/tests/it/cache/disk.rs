@@ -12,7 +12,7 @@ use crate::support::{Tmpfs, wait_until};
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
 /// The files of objects.
-fn objects(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn objects(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     for outer in below(directory).filter(|path| path.file_name().is_some_and(|name| name.len() == 2)) {

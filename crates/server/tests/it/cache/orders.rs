@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use super::{Cached, answer, counting, status};
 use crate::support::PROGRAM;
 use crate::support::upstream::Upstream;
+use crate::support::wait_until;
 
 const TAGGED: &str = "Cache-Control: max-age=1000\r\nCache-Tag: news, front\r\nETag: \"one\"\r\n";
 
@@ -83,10 +84,38 @@ fn the_cache_shows_what_is_stored_and_why_something_is_not() {
     for target in ["/a", "/private", "/vary"] {
         cached.get(target, &host);
     }
-    crate::support::wait_until("all are stored", || succeeds(&cached, &["cache"]).contains(": 3 responses"));
+    wait_until("all are stored", || succeeds(&cached, &["cache"]).contains(": 3 responses"));
     let shown = succeeds(&cached, &["cache", "https://localhost/a"]);
     assert!(shown.contains("status 200, 8 octets") && shown.contains("etag: "), "{shown}");
-    assert!(succeeds(&cached, &["cache", "https://localhost/vary"]).contains("variants by x-lang"));
+    let shown = succeeds(&cached, &["cache", "https://localhost/vary"]);
+    assert!(shown.contains("variants by x-lang: 1\n  x-lang: status 200, 1 octets"), "{shown}");
     let output = order(&cached, &["cache", "https://localhost/private"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("was not stored: private"), "{output:?}");
+}
+
+#[test]
+fn the_variants_of_a_url_are_bounded() {
+    let origin = Upstream::answering(|request| {
+        answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", request.all("x-lang").concat().as_bytes())
+    });
+    let cached = Cached::with(origin, "", "variants = 3");
+    for n in 0..10 {
+        let language = n.to_string();
+        assert_eq!(cached.get("/a", &[("X-Lang", &language)]).body, language.as_bytes());
+        let last = format!("x-lang:{n}: status 200");
+        wait_until("it is listed", || {
+            let output = order(&cached, &["cache", "https://localhost/a"]);
+            String::from_utf8_lossy(&output.stdout).contains(&last)
+        });
+    }
+    let shown = succeeds(&cached, &["cache", "https://localhost/a"]);
+    assert!(shown.contains("variants by x-lang: 3\n") && shown.lines().count() == 4, "{shown}");
+    // Three and their list.
+    wait_until("the others are removed", || super::disk::objects(&cached.directory).len() == 4);
+    for (language, expected) in [("9", "hit"), ("7", "hit"), ("6", "vary-miss")] {
+        assert_eq!(status(&cached.get("/a", &[("X-Lang", language)])), expected, "{language}");
+    }
+    // A write removes all of them.
+    assert_eq!(cached.ask("POST", "/a", &[]).status, 200);
+    wait_until("all are removed", || super::disk::objects(&cached.directory).is_empty());
 }

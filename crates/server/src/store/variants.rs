@@ -1,0 +1,128 @@
+//! The variants of a URL: its list of them, and which go first where there are too many.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use super::disk::Disk;
+use super::format::{Kind, Metadata};
+use super::{Store, now_ms};
+
+/// What the process knows of variants besides the lists, which lie on the disks.
+#[derive(Debug)]
+pub(super) struct Variants {
+    last_uses: Mutex<LastUses>,
+    /// A list is read and written by one thread at a time. By a part of the hash of its URL.
+    writing: [Mutex<()>; LOCKS],
+}
+
+/// When variants were asked for last, by the hashes of their keys. What is not there was not asked for lately.
+#[derive(Debug)]
+struct LastUses {
+    times: LruCache<u128, u64>,
+    now: u64,
+}
+
+impl Variants {
+    pub(super) fn new() -> Self {
+        let last_uses = LastUses { times: LruCache::new(MOST_REMEMBERED), now: 0 };
+        Variants { last_uses: Mutex::new(last_uses), writing: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// A variant was asked for.
+    pub(super) fn used(&self, variant: u128) {
+        let mut uses = self.last_uses();
+        uses.now += 1;
+        let now = uses.now;
+        uses.times.put(variant, now);
+    }
+
+    /// Takes those out of a list that were asked for least recently, until it has `most`. Returns them.
+    fn take_excess(&self, list: &mut Vec<u128>, most: usize) -> Vec<u128> {
+        let excess = list.len().saturating_sub(most);
+        let mut by_use = list.clone();
+        {
+            let uses = self.last_uses();
+            // Of two that are unknown, the one that was stored first goes first.
+            by_use.sort_by_key(|variant| uses.times.peek(variant).copied().unwrap_or(0));
+        }
+        by_use.truncate(excess);
+        list.retain(|variant| !by_use.contains(variant));
+        by_use
+    }
+
+    fn last_uses(&self) -> MutexGuard<'_, LastUses> {
+        self.last_uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Adds a variant that is stored to the list of its URL, and removes those above `most`. May block. Returns whether other fields select among
+    /// the variants than before.
+    pub(super) fn add_to_variants(
+        &self,
+        disk: &Disk,
+        key: Vec<u8>,
+        names: Vec<String>,
+        variant: u128,
+        most: usize,
+    ) -> io::Result<bool> {
+        let hash = self.hash(&key);
+        let _alone = self.variants.writing[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner);
+        self.variants.used(variant);
+        let (before, mut hashes) = match disk.directory.find(hash)?.map(|opened| opened.metadata) {
+            Some(Metadata { key: own, kind: Kind::Variants { names, hashes } }) if own == key => (Some(names), hashes),
+            _ => (None, Vec::new()),
+        };
+        let is_other = before.as_ref() != Some(&names);
+        if !is_other && hashes.contains(&variant) {
+            return Ok(false);
+        }
+        // Those of other fields stay in the list until they are the oldest: nothing else finds them.
+        hashes.retain(|other| *other != variant && self.disk(*other).may_have(*other));
+        hashes.push(variant);
+        let excess = self.variants.take_excess(&mut hashes, most);
+        disk.write(&[], &Metadata { key, kind: Kind::Variants { names, hashes } }, hash, now_ms())?;
+        for other in excess {
+            self.disk(other).remove_variant(other);
+            self.changed(other);
+        }
+        Ok(is_other)
+    }
+
+    /// The hashes of the variants that are listed under a key. May block.
+    pub(super) fn listed_variants(&self, hash: u128) -> Vec<u128> {
+        match self.disk(hash).directory.find(hash) {
+            Ok(Some(opened)) => match opened.metadata.kind {
+                Kind::Variants { hashes, .. } => hashes,
+                Kind::Response { .. } => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+}
+
+const LOCKS: usize = 64;
+
+/// Variants of which is known when they were asked for.
+const MOST_REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variants_that_were_asked_for_least_recently_are_above_the_bound() {
+        let variants = Variants::new();
+        [3, 1, 5].into_iter().for_each(|variant| variants.used(variant));
+        let mut list = vec![1, 2, 3, 4, 5];
+        assert_eq!(variants.take_excess(&mut list, 5), []);
+        assert_eq!(variants.take_excess(&mut list, 4), [2]);
+        assert_eq!(variants.take_excess(&mut list, 2), [4, 3]);
+        assert_eq!(list, [1, 5]);
+        variants.used(1);
+        assert_eq!(variants.take_excess(&mut list, 1), [5]);
+    }
+}
