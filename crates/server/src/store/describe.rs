@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use http::{HeaderMap, HeaderValue};
 use sealion_cache::Lifetime;
 
 use super::directory::Opened;
@@ -79,7 +80,12 @@ impl Store {
             |name: &String| matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag");
         let named = fields.iter().filter(|(name, _)| is_named(name));
         let named: Vec<_> = named.map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect();
-        let verdict = match self.purges().verdict(&metadata.key, &[], &[], footer.stored) {
+        let pairs =
+            fields.iter().filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::from_bytes(value).ok()?)));
+        let map: HeaderMap = pairs.collect();
+        let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect::<Vec<_>>();
+        let (tags, groups) = (boxed(sealion_cache::tags(&map)), boxed(sealion_cache::groups(&map)));
+        let verdict = match self.purges().verdict(&metadata.key, &tags, &groups, footer.stored) {
             Verdict::Gone => "; PURGED",
             Verdict::Stale => "; made stale by a purge",
             Verdict::Valid => "",

@@ -94,6 +94,19 @@ fn the_cache_shows_what_is_stored_and_why_something_is_not() {
 }
 
 #[test]
+fn the_cache_shows_what_a_purge_by_tag_has_removed() {
+    let cached = Cached::new(counting(TAGGED));
+    cached.get("/a", &[]);
+    let shown = || succeeds(&cached, &["cache", "https://localhost/a"]);
+    wait_until("it is stored", || order(&cached, &["cache", "https://localhost/a"]).status.success());
+    assert!(!shown().contains("purge"), "{}", shown());
+    succeeds(&cached, &["purge", "--tag", "front", "--soft"]);
+    assert!(shown().contains("made stale by a purge"), "{}", shown());
+    succeeds(&cached, &["purge", "--tag", "news"]);
+    assert!(shown().contains("PURGED"), "{}", shown());
+}
+
+#[test]
 fn the_variants_of_a_url_are_bounded() {
     let origin = Upstream::answering(|request| {
         answer(200, "Cache-Control: max-age=1000\r\nVary: X-Lang\r\n", request.all("x-lang").concat().as_bytes())
