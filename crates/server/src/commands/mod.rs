@@ -12,6 +12,7 @@ mod order;
 mod passwd;
 mod ticket_key;
 mod top;
+mod warm;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -61,6 +62,8 @@ enum Command {
     Purge(order::PurgeArgs),
     /// Show the cache of the running server, or what it has under a URL
     Cache(order::CacheArgs),
+    /// Ask a server for URLs, a list of them or a sitemap, so that its cache has them; exit code 0 only if it has all
+    Warm(warm::WarmArgs),
     /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
     Doctor(doctor::DoctorArgs),
     /// Show a running server's activity in the terminal
@@ -122,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Upgrade(args) => order::run(&args, &Order::Upgrade),
         Command::Purge(args) => order::purge(args),
         Command::Cache(args) => order::run(&args.server, &Order::Cache { url: args.url }),
+        Command::Warm(args) => warm::run(&args),
         Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),
         Command::Health(args) => health_check::run(&args),

@@ -4,6 +4,7 @@ mod disk;
 mod orders;
 mod reuse;
 mod sharing;
+mod warm;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
