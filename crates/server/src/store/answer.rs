@@ -19,7 +19,7 @@ use super::disk::Lookup;
 use super::fetch::{Asked, Fetch, StaleObject, variant};
 use super::fill::{End, Failed, Fill, How, Phase};
 use super::front::Kept;
-use super::key::{Key, add_variant, is_of_variant};
+use super::key::{Key, add_variant, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::respond::{Origin, Reuse};
@@ -394,7 +394,7 @@ impl Store {
                     front.confirm(key, epoch);
                 }
                 if touches {
-                    self.touch(&object);
+                    self.touch(object.hash, &object.key);
                 }
                 Some(Stored::Object(object))
             }
@@ -488,7 +488,7 @@ impl Store {
                 if let Some(version) = version.or_else(|| self.disk(hash).version(hash)) {
                     object.set_version(version);
                 }
-                if is_of_variant(key) {
+                if without_variant(key).is_some() {
                     self.variants.used(hash);
                 }
                 match self.verdict(&object) {

@@ -60,9 +60,9 @@ pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
     key.extend_from_slice(variant);
 }
 
-/// Whether a key has a variant.
-pub(super) fn is_of_variant(key: &[u8]) -> bool {
-    memchr::memmem::find(key, VARIANT).is_some()
+/// The key of all variants, if this is the key of one.
+pub(super) fn without_variant(key: &[u8]) -> Option<&[u8]> {
+    memchr::memmem::find(key, VARIANT).map(|at| &key[..at])
 }
 
 /// What of a key selects one of the variants of its URL, for a person to read.
@@ -113,9 +113,10 @@ mod tests {
     fn the_variant_of_a_key_is_shown_without_its_other_parts() {
         let mut key = b"https://example.org/".to_vec();
         add_part(&mut key, b"@", b"app");
-        assert!(!is_of_variant(&key) && variant_in_words(&key).is_empty());
+        let of_url = key.clone();
+        assert!(without_variant(&key).is_none() && variant_in_words(&key).is_empty());
         add_variant(&mut key, b"accept-encoding:br, gzip\nx-lang\n");
-        assert!(is_of_variant(&key));
+        assert_eq!(without_variant(&key), Some(&of_url[..]));
         assert_eq!(variant_in_words(&key), "accept-encoding:br, gzip; x-lang");
     }
 

@@ -277,11 +277,14 @@ impl Store {
         self.changed(object.hash);
     }
 
-    /// An object is asked for.
-    fn touch(&self, object: &Object) {
-        self.disk(object.hash).touch(object.hash);
-        if key::is_of_variant(&object.key) {
-            self.variants.used(object.hash);
+    /// The object of a key is asked for.
+    fn touch(&self, hash: u128, key: &[u8]) {
+        self.disk(hash).touch(hash);
+        if let Some(of_url) = key::without_variant(key) {
+            self.variants.used(hash);
+            // Workers keep the list too: nothing else says that it is asked for.
+            let list = self.hash(of_url);
+            self.disk(list).touch(list);
         }
     }
 

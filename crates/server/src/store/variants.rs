@@ -111,7 +111,46 @@ const MOST_REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::CacheConfig;
+    use super::super::key::add_variant;
     use super::*;
+    use crate::values::{At, Problems, Size};
+
+    #[test]
+    fn a_list_stays_as_long_as_one_of_its_variants_is_asked_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directories = At::from(vec![scratch.path().to_owned()]);
+        let config = CacheConfig { directories, size: Size(1 << 20), ..CacheConfig::default() };
+        let store = Store::build(&config, None, &mut Problems::of_arguments()).unwrap();
+        store.open().unwrap();
+        let disk = &store.disks()[0];
+        assert!(disk.directory.try_own().unwrap());
+        let response = |key: &[u8]| {
+            let kind = Kind::Response { status: 200, fields: Vec::new(), lifetime: Vec::new() };
+            disk.write(b"body", &Metadata { key: key.to_vec(), kind }, store.hash(key), 1).unwrap();
+        };
+        let fill = |n: usize| response(format!("https://c.example/{n}").as_bytes());
+        // What comes into a disk that is full goes first.
+        (0..300).for_each(fill);
+        let [touched, other] = ["https://a.example/", "https://b.example/"].map(|url| {
+            let mut key = url.as_bytes().to_vec();
+            let list = store.hash(&key);
+            add_variant(&mut key, b"x-lang:de");
+            response(&key);
+            let (variant, names) = (store.hash(&key), vec!["x-lang".to_owned()]);
+            store.add_to_variants(disk, url.as_bytes().to_vec(), names, variant, 64).unwrap();
+            (list, variant, key)
+        });
+        for n in 300..1300 {
+            store.touch(touched.1, &touched.2);
+            disk.touch(other.1);
+            fill(n);
+        }
+        let is_there = |hash| disk.version(hash).is_some();
+        assert!(is_there(touched.1) && is_there(touched.0));
+        // Otherwise the list is lost, and the variant cannot be found.
+        assert!(is_there(other.1) && !is_there(other.0));
+    }
 
     #[test]
     fn the_variants_that_were_asked_for_least_recently_are_above_the_bound() {
