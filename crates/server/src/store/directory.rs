@@ -13,13 +13,17 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat, statat, syncfs, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, fsync, mkdirat, openat, renameat, stat, statat,
+    syncfs, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -29,14 +33,22 @@ use super::format::{FOOTER, Footer, Metadata};
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    root: OwnedFd,
-    lock: File,
+    place: ArcSwap<Place>,
     pub(super) salt: [u8; 16],
     /// Whether this process may write.
     is_owner: AtomicBool,
+    /// Whether the place is another one than before ([`Self::reopen`]).
+    is_renewed: AtomicBool,
     /// Boots whose objects need no check: this one, and the one before if it ended in order.
     boots: [u32; 2],
     next_temporary: AtomicU64,
+}
+
+/// What the path led to.
+#[derive(Debug)]
+struct Place {
+    root: OwnedFd,
+    lock: File,
 }
 
 /// A file that is being written. Removed unless it is published.
@@ -44,7 +56,8 @@ pub(super) struct Directory {
 pub(super) struct Temporary {
     pub(super) file: File,
     name: String,
-    directory: std::sync::Arc<Directory>,
+    directory: Arc<Directory>,
+    place: Arc<Place>,
     is_published: bool,
 }
 
@@ -62,30 +75,24 @@ impl Directory {
     /// Opens `path`, and makes what is missing in it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
-        let root = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let lock = File::from(openat(
-            &root,
-            "lock",
-            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            FILE,
-        )?);
-        make_directory(&root, TEMPORARY)?;
-        let salt = match read_file(&root, SALT) {
+        let place = Place::open(path)?;
+        let salt = match read_file(&place.root, SALT) {
             Ok(salt) => salt.try_into().map_err(|_| {
                 let what = format!("{SALT} is damaged: remove the directory's content to begin an empty cache");
                 io::Error::new(io::ErrorKind::InvalidData, what)
             })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_salt(&root)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_salt(&place.root)?,
             Err(error) => return Err(error),
         };
         let boot = boot();
-        let clean = read_file(&root, CLEAN).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+        let clean =
+            read_file(&place.root, CLEAN).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
         Ok(Directory {
             path: path.to_owned(),
-            root,
-            lock,
+            place: ArcSwap::from_pointee(place),
             salt,
             is_owner: AtomicBool::new(false),
+            is_renewed: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
             next_temporary: AtomicU64::new(0),
         })
@@ -102,7 +109,7 @@ impl Directory {
         if self.is_owner() {
             return Ok(true);
         }
-        match flock(&self.lock, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&self.place.load().lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(errno.into()),
@@ -114,7 +121,11 @@ impl Directory {
                 let _ = unlinkat(&temporary, entry.file_name(), AtFlags::empty());
             }
         }
-        let _ = unlinkat(&self.root, CLEAN, AtFlags::empty());
+        // After a loss of power it would vouch for objects that are stored from now on.
+        match self.remove_file(CLEAN) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         self.is_owner.store(true, Ordering::Release);
         Ok(true)
     }
@@ -129,10 +140,60 @@ impl Directory {
             return Ok(());
         }
         if is_clean {
-            syncfs(&self.root)?;
-            self.write_file(CLEAN, boot().to_string().as_bytes())?;
+            syncfs(&self.place.load().root)?;
+            self.write_file(CLEAN, self.boot().to_string().as_bytes())?;
         }
-        Ok(flock(&self.lock, FlockOperation::Unlock)?)
+        Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
+    }
+
+    /// Whether the path leads to it still, and it has the salt by which objects are found.
+    pub(super) fn is_in_place(&self) -> bool {
+        let place = self.place.load();
+        let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let is_there = match (stat(&self.path), fstat(&place.root)) {
+            (Ok(there), Ok(own)) => number(there) == number(own),
+            (Err(Errno::NOENT | Errno::NOTDIR), _) => false,
+            // A directory above may be closed to the user that serves, or the disk fails.
+            _ => true,
+        };
+        is_there && !matches!(statat(&place.root, SALT, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+    }
+
+    /// Opens what the path leads to now, and makes the directory if it was removed. Another process may own it.
+    ///
+    /// # Errors
+    /// It is on another file system and has not been this cache, as where a disk was unmounted: that would be filled.
+    pub(super) fn reopen(&self) -> io::Result<()> {
+        let there = self.path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+        let is_same_disk = there.metadata()?.dev() == fstat(&self.place.load().root)?.st_dev;
+        let salt = match std::fs::read(self.path.join(SALT)) {
+            Ok(salt) => Some(salt),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        match salt {
+            Some(salt) if salt == self.salt => {}
+            None if is_same_disk => std::fs::create_dir_all(&self.path)?,
+            _ => return Err(io::Error::other("something else is there: restart the server if it is to be the cache")),
+        }
+        let place = Place::open(&self.path)?;
+        if statat(&place.root, SALT, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            write_file(&place.root, SALT, &self.salt)?;
+        }
+        self.is_owner.store(false, Ordering::Release);
+        self.place.store(Arc::new(place));
+        self.is_renewed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the place has become another one since the last call.
+    pub(super) fn take_renewed(&self) -> bool {
+        self.is_renewed.swap(false, Ordering::AcqRel)
+    }
+
+    /// A number of this boot of the machine.
+    pub(super) fn boot(&self) -> u32 {
+        self.boots[0]
     }
 
     /// Whether the body of an object must be checked before it is sent: it was written before a boot that no orderly stop preceded.
@@ -141,28 +202,29 @@ impl Directory {
     }
 
     /// A new file for an object.
-    pub(super) fn create(self: &std::sync::Arc<Self>) -> io::Result<Temporary> {
+    pub(super) fn create(self: &Arc<Self>) -> io::Result<Temporary> {
         if !self.is_owner() {
             return Err(io::Error::other("another process owns the directory"));
         }
         let name =
             format!("{TEMPORARY}/{}-{}", std::process::id(), self.next_temporary.fetch_add(1, Ordering::Relaxed));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = match openat(&self.root, &name, flags, FILE) {
+        let place = self.place.load_full();
+        let file = match openat(&place.root, &name, flags, FILE) {
             // Somebody emptied the directory.
             Err(Errno::NOENT) => {
-                make_directory(&self.root, TEMPORARY)?;
-                openat(&self.root, &name, flags, FILE)?
+                make_directory(&place.root, TEMPORARY)?;
+                openat(&place.root, &name, flags, FILE)?
             }
             opened => opened?,
         };
-        Ok(Temporary { file: file.into(), name, directory: std::sync::Arc::clone(self), is_published: false })
+        Ok(Temporary { file: file.into(), name, directory: Arc::clone(self), place, is_published: false })
     }
 
     /// The object with this hash. `Ok(None)`: there is none that is valid.
     pub(super) fn find(&self, hash: u128) -> io::Result<Option<Opened>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match openat(&self.root, name(hash), flags, Mode::empty()) {
+        let file = match openat(&self.place.load().root, name(hash), flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
@@ -184,12 +246,12 @@ impl Directory {
     /// Opens the file of an object for writing behind its end.
     pub(super) fn open_to_append(&self, hash: u128) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.root, name(hash), flags, Mode::empty())?.into())
+        Ok(openat(&self.place.load().root, name(hash), flags, Mode::empty())?.into())
     }
 
     /// Removes the object with this hash, if there is one.
     pub(super) fn remove(&self, hash: u128) -> io::Result<()> {
-        match unlinkat(&self.root, name(hash), AtFlags::empty()) {
+        match unlinkat(&self.place.load().root, name(hash), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -220,18 +282,20 @@ impl Directory {
 
     /// Octets that are free on the file system for this process, and its inodes.
     pub(super) fn free(&self) -> io::Result<(u64, u64)> {
-        let stat = rustix::fs::fstatvfs(&self.root)?;
-        Ok((stat.f_bavail * stat.f_frsize, stat.f_favail))
+        let stat = rustix::fs::fstatvfs(&self.place.load().root)?;
+        // Some file systems, btrfs for one, have no table of inodes: they report 0 of 0.
+        let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
+        Ok((stat.f_bavail * stat.f_frsize, inodes))
     }
 
     /// Reads a small file of the directory whole.
     pub(super) fn read_file(&self, name: &str) -> io::Result<Vec<u8>> {
-        read_file(&self.root, name)
+        read_file(&self.place.load().root, name)
     }
 
     /// Octets of a small file of the directory; 0 if there is none.
     pub(super) fn length_of(&self, name: &str) -> io::Result<u64> {
-        match statat(&self.root, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(stat.st_size as u64),
             Err(Errno::NOENT) => Ok(0),
             Err(errno) => Err(errno.into()),
@@ -240,22 +304,48 @@ impl Directory {
 
     /// Replaces a small file of the directory.
     pub(super) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        write_file(&self.root, name, content)
+        write_file(&self.place.load().root, name, content)
     }
 
-    /// Removes a small file of the directory.
+    /// Removes a small file of the directory, on the disk too.
     pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.root, name, AtFlags::empty())?)
+        let place = self.place.load();
+        unlinkat(&place.root, name, AtFlags::empty())?;
+        Ok(fsync(&place.root)?)
+    }
+
+    /// Opens a small file of the directory.
+    pub(super) fn open_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(openat(&self.place.load().root, name, flags, Mode::empty())?.into())
     }
 
     /// Opens a file of the directory to which lines are appended.
     pub(super) fn append(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.root, name, flags, FILE)?.into())
+        let place = self.place.load();
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match openat(&place.root, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                let file = openat(&place.root, name, flags | OFlags::CREATE, FILE)?;
+                fsync(&place.root)?;
+                Ok(file.into())
+            }
+            opened => Ok(opened?.into()),
+        }
     }
 
     fn directory(&self, name: &str) -> io::Result<OwnedFd> {
-        Ok(openat(&self.root, name, DIRECTORY, Mode::empty())?)
+        Ok(openat(&self.place.load().root, name, DIRECTORY, Mode::empty())?)
+    }
+}
+
+impl Place {
+    fn open(path: &Path) -> io::Result<Self> {
+        let root = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let lock = File::from(openat(&root, "lock", flags, FILE)?);
+        make_directory(&root, TEMPORARY)?;
+        Ok(Place { root, lock })
     }
 }
 
@@ -265,7 +355,7 @@ impl Temporary {
         if !self.directory.is_owner() {
             return Err(io::Error::other("another process owns the directory"));
         }
-        let root = &self.directory.root;
+        let root = &self.place.root;
         let name = name(hash);
         match renameat(root, &self.name, root, &name) {
             Err(Errno::NOENT) => {
@@ -284,7 +374,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_published {
-            let _ = unlinkat(&self.directory.root, &self.name, AtFlags::empty());
+            let _ = unlinkat(&self.place.root, &self.name, AtFlags::empty());
         }
     }
 }
@@ -303,9 +393,16 @@ fn hex(name: &[u8], digits: usize) -> Option<u128> {
     u128::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
 }
 
-/// A number of this boot of the machine.
-pub(super) fn boot() -> u32 {
-    crc32c::crc32c(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+/// A number of this boot of the machine; a random one where the kernel does not say, so that all objects are checked.
+fn boot() -> u32 {
+    match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => crc32c::crc32c(&id),
+        Err(_) => {
+            let mut number = [0; 4];
+            let _ = aws_lc_rs::rand::fill(&mut number);
+            u32::from_le_bytes(number)
+        }
+    }
 }
 
 fn make_salt(root: &OwnedFd) -> io::Result<[u8; 16]> {
@@ -335,7 +432,8 @@ fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
     let mut file = File::from(openat(root, &next, flags, FILE)?);
     file.write_all(content)?;
     file.sync_all()?;
-    Ok(renameat(root, &next, root, name)?)
+    renameat(root, &next, root, name)?;
+    Ok(fsync(root)?)
 }
 
 fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
@@ -355,8 +453,6 @@ const CLEAN: &str = "clean";
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::format::Kind;
     use super::*;
 

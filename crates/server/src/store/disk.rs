@@ -1,7 +1,7 @@
 //! A disk: its directory, its index, and a thread that removes what must go.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::directory::{Directory, Opened, Temporary, boot};
+use super::directory::{Directory, Opened, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
-use super::object::Object;
+use super::object::{Object, checksum};
 
 /// A disk with stored responses.
 #[derive(Debug)]
@@ -102,11 +102,22 @@ impl Disk {
                 Err(error) => self.failed("take over", &error),
             }
         }
-        let has_room = self.directory.free().is_ok_and(|(octets, inodes)| octets > self.reserve && inodes > 0);
-        if self.has_room.swap(has_room, Ordering::Relaxed) && !has_room {
+        if !self.directory.is_in_place() {
+            self.reopen();
+            return !self.is_stopping();
+        }
+        let lacks = match self.directory.free() {
+            Ok((octets, _)) if octets <= self.reserve => Some("has less free than cache.free"),
+            Ok((_, 0)) => Some("has no inode left"),
+            Ok(_) => None,
+            Err(_) => Some("does not say what is free"),
+        };
+        if self.has_room.swap(lacks.is_none(), Ordering::Relaxed)
+            && let Some(lacks) = lacks
+        {
             let path = self.directory.path.display();
             tracing::warn!(
-                "cache {path}: its file system has less free than cache.free; responses pass without being stored until there is more"
+                "cache {path}: its file system {lacks}; responses pass without being stored until there is more"
             );
         }
         let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,36 +146,81 @@ impl Disk {
         true
     }
 
-    /// Fills the index: from the snapshot of an orderly stop, and from the directory itself.
+    /// The directory was removed, emptied or replaced: opens what is at its path now.
+    fn reopen(&self) {
+        if let Err(error) = self.directory.reopen() {
+            self.failed("find the directory again", &error);
+            // At the next turn.
+            std::thread::sleep(TURN);
+            return;
+        }
+        tracing::warn!(
+            "cache {}: the directory was removed or replaced; it begins again",
+            self.directory.path.display()
+        );
+        self.is_loaded.store(false, Ordering::Release);
+        self.index.clear();
+        self.paused_until.store(0, Ordering::Relaxed);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner).is_stopping
+    }
+
+    /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself.
     fn load(&self) {
-        let mut known = 0_u64;
-        if let Ok(snapshot) = self.directory.read_file(SNAPSHOT) {
-            let (rows, checksum) = snapshot.split_at(snapshot.len().saturating_sub(4));
-            if checksum == crc32c::crc32c(rows).to_le_bytes() {
-                for row in rows.chunks_exact(ROW) {
-                    let (Ok(hash), Ok(blocks)) = (row[..16].try_into(), row[16..].try_into()) else { continue };
-                    let size = u64::from(u32::from_le_bytes(blocks)) * 4096;
-                    self.add(u128::from_le_bytes(hash), size);
-                    known += 1;
-                }
-                self.is_loaded.store(true, Ordering::Release);
-            }
+        let has_snapshot = self.load_snapshot();
+        if has_snapshot.is_some() {
             let _ = self.directory.remove_file(SNAPSHOT);
         }
-        if known == 0 {
+        if has_snapshot != Some(true) {
             let scanned = self.directory.scan(|hash, length| {
-                if self.index.peek(hash).is_none() {
-                    self.add(hash, length);
-                }
-                !self.removals.lock().unwrap_or_else(PoisonError::into_inner).is_stopping
+                self.add_found(hash, length);
+                !self.is_stopping()
             });
             if let Err(error) = scanned {
                 self.failed("read the directory", &error);
             }
-            self.is_loaded.store(true, Ordering::Release);
         }
+        self.is_loaded.store(true, Ordering::Release);
         let (objects, octets) = (self.index.len(), self.index.octets());
         tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
+    }
+
+    /// Fills the index from a snapshot. `None`: there is none. `Some(false)`: it is damaged, or has nothing.
+    fn load_snapshot(&self) -> Option<bool> {
+        let file = self.directory.open_file(SNAPSHOT).ok()?;
+        let read = || {
+            let length = file.metadata()?.len();
+            let rows = length.saturating_sub(4) / ROW as u64;
+            let mut expected = [0; 4];
+            file.read_exact_at(&mut expected, rows * ROW as u64)?;
+            // Nothing of it counts unless all of it is right: it is read twice.
+            if rows == 0 || checksum(&file, rows * ROW as u64)?.to_le_bytes() != expected {
+                return Ok(false);
+            }
+            self.index.reserve(rows);
+            let mut reader = BufReader::with_capacity(1 << 18, &file);
+            let mut row = [0; ROW];
+            for _ in 0..rows {
+                reader.read_exact(&mut row)?;
+                let (hash, blocks) = row.split_first_chunk().expect("a row begins with a hash");
+                let blocks = u32::from_le_bytes(blocks.try_into().expect("four octets are left"));
+                self.add_found(u128::from_le_bytes(*hash), u64::from(blocks) * 4096);
+            }
+            Ok(true)
+        };
+        Some(read().unwrap_or_else(|error: io::Error| {
+            self.failed("read the snapshot", &error);
+            false
+        }))
+    }
+
+    /// Adds an object that was there at the start, unless a newer one is.
+    fn add_found(&self, hash: u128, length: u64) {
+        if self.index.peek(hash).is_none() {
+            self.add(hash, length);
+        }
     }
 
     /// Adds an object to the index, and has removed what must go for it. Returns its version.
@@ -306,7 +362,7 @@ impl Disk {
         stored: u64,
         body: (u64, u32),
     ) -> io::Result<u32> {
-        let (tail, length) = tail(metadata, hash, stored, body, boot())?;
+        let (tail, length) = tail(metadata, hash, stored, body, self.directory.boot())?;
         temporary.file.write_all_at(&tail, body.0)?;
         temporary.publish(hash)?;
         self.counts[0].fetch_add(1, Ordering::Relaxed);
@@ -316,7 +372,8 @@ impl Disk {
     /// Writes a small object at once. May block. Returns its version.
     pub(super) fn write(&self, body: &[u8], metadata: &Metadata, hash: u128, stored: u64) -> io::Result<u32> {
         let mut temporary = self.create(None)?;
-        let (tail, length) = tail(metadata, hash, stored, (body.len() as u64, crc32c::crc32c(body)), boot())?;
+        let of_body = (body.len() as u64, crc32c::crc32c(body));
+        let (tail, length) = tail(metadata, hash, stored, of_body, self.directory.boot())?;
         let parts = [io::IoSlice::new(body), io::IoSlice::new(&tail)];
         let written = temporary.file.write_vectored(&parts)?;
         if written < body.len() + tail.len() {
@@ -456,3 +513,111 @@ const PAUSE: Duration = Duration::from_secs(10);
 const MOST_TAILS: u64 = 64 << 10;
 /// Body for which room is made before it is written.
 const LARGE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::Kind;
+    use super::*;
+
+    fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    fn processor_time() -> Duration {
+        rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap()
+    }
+
+    fn open(path: &Path, objects: u64) -> Arc<Disk> {
+        Disk::open(path, objects * 2 * 4096, objects, 0).unwrap()
+    }
+
+    fn wait_until_loaded(disk: &Disk, mut meanwhile: impl FnMut()) {
+        while !disk.is_loaded.load(Ordering::Acquire) {
+            meanwhile();
+        }
+    }
+
+    /// Begins with an object that is on the disk; there are `objects` with it. Returns the memory of the index by that.
+    fn all_come_back_with_the_snapshot(objects: u64) -> u64 {
+        let scratch = tempfile::tempdir().unwrap();
+        let key = b"https://example.org/";
+        let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants(Vec::new()) };
+        let hash_of = |n: u64| u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        let before = resident();
+        let disk = open(scratch.path(), objects);
+        disk.start(|| ()).unwrap();
+        wait_until_loaded(&disk, || ());
+        disk.write(b"body", &metadata, hash_of(0), 1).unwrap();
+        for n in 1..objects {
+            disk.index.insert(hash_of(n), Blocks::of(4096));
+        }
+        assert_eq!(disk.index.len(), objects);
+        let memory = resident() - before;
+        let began = Instant::now();
+        disk.close(true);
+        println!("{objects} objects: {} octets each; the snapshot took {:?}", memory / objects, began.elapsed());
+        drop(disk);
+
+        let (began, spent) = (Instant::now(), processor_time());
+        let disk = open(scratch.path(), objects);
+        // Before anything is loaded, an object is found by its name.
+        assert!(matches!(disk.lookup(hash_of(0)), Lookup::Unknown));
+        assert!(disk.open_object(hash_of(0), key).is_some());
+        disk.start(|| ()).unwrap();
+        let mut found = 1;
+        wait_until_loaded(&disk, || {
+            assert!(disk.open_object(hash_of(0), key).is_some());
+            found += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        });
+        println!(
+            "all are loaded after {:?}, {:?} of a processor; meanwhile {found} lookups by name",
+            began.elapsed(),
+            processor_time() - spent
+        );
+        assert_eq!(disk.index.len(), objects);
+        assert!(matches!(disk.lookup(hash_of(objects - 1)), Lookup::Found(_)));
+        assert!(matches!(disk.lookup(hash_of(objects)), Lookup::None));
+        assert!(!scratch.path().join(SNAPSHOT).exists());
+        memory
+    }
+
+    #[test]
+    fn objects_are_found_by_name_until_the_snapshot_is_loaded() {
+        all_come_back_with_the_snapshot(10_000);
+    }
+
+    #[test]
+    #[ignore = "takes a gigabyte of memory: cargo test -p sealion --lib ten_million -- --ignored --nocapture"]
+    fn ten_million_objects_take_at_most_80_octets_each_and_come_back_with_the_snapshot() {
+        const OBJECTS: u64 = 10_000_000;
+        let memory = all_come_back_with_the_snapshot(OBJECTS);
+        assert!(memory <= 80 * OBJECTS, "{} octets an object", memory / OBJECTS);
+    }
+
+    #[test]
+    fn without_a_whole_snapshot_the_directory_is_read() {
+        for damage in
+            [|bytes: &mut Vec<u8>| bytes[3] ^= 1, |bytes| bytes.truncate(bytes.len() - 1), |bytes| bytes.clear()]
+                as [fn(&mut Vec<u8>); 3]
+        {
+            let scratch = tempfile::tempdir().unwrap();
+            let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants(Vec::new()) };
+            let disk = open(scratch.path(), 100);
+            disk.start(|| ()).unwrap();
+            wait_until_loaded(&disk, || ());
+            disk.write(b"body", &metadata, 7, 1).unwrap();
+            disk.close(true);
+            drop(disk);
+            let snapshot = scratch.path().join(SNAPSHOT);
+            let mut bytes = std::fs::read(&snapshot).unwrap();
+            damage(&mut bytes);
+            std::fs::write(&snapshot, bytes).unwrap();
+            let disk = open(scratch.path(), 100);
+            disk.start(|| ()).unwrap();
+            wait_until_loaded(&disk, || ());
+            assert!(matches!(disk.lookup(7), Lookup::Found(_)) && disk.index.len() == 1);
+        }
+    }
+}

@@ -82,6 +82,15 @@ impl Index {
         self.objects.remove(&hash);
     }
 
+    /// Makes room for so many objects at once.
+    pub(super) fn reserve(&self, objects: u64) {
+        self.objects.reserve(usize::try_from(objects).unwrap_or(0));
+    }
+
+    pub(super) fn clear(&self) {
+        self.objects.clear();
+    }
+
     /// Objects in the index.
     pub(super) fn len(&self) -> u64 {
         self.objects.len() as u64

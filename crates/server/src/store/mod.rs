@@ -147,10 +147,12 @@ impl Store {
         for (n, disk) in self.disks().iter().enumerate() {
             let store = Arc::downgrade(self);
             let each_turn = move || {
+                let Some(store) = store.upgrade() else { return };
+                if store.disks()[n].directory.take_renewed() {
+                    store.write_purges();
+                }
                 // While one process takes over from another, both may purge.
-                if let Some(store) = store.upgrade().filter(|_| n == 0)
-                    && store.purges().catch_up(&store.disks()[0].directory)
-                {
+                if n == 0 && store.purges().catch_up(&store.disks()[0].directory) {
                     store.all_changed();
                 }
             };
@@ -349,6 +351,14 @@ impl Store {
         // It holds even if it cannot be written down.
         let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
         self.purges().order(purge, &directories, durable)
+    }
+
+    /// Writes down all purges, where a directory was removed or replaced.
+    fn write_purges(&self) {
+        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
+        if let Err(error) = self.purges().rewrite(&directories) {
+            tracing::warn!("cache: cannot write down what was purged: {error}; the next purge tries again");
+        }
     }
 
     /// Workers compare all that they keep.

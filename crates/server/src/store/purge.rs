@@ -92,7 +92,7 @@ pub(super) enum Durable {
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     table: RwLock<Table>,
-    /// Octets in the files, and whether a damaged line makes a rewrite necessary.
+    /// Octets in the files, and whether a damaged or missing line makes a rewrite necessary.
     files: Mutex<Files>,
 }
 
@@ -188,22 +188,36 @@ impl Purges {
         serde_json::to_writer(&mut line, purge).map_err(std::io::Error::other)?;
         line.push(b'\n');
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        for directory in directories {
+        let append = |directory: &Arc<Directory>| {
             let mut file = directory.append(FILE)?;
             file.write_all(&line)?;
-            if durable == Durable::Yes {
-                file.sync_data()?;
-            }
+            if durable == Durable::Yes { file.sync_data() } else { Ok(()) }
+        };
+        if let Err(error) = directories.iter().try_for_each(|directory| append(directory)) {
+            // It holds in memory: the next purge that can be written brings it along.
+            files.is_damaged = true;
+            return Err(error);
         }
         files.octets += line.len() as u64;
         let is_owner = directories.iter().all(|directory| directory.is_owner());
         if is_owner && (files.is_damaged || files.octets > MOST_FILE) {
-            let whole = self.to_lines();
-            for directory in directories {
-                directory.write_file(FILE, &whole)?;
-            }
-            *files = Files { octets: whole.len() as u64, is_damaged: false };
+            self.write(&mut files, directories)?;
         }
+        Ok(())
+    }
+
+    /// Writes all purges again, where a directory has lost its file.
+    pub(super) fn rewrite(&self, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
+        self.write(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner), directories)
+    }
+
+    fn write(&self, files: &mut Files, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
+        files.is_damaged = true;
+        let whole = self.to_lines();
+        for directory in directories {
+            directory.write_file(FILE, &whole)?;
+        }
+        *files = Files { octets: whole.len() as u64, is_damaged: false };
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::{Cached, answer, counting, status};
 use crate::support::upstream::Upstream;
-use crate::support::{Tmpfs, wait_until};
+use crate::support::{Tmpfs, messages, tool, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
@@ -157,6 +157,125 @@ fn a_directory_that_vanishes_costs_hits_and_no_response() {
     for n in 0..5 {
         assert_eq!(cached.get(&format!("/{n}"), &[]).status, 200);
     }
+}
+
+/// Asks for ever new URLs until one is stored in a file.
+#[track_caller]
+fn wait_until_it_stores_again(cached: &Cached) {
+    let before = objects(&cached.directory).len();
+    let mut n = 0;
+    wait_until("it stores again", || {
+        n += 1;
+        assert_eq!(cached.get(&format!("/again/{n}"), &[]).status, 200);
+        objects(&cached.directory).len() > before
+    });
+    assert!(messages(cached.server(), "WARN") < 4, "not once for each of {n} requests: {:#?}", cached.server().lines());
+}
+
+#[test]
+fn a_directory_that_was_removed_is_made_again_and_keeps_purges() {
+    let mut cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    fs::remove_dir_all(&cached.directory).unwrap();
+    wait_until_it_stores_again(&cached);
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
+    let before = cached.get("/b", &[]).body;
+    wait_until("it is stored", || {
+        let count = objects(&cached.directory).len();
+        let mut server = cached.server.take().unwrap();
+        server.signal(Signal::TERM);
+        server.wait();
+        cached.restart();
+        count > 0
+    });
+    assert_eq!(cached.get("/b", &[]).body, before, "it was stored under a name that is found again");
+    assert_ne!(cached.get("/a", &[]).body, b"body 0");
+}
+
+#[test]
+fn a_directory_whose_content_was_removed_is_used_again() {
+    let mut cached = Cached::new(counting(FRESH));
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    for entry in fs::read_dir(&cached.directory).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    }
+    wait_until("the server owns the directory again", || cached.directory.join("lock").exists());
+    let body = cached.get("/b", &[]).body;
+    wait_for_objects(&cached, 1);
+    cached.restart();
+    assert_eq!(cached.get("/b", &[]).body, body, "it was stored under a name that is found again");
+}
+
+#[test]
+fn a_file_system_without_inodes_costs_hits_until_it_has_some() {
+    let mut cached = Cached::stopped(counting(FRESH), "free = '0B'", "");
+    let mounted = Tmpfs::mount(&cached.directory, "10m,nr_inodes=16");
+    cached.restart();
+    for n in 0..20 {
+        assert_eq!(cached.get(&format!("/{n}"), &[]).body, format!("body {n}").as_bytes());
+    }
+    wait_until("it says so", || messages(cached.server(), "without being stored") > 0);
+    let stored = objects(&cached.directory).len();
+    assert!(stored < 6, "{stored} objects");
+    tool("mount", ["-o", "remount,nr_inodes=10000", cached.directory.to_str().unwrap()]);
+    wait_until_it_stores_again(&cached);
+    cached.server = None;
+    drop(mounted);
+}
+
+#[test]
+fn what_lies_beneath_an_unmounted_disk_is_not_filled_and_the_disk_is_used_again() {
+    let mut cached = Cached::stopped(counting(FRESH), "free = '0B'", "");
+    let elsewhere = cached.directory.with_file_name("elsewhere");
+    let mounted = Tmpfs::mount(&elsewhere, "10m");
+    fs::create_dir(&cached.directory).unwrap();
+    let paths = [&elsewhere, &cached.directory].map(|path| path.to_str().unwrap().to_owned());
+    tool("mount", ["--bind", &paths[0], &paths[1]]);
+    cached.restart();
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    tool("umount", ["-l", &paths[1]]);
+    wait_until("it says so", || messages(cached.server(), "restart the server") > 0);
+    for n in 0..5 {
+        assert_eq!(cached.get(&format!("/b/{n}"), &[]).status, 200);
+    }
+    assert_eq!(fs::read_dir(&cached.directory).unwrap().count(), 0);
+    tool("mount", ["--bind", &paths[0], &paths[1]]);
+    wait_until_it_stores_again(&cached);
+    cached.server = None;
+    tool("umount", ["-l", &paths[1]]);
+    drop(mounted);
+}
+
+/// As btrfs, which reports no inodes at all.
+#[test]
+fn a_file_system_without_a_bound_on_inodes_is_used() {
+    let mut cached = Cached::stopped(counting(FRESH), "free = '0B'", "");
+    let mounted = Tmpfs::mount(&cached.directory, "10m,nr_inodes=0");
+    cached.restart();
+    wait_until_it_stores_again(&cached);
+    cached.server = None;
+    drop(mounted);
+}
+
+#[test]
+fn a_full_file_system_costs_hits_until_it_has_room() {
+    let body = vec![b'x'; 100_000];
+    let origin = Upstream::answering(move |_| answer(200, FRESH, &body));
+    let mut cached = Cached::stopped(origin, "free = '0B'", "");
+    let mounted = Tmpfs::mount(&cached.directory, "1m");
+    cached.restart();
+    for n in 0..20 {
+        assert_eq!(cached.get(&format!("/{n}"), &[]).body.len(), 100_000);
+    }
+    wait_until("it says so", || messages(cached.server(), "without being stored") > 0);
+    tool("mount", ["-o", "remount,size=100m", cached.directory.to_str().unwrap()]);
+    wait_until_it_stores_again(&cached);
+    cached.server = None;
+    drop(mounted);
 }
 
 #[test]
