@@ -220,7 +220,7 @@ impl CacheRule {
         add_part(key, b"@", target.upstream.as_bytes());
         if is_trusted {
             // The server learns these of the trusted proxy.
-            for name in ["x-forwarded-host", "x-forwarded-proto"] {
+            for name in ["x-forwarded-host", "x-forwarded-proto"].iter().chain(&OF_PROXY) {
                 request.fields.all(name).for_each(|value| add_part(key, name.as_bytes(), value));
             }
         }
@@ -236,6 +236,16 @@ impl CacheRule {
         }
     }
 
+    /// Removes the fields by which some applications answer for another URL or with another method than the key says.
+    pub(crate) fn keep_to_key(&self, fields: &mut HeaderMap, is_trusted: bool) {
+        let of_proxy = OF_PROXY.iter().filter(|_| !is_trusted);
+        for name in OVERRIDES.iter().chain(of_proxy) {
+            if !self.key_headers.iter().any(|own| **own == **name) {
+                fields.remove(*name);
+            }
+        }
+    }
+
     /// Whether fields or cookies belong to keys.
     pub(super) fn has_parts(&self) -> bool {
         !self.key_headers.is_empty() || !self.key_cookies.is_empty()
@@ -247,6 +257,22 @@ impl CacheRule {
             && cookies(request).any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name)))
     }
 }
+
+/// Fields of a trusted proxy besides those that are made here.
+const OF_PROXY: [&str; 2] = ["x-forwarded-port", "x-forwarded-prefix"];
+
+/// Fields by which applications and frameworks take another host, path or method than that of the request line.
+const OVERRIDES: [&str; 9] = [
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy)]

@@ -34,10 +34,16 @@ impl Rule {
         inbound: Inbound,
     ) -> Response {
         let Target::Path { path: raw, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
+        // Keys have hosts in lower case. A server that minds the case would answer one client for all.
+        let lower = request.authority.filter(|host| host.bytes().any(|octet| octet.is_ascii_uppercase()));
+        let lower = lower.map(str::to_ascii_lowercase);
+        let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
+        let request = lowered.as_ref().unwrap_or(request);
         let kept = cache.query(query);
         let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
         let target = Targeted { path: raw, query, upstream: &self.upstream.name };
-        let question = Question { request, scheme: inbound.scheme, is_trusted: inbound.is_trusted, target };
+        let is_trusted = inbound.is_trusted;
+        let question = Question { request, scheme: inbound.scheme, is_trusted, target };
         if request.method.as_str() == "PURGE" && cache.has_purge() {
             return purge(cache, question, &inbound).await;
         }
@@ -54,6 +60,7 @@ impl Rule {
         let trace = if let Some(reason) = bypass {
             CacheTrace::bypass(reason)
         } else {
+            cache.keep_to_key(&mut forwarded.fields, is_trusted);
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
             match cache.answer(question, forwarded, &self.upstream).await {

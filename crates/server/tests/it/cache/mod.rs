@@ -3,6 +3,7 @@
 mod disk;
 mod orders;
 mod reuse;
+mod security;
 mod sharing;
 mod warm;
 
@@ -25,6 +26,8 @@ struct Cached {
     origin: Upstream,
     /// Further keys of `[cache]` and of the rule's `cache`.
     keys: (&'static str, &'static str),
+    /// The path of the rule; all others are forwarded without a cache.
+    path: &'static str,
     server: Option<Server>,
 }
 
@@ -42,28 +45,44 @@ impl Cached {
         cached
     }
 
+    /// For this path alone; others are forwarded too.
+    #[track_caller]
+    fn below(path: &'static str, origin: Upstream, rule: &'static str) -> Self {
+        let mut cached = Self { path, ..Self::stopped(origin, "", rule) };
+        cached.restart();
+        cached
+    }
+
     fn stopped(origin: Upstream, table: &'static str, rule: &'static str) -> Self {
         let scratch = TempDir::new().expect("a directory");
         let directory = scratch.path().join("cache");
-        Cached { site: Site::new(), _scratch: scratch, directory, origin, keys: (table, rule), server: None }
+        Cached { site: Site::new(), _scratch: scratch, directory, origin, keys: (table, rule), path: "/", server: None }
     }
 
     /// Stops the server in order, if it runs, and starts another.
     #[track_caller]
     fn restart(&mut self) {
+        self.restart_without_waiting();
+        wait_for_cache(&self.directory);
+    }
+
+    /// The same, without waiting until the server stores responses.
+    #[track_caller]
+    fn restart_without_waiting(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.signal(Signal::TERM);
             server.wait();
         }
         let (table, rule) = self.keys;
-        let config = self.site.config(&format!("proxy = [{{ upstream = 'app', cache = {{ {rule} }} }}]"));
+        let own = format!("{{ path = '{}', upstream = 'app', cache = {{ {rule} }} }}", self.path);
+        let others = if self.path == "/" { "" } else { ", { upstream = 'app' }" };
+        let config = self.site.config(&format!("proxy = [{own}{others}]"));
         let path = self.directory.display();
         let tables = format!(
             "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{path}']\n{table}\n",
             self.origin.url()
         );
         self.server = Some(config.table(&tables).serve_from_user_space());
-        wait_for_cache(&self.directory);
     }
 
     fn server(&self) -> &Server {

@@ -1,0 +1,231 @@
+//! What a client can do to others by way of the cache: poisoning, deception, confused keys.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Cached, answer, status};
+use crate::support::upstream::{Received, Upstream};
+use crate::support::wait_until;
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\n";
+
+/// Answers with what an application could read of a request.
+fn echo(request: &Received) -> Vec<u8> {
+    let mut seen = format!("{}\nhost: {}\n", request.line(), request.all("host").concat());
+    for line in request.head.lines().skip(1) {
+        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        if !["host", "cookie", "via", "x-request-id", "surrogate-capability"].contains(&name.as_str()) {
+            seen.push_str(&format!("{line}\n"));
+        }
+    }
+    answer(200, FRESH, seen.as_bytes())
+}
+
+/// Field names by which some applications take another URL, host, scheme or method than the request line says.
+const OVERRIDES: [&str; 14] = [
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Port",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-Server",
+    "X-Forwarded-Prefix",
+    "X-Host",
+    "X-Original-Host",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-HTTP-Method-Override",
+    "X-HTTP-Method",
+    "X-Method-Override",
+    "Forwarded",
+];
+
+#[test]
+fn a_field_that_makes_another_request_of_it_poisons_nothing() {
+    let cached = Cached::new(Upstream::answering(echo));
+    for name in OVERRIDES {
+        let target = format!("/{name}");
+        let poisoned = cached.get(&target, &[(name, "evil.example")]).body;
+        let poisoned = String::from_utf8(poisoned).expect("text");
+        assert!(!poisoned.contains("evil"), "{name}: {poisoned}");
+        let clean = cached.get(&target, &[]).body;
+        assert!(!String::from_utf8_lossy(&clean).contains("evil"), "{name}");
+    }
+}
+
+#[test]
+fn a_parameter_that_is_no_part_of_the_key_does_not_reach_the_origin_in_any_spelling() {
+    let origin = Upstream::answering(|request| answer(200, FRESH, request.line().as_bytes()));
+    let cached = Cached::with(origin, "", "query = 'sorted', drop_parameters = ['utm_*']");
+    let queries = [
+        "a=1&utm_x=1;a=evil",
+        "a=1;utm_x=evil",
+        "utm_x=1%26a=evil&a=1",
+        "a=1&utm%5Fx=evil",
+        "a=1&UTM_x=evil",
+        "a=1&&utm_x=evil",
+        "a=1&utm_x=evil&",
+        "&a=1",
+        "a=1&a=2",
+        "a=2&a=1",
+        "a=1&utm_[]=evil",
+        "utm_x",
+        "a=1?utm_x=evil",
+    ];
+    for query in queries {
+        for _ in 0..2 {
+            let response = cached.get(&format!("/a?{query}"), &[]);
+            let seen = String::from_utf8(response.body).expect("text");
+            // What the origin got is what the key has: another spelling that gives this key gives this answer.
+            let as_origin = seen.strip_prefix("GET ").expect("a request line");
+            let direct = cached.get(as_origin, &[]);
+            assert_eq!((direct.body.as_slice(), status(&direct).as_str()), (seen.as_bytes(), "hit"), "{query}");
+        }
+    }
+}
+
+/// A path that looks like a file of a style to the cache, and like the account to the application.
+#[test]
+fn an_account_under_the_name_of_a_style_is_not_stored_for_others() {
+    let spellings = [
+        "/account/x.css",
+        "/account;x.css",
+        "/account%2fx.css",
+        "/account%3Bx.css",
+        "/account%00x.css",
+        "/account%0Ax.css",
+        "/account%23x.css",
+        "/account%3Fx.css",
+        "/static/..%2faccount.css",
+        "/static/../account.css",
+        "/static/%2e%2e/account.css",
+    ];
+    let of_user = |fields: &'static str| {
+        let count = AtomicUsize::new(0);
+        Upstream::answering(move |request| {
+            let n = count.fetch_add(1, Ordering::Relaxed);
+            answer(200, fields, format!("account of {} {n}", request.all("cookie").concat()).as_bytes())
+        })
+    };
+    // The origin forbids it, or says nothing, and the operator has a lifetime for styles alone.
+    for (fields, rule) in [
+        ("Cache-Control: private\r\n", "ttl = { 200 = '10m' }"),
+        ("Cache-Control: no-store\r\n", "ttl = { 200 = '10m' }"),
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", ""),
+        ("Set-Cookie: session=1\r\n", "ttl = { 200 = '10m' }"),
+    ] {
+        let cached = Cached::with(of_user(fields), "", rule);
+        for target in spellings {
+            let victim = cached.get(target, &[("Cookie", "session=victim")]);
+            let attacker = cached.get(target, &[]);
+            assert!(!String::from_utf8_lossy(&attacker.body).contains("victim"), "{target} {fields:?}");
+            assert_ne!(status(&attacker), "hit", "{target} {fields:?}");
+            drop(victim);
+        }
+    }
+}
+
+/// A rule for a path must not be reached by a spelling that the application reads as another path.
+#[test]
+fn a_lifetime_for_one_path_is_not_one_for_another_in_disguise() {
+    let origin = Upstream::answering(|request| answer(200, "", request.line().as_bytes()));
+    let cached = Cached::below("/static/", origin, "ttl = { 200 = '10m' }");
+    for target in [
+        "/static/../account",
+        "/static/..%2faccount",
+        "/static%2f..%2faccount",
+        "/static/%2e%2e/account",
+        "/static/.%2e/account",
+        "/static/..%5caccount",
+        "/static/..;/account",
+    ] {
+        for _ in 0..3 {
+            assert_ne!(status(&cached.get(target, &[])), "hit", "{target}");
+        }
+    }
+    assert_eq!(cached.get("/static/a.css", &[]).status, 200);
+    wait_until("it is stored", || status(&cached.get("/static/a.css", &[])) == "hit");
+}
+
+#[test]
+fn requests_that_differ_for_the_origin_never_share_a_response() {
+    let cached = Cached::with(Upstream::answering(echo), "", "bypass_cookies = ['bypass']");
+    let targets = [
+        "/a",
+        "/a/",
+        "/A",
+        "/%61",
+        "/a?",
+        "/a??",
+        "/a?b",
+        "/a%3Fb",
+        "/a?%62",
+        "//a",
+        "/./a",
+        "/b/../a",
+        "/a%2F",
+        "/a//",
+        "/%2561",
+        "/a;b",
+        "/a%3Bb",
+        "/a%0A",
+        "/a%0a",
+        "/a%00",
+        "/a%20",
+        "/a+",
+        "/a#",
+        "/caf%C3%A9",
+        "/caf%c3%a9",
+        "https://localhost/a",
+        "https://LOCALHOST/a",
+        "https://localhost:443/a",
+        "https://other.example/a",
+    ];
+    let hosts =
+        ["localhost", "LOCALHOST", "localhost:443", "localhost:8443", "localhost.", "other.example", "localhost:"];
+    let all: Vec<_> = targets.iter().flat_map(|target| hosts.map(|host| (*target, host))).collect();
+    let mut hits = 0;
+    for is_reversed in [false, true] {
+        let mut all = all.clone();
+        if is_reversed {
+            all.reverse();
+        }
+        for (target, host) in all {
+            let right = cached.get(target, &[("Host", host), ("Cookie", "bypass=1")]);
+            let stored = cached.get(target, &[("Host", host)]);
+            assert_eq!((stored.status, &stored.body), (right.status, &right.body), "{host} {target}");
+            hits += usize::from(status(&stored) == "hit");
+        }
+    }
+    assert!(hits > 100, "{hits} hits");
+}
+
+/// Neither a field name in another case nor a second one of a name leads to another's response.
+#[test]
+fn a_cookie_or_field_of_the_key_counts_however_it_is_written() {
+    let origin = Upstream::answering(|request| {
+        let seen = [request.all("x-country"), request.all("cookie")].concat().join(" | ");
+        answer(200, FRESH, seen.as_bytes())
+    });
+    let cached =
+        Cached::with(origin, "", "key_headers = ['x-country'], key_cookies = ['tenant'], bypass_cookies = ['bypass']");
+    let requests: [&[(&str, &str)]; 9] = [
+        &[],
+        &[("X-Country", "de")],
+        &[("x-country", "fr")],
+        &[("X-Country", "de"), ("X-Country", "fr")],
+        &[("X-Country", "fr"), ("X-Country", "de")],
+        &[("X-Country", "de, fr")],
+        &[("Cookie", "tenant=1")],
+        &[("Cookie", "tenant=2")],
+        &[("Cookie", "tenant=1; tenant=2")],
+    ];
+    for round in 0..2 {
+        for request in requests {
+            let expected: Vec<_> = ["x-country", "cookie"]
+                .iter()
+                .flat_map(|name| request.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value))
+                .collect();
+            let response = cached.get("/a", request);
+            assert_eq!(String::from_utf8_lossy(&response.body), expected.join(" | "), "{request:?} in round {round}");
+        }
+    }
+}
