@@ -4,11 +4,12 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sealion_testkit::http;
+use sealion_testkit::{Suite, http};
 
 use super::{Cached, answer};
+use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE};
 use crate::support::upstream::{Accepted, Upstream};
-use crate::support::{begin, wait_until};
+use crate::support::{begin, get, wait_until};
 
 /// Octets of a body that comes in two halves.
 const LENGTH: usize = 600_000;
@@ -69,6 +70,46 @@ fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
     go_on.send(()).expect("the origin waits");
     for reader in readers {
         assert!(reader.join().expect("no panic") == body());
+    }
+    assert_eq!(cached.fetches(), 1);
+}
+
+/// Half of them by HTTP/1.1, a connection each, the others by HTTP/2, a stream each.
+#[test]
+fn a_thousand_clients_of_one_cold_response_are_one_fetch() {
+    let (origin, go_on) = in_halves("max-age=1000", second_half);
+    let cached = Cached::new(origin);
+    let mut clients: Vec<_> = (0..500).map(|_| cached.site.connect(cached.server())).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/a").as_bytes()).expect("the request leaves"));
+    let mut connections: Vec<_> = (0..5)
+        .map(|_| {
+            let window = [(INITIAL_WINDOW_SIZE, 1 << 20)];
+            let connector = cached.site.connector(Suite::TLS13);
+            let mut http = Http2::connect(connector, cached.server().address(), &window);
+            let streams: Vec<_> = (0..100).map(|_| http.get("/a")).collect();
+            (http, streams)
+        })
+        .collect();
+    // All have octets before the origin has sent all.
+    for client in &mut clients {
+        client.read_until(b"\r\n\r\n").expect("a head");
+        assert!(client.read(1000).expect("octets") == body()[..1000]);
+    }
+    for (http, streams) in &mut connections {
+        http.read_until("each stream has octets", |http| {
+            streams.iter().all(|stream| http.streams.get(stream).is_some_and(|got| !got.body.is_empty()))
+        });
+    }
+    assert_eq!(cached.fetches(), 1);
+    go_on.send(()).expect("the origin waits");
+    for client in &mut clients {
+        assert!(client.read(LENGTH - 1000).expect("the rest") == body()[1000..]);
+    }
+    for (http, streams) in &mut connections {
+        for stream in streams {
+            let (status, got) = http.response(*stream).whole();
+            assert!(status == 200 && got == body());
+        }
     }
     assert_eq!(cached.fetches(), 1);
 }
