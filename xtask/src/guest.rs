@@ -109,8 +109,11 @@ fn equipped() -> Result<Payload> {
         // Guest kernels have kernel TLS: a test that cannot use it must fail, not skip.
         ("SEALION_TEST_KTLS", "required"),
     ];
+    let own = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    // How long some tests run.
+    let asked = std::env::vars().filter(|(name, _)| name.starts_with("SEALION_TIMES_"));
     Ok(Payload {
-        environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        environment: own.into_iter().chain(asked).collect(),
         programs: PROGRAMS.iter().map(|&name| name.to_owned()).collect(),
         include: test_data(workspace::root())?,
         ..Payload::default()

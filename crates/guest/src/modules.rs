@@ -35,9 +35,10 @@ const WANTED: &[&str] = &[
     "tcp_bbr",
     // sock_diag(7), for its tests and for `ss`.
     "tcp_diag",
-    // A disk that can be suspended, for tests of slow reads.
+    // A disk that can be suspended, for tests of slow reads, and one that loses writes.
     "loop",
     "dm_mod",
+    "dm_flakey",
     "ext4",
     "crc32c_generic",
     "crc32c_intel",

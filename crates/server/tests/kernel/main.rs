@@ -10,6 +10,7 @@ mod support;
 mod awkward;
 mod bodies;
 mod cache;
+mod cache_disk;
 mod calibrate;
 mod doctor;
 mod http2;

@@ -12,6 +12,8 @@ pub(crate) struct Disk {
     mounted_on: PathBuf,
     image: PathBuf,
     loop_device: String,
+    /// Options of mount(8).
+    options: &'static str,
 }
 
 /// As long as it lives, whoever needs the disk waits.
@@ -26,13 +28,19 @@ impl Disk {
     /// An empty one, at `mounted_on`, which must not exist; `image` is where its bytes are.
     #[track_caller]
     pub(crate) fn mount(mounted_on: &Path, image: &Path) -> Self {
+        Self::with(mounted_on, image, "has_journal", "noatime")
+    }
+
+    /// The same with a feature of mke2fs(8), and options of mount(8).
+    #[track_caller]
+    pub(crate) fn with(mounted_on: &Path, image: &Path, feature: &str, options: &'static str) -> Self {
         fs::File::create(image).and_then(|file| file.set_len(SIZE)).expect("the image is made");
         let image_name = image.to_str().expect("a path in UTF-8");
         let loop_device = tool("losetup", ["--find", "--show", image_name]).trim().to_owned();
-        tool("mkfs.ext4", ["-q", "-F", &loop_device]);
+        tool("mkfs.ext4", ["-q", "-F", "-O", feature, &loop_device]);
         tool("dmsetup", ["create", "--noudevsync", NAME, "--table", &table(&loop_device)]);
         tool("dmsetup", ["mknodes", NAME]);
-        let disk = Self { mounted_on: mounted_on.to_owned(), image: image.to_owned(), loop_device };
+        let disk = Self { mounted_on: mounted_on.to_owned(), image: image.to_owned(), loop_device, options };
         disk.attach();
         disk
     }
@@ -41,7 +49,7 @@ impl Disk {
     fn attach(&self) {
         fs::create_dir_all(&self.mounted_on).expect("a directory");
         let target = self.mounted_on.to_str().expect("a path in UTF-8");
-        tool("busybox", ["mount", "-t", "ext4", "-o", "noatime", &format!("/dev/mapper/{NAME}"), target]);
+        tool("busybox", ["mount", "-t", "ext4", "-o", self.options, &format!("/dev/mapper/{NAME}"), target]);
     }
 
     #[track_caller]
@@ -73,6 +81,39 @@ impl Disk {
         StandStill
     }
 
+    /// Has it lose all that is written from now on, as if it were written.
+    #[track_caller]
+    pub(crate) fn lose_writes(&self) {
+        // Up for no second, down for 60 of 60.
+        exchange_table(&format!("0 {} flakey {} 0 0 60 1 drop_writes", SIZE / 512, self.loop_device));
+    }
+
+    /// What a machine finds that starts again after [`Self::lose_writes`]. Nobody may have a file open.
+    #[track_caller]
+    pub(crate) fn start_again(&self) {
+        self.detach();
+        drop_caches();
+        exchange_table(&table(&self.loop_device));
+        // ext4 replays its journal.
+        self.attach();
+    }
+
+    /// Makes it read-only, although files are open for writing, as ext4 does after an error.
+    #[track_caller]
+    pub(crate) fn make_read_only(&self) {
+        fs::write("/proc/sysrq-trigger", "u").expect("a guest's root may");
+        super::wait_until("the file system is read-only", || {
+            let mounts = fs::read_to_string("/proc/mounts").expect("a table of mounts");
+            let is_own = |line: &&str| line.contains(&format!("/dev/mapper/{NAME} "));
+            mounts.lines().find(is_own).is_some_and(|line| line.contains(" ro,"))
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn make_writable(&self) {
+        tool("busybox", ["mount".as_ref(), "-o".as_ref(), "remount,rw".as_ref(), self.mounted_on.as_os_str()]);
+    }
+
     /// Has it fail every read and write from now on.
     #[track_caller]
     pub(crate) fn break_it(&self) -> Broken<'_> {
@@ -80,6 +121,12 @@ impl Disk {
         exchange_table(&format!("0 {} error", SIZE / 512));
         Broken { disk: self }
     }
+}
+
+/// Has the next read of any file be one of its disk.
+#[track_caller]
+pub(crate) fn drop_caches() {
+    fs::write("/proc/sys/vm/drop_caches", "3").expect("a guest's root may");
 }
 
 /// What lies behind the device that is mounted.

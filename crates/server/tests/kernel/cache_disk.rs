@@ -1,0 +1,188 @@
+//! Stored responses on a disk that loses its last writes, fails, or becomes read-only. In guests, because it takes such a disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use sealion_testkit::http;
+use sealion_testkit::server::Server;
+
+use crate::support::disk::{Disk, drop_caches};
+use crate::support::generations::{Generations, Random, progress, times};
+use crate::support::upstream::Upstream;
+use crate::support::{Site, content, messages, tool, wait_until};
+
+fn serve(site: &Site, origin: &Upstream, directory: &Path) -> Server {
+    let tables = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\nsize = '16MB'\nfree = '0B'\n",
+        origin.url(),
+        directory.display()
+    );
+    let rule = "proxy = [{ upstream = 'app', cache = { purge_from = ['127.0.0.1'] } }]";
+    site.config(rule).table(&tables).serve()
+}
+
+/// Has a file read as another one until dropped.
+struct Instead(&'static str);
+
+impl Instead {
+    fn of(path: &'static str, other: &Path) -> Self {
+        tool("busybox", ["mount".as_ref(), "--bind".as_ref(), other.as_os_str(), path.as_ref()]);
+        Self(path)
+    }
+}
+
+impl Drop for Instead {
+    fn drop(&mut self) {
+        tool("busybox", ["umount", self.0]);
+    }
+}
+
+/// Each setting of the kernel as it was, when dropped.
+struct Settings(Vec<(&'static str, String)>);
+
+impl Settings {
+    fn set(settings: &[(&'static str, &str)]) -> Self {
+        let before = settings.iter().map(|(path, _)| (*path, fs::read_to_string(path).expect("a setting"))).collect();
+        settings.iter().for_each(|(path, value)| fs::write(path, value).expect("a guest's root may"));
+        Self(before)
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(path, value)| fs::write(path, value).expect("a guest's root may"));
+    }
+}
+
+/// `SEALION_TIMES_LOST=100 cargo xtask guest --kernel 6.1 --timeout 3000 -p sealion -- cache_disk::` for more of them.
+#[test]
+fn a_loss_of_power_leaves_no_wrong_or_cut_body_and_forgets_no_purge() {
+    let losses = times("SEALION_TIMES_LOST", 3);
+    let site = Site::new();
+    // The worst that ext4 does: lengths of files reach the disk before their content.
+    let options = "noatime,commit=1,data=writeback,nodelalloc";
+    let disk = Disk::with(&site.outside().join("disk"), &site.outside().join("image"), "has_journal", options);
+    let directory = site.outside().join("disk/cache");
+    // Some is written back at once, some never.
+    let _settings = Settings::set(&[
+        ("/proc/sys/vm/dirty_writeback_centisecs", "5"),
+        ("/proc/sys/vm/dirty_expire_centisecs", "20"),
+    ]);
+    let generations = Generations::new();
+    let origin = generations.origin();
+    let boot = |n: usize| {
+        let path: PathBuf = site.outside().join(format!("boot-{n}"));
+        fs::write(&path, format!("another boot: {n}\n")).expect("the file is written");
+        Instead::of("/proc/sys/kernel/random/boot_id", &path)
+    };
+    let (began, mut random) = (Instant::now(), Random::new());
+    for n in 0..losses {
+        let _boot = boot(n);
+        let mut server = serve(&site, &origin, &directory);
+        generations.sweep(&site, &server);
+        let time = Duration::from_millis(random.below(2000) as u64);
+        generations.load(&site, &mut server, time, |_| disk.lose_writes());
+        disk.start_again();
+        progress(began, n + 1, losses, generations.tally());
+    }
+    let _boot = boot(losses);
+    let server = serve(&site, &origin, &directory);
+    generations.sweep(&site, &server);
+    drop(server);
+    let tally = generations.tally();
+    println!("{losses} losses of power in {} s: {tally:?}", began.elapsed().as_secs());
+    assert!(tally.stored > 5 * losses && tally.purged > losses, "hardly anything was tried: {tally:?}");
+}
+
+/// An origin of contents: of `/N` there are N octets.
+fn lengths() -> Upstream {
+    Upstream::answering(|request| {
+        let length: u64 =
+            request.line().rsplit_once('/').and_then(|(_, length)| length.parse().ok()).expect("a length");
+        let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: {length}\r\n\r\n");
+        [head.into_bytes(), content::bytes(0..length)].concat()
+    })
+}
+
+/// Whether a body of so many octets has a file below the directory of the cache.
+fn is_stored(directory: &Path, length: u64) -> bool {
+    fn any(directory: &Path, length: u64) -> bool {
+        fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => any(&entry.path(), length),
+            Ok(metadata) => (length + 1..length + 1000).contains(&metadata.len()),
+            Err(_) => false,
+        })
+    }
+    any(directory, length)
+}
+
+fn ask(site: &Site, server: &Server, length: u64) {
+    let response = http::get(&mut site.connect(server), &format!("/{length}")).expect("a response");
+    assert_eq!(response.status, 200);
+    content::assert_equal(&response.body, 0..length);
+}
+
+/// The server serves on while the disk has a fault, says so once, and stores again when the fault is over.
+fn a_fault_costs_hits(site: &Site, fault: impl FnOnce(&dyn Fn())) {
+    let directory = site.outside().join("disk/cache");
+    let origin = lengths();
+    let server = serve(site, &origin, &directory);
+    let next = AtomicUsize::new(0);
+    // Not kept in memory.
+    let new_length = || 200_000 + 10_000 * next.fetch_add(1, Ordering::Relaxed) as u64;
+    let old: Vec<_> = (0..4).map(|_| new_length()).collect();
+    for length in &old {
+        wait_until("it is stored", || {
+            ask(site, &server, *length);
+            is_stored(&directory, *length)
+        });
+    }
+    let requests = AtomicUsize::new(0);
+    let meanwhile = || {
+        for length in old.iter().copied().chain([new_length(), new_length(), 1000]) {
+            ask(site, &server, length);
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    fault(&meanwhile);
+    wait_until("it stores again", || {
+        let length = new_length();
+        ask(site, &server, length);
+        is_stored(&directory, length)
+    });
+    let warnings = messages(&server, "WARN");
+    assert!(
+        (1..4).contains(&warnings),
+        "{} requests, {warnings} warnings: {:#?}",
+        requests.into_inner(),
+        server.lines()
+    );
+}
+
+#[test]
+fn a_disk_that_fails_costs_hits_until_it_works_again() {
+    let site = Site::new();
+    // With a journal, ext4 would be read-only until it is mounted again.
+    let disk = Disk::with(&site.outside().join("disk"), &site.outside().join("image"), "^has_journal", "noatime");
+    a_fault_costs_hits(&site, |meanwhile| {
+        let broken = disk.break_it();
+        drop_caches();
+        meanwhile();
+        meanwhile();
+        drop(broken);
+    });
+}
+
+#[test]
+fn a_disk_that_is_read_only_costs_no_hits_and_stores_nothing_until_it_is_writable() {
+    let site = Site::new();
+    let disk = Disk::mount(&site.outside().join("disk"), &site.outside().join("image"));
+    a_fault_costs_hits(&site, |meanwhile| {
+        disk.make_read_only();
+        meanwhile();
+        meanwhile();
+        disk.make_writable();
+    });
+}
