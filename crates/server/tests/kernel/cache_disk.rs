@@ -1,6 +1,7 @@
 //! Stored responses on a disk that loses its last writes, fails, or becomes read-only. In guests, because it takes such a disk.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -39,6 +40,13 @@ impl Drop for Instead {
     }
 }
 
+/// Has the machine look as if it had been started again.
+fn another_boot(site: &Site, n: usize) -> Instead {
+    let path = site.outside().join(format!("boot-{n}"));
+    fs::write(&path, format!("another boot: {n}\n")).expect("the file is written");
+    Instead::of("/proc/sys/kernel/random/boot_id", &path)
+}
+
 /// Each setting of the kernel as it was, when dropped.
 struct Settings(Vec<(&'static str, String)>);
 
@@ -72,14 +80,9 @@ fn a_loss_of_power_leaves_no_wrong_or_cut_body_and_forgets_no_purge() {
     ]);
     let generations = Generations::new();
     let origin = generations.origin();
-    let boot = |n: usize| {
-        let path: PathBuf = site.outside().join(format!("boot-{n}"));
-        fs::write(&path, format!("another boot: {n}\n")).expect("the file is written");
-        Instead::of("/proc/sys/kernel/random/boot_id", &path)
-    };
     let (began, mut random) = (Instant::now(), Random::new());
     for n in 0..losses {
-        let _boot = boot(n);
+        let _boot = another_boot(&site, n);
         let mut server = serve(&site, &origin, &directory);
         generations.sweep(&site, &server);
         let time = Duration::from_millis(random.below(2000) as u64);
@@ -87,13 +90,38 @@ fn a_loss_of_power_leaves_no_wrong_or_cut_body_and_forgets_no_purge() {
         disk.start_again();
         progress(began, n + 1, losses, generations.tally());
     }
-    let _boot = boot(losses);
+    let _boot = another_boot(&site, losses);
     let server = serve(&site, &origin, &directory);
     generations.sweep(&site, &server);
     drop(server);
     let tally = generations.tally();
     println!("{losses} losses of power in {} s: {tally:?}", began.elapsed().as_secs());
     assert!(tally.stored > 5 * losses && tally.purged > losses, "hardly anything was tried: {tally:?}");
+}
+
+/// Blocks reach a disk in any order: those of the footer before those of the body.
+#[test]
+fn a_large_body_of_which_a_block_was_lost_is_fetched_again() {
+    let (site, origin) = (Site::new(), lengths());
+    let directory = site.outside().join("cache");
+    let length = 1_000_000;
+    let first_boot = another_boot(&site, 0);
+    let server = serve(&site, &origin, &directory);
+    wait_until("it is stored", || {
+        ask(&site, &server, length);
+        stored(&directory, length).is_some()
+    });
+    drop(server);
+    let object = stored(&directory, length).expect("it is there");
+    let file = fs::File::options().write(true).open(object).expect("the file is opened");
+    file.write_all_at(&[0; 4096], 400 << 10).expect("it is written to");
+    drop(first_boot);
+    let _second_boot = another_boot(&site, 1);
+    let server = serve(&site, &origin, &directory);
+    let fetches = origin.requests().len();
+    ask(&site, &server, length);
+    assert_eq!(origin.requests().len(), fetches + 1);
+    assert_eq!(messages(&server, "a damaged object was removed"), 1);
 }
 
 /// An origin of contents: of `/N` there are N octets.
@@ -106,16 +134,13 @@ fn lengths() -> Upstream {
     })
 }
 
-/// Whether a body of so many octets has a file below the directory of the cache.
-fn is_stored(directory: &Path, length: u64) -> bool {
-    fn any(directory: &Path, length: u64) -> bool {
-        fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => any(&entry.path(), length),
-            Ok(metadata) => (length + 1..length + 1000).contains(&metadata.len()),
-            Err(_) => false,
-        })
-    }
-    any(directory, length)
+/// The file below the directory of the cache that has a body of so many octets.
+fn stored(directory: &Path, length: u64) -> Option<PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().find_map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => stored(&entry.path(), length),
+        Ok(metadata) => (length + 1..length + 1000).contains(&metadata.len()).then(|| entry.path()),
+        Err(_) => None,
+    })
 }
 
 fn ask(site: &Site, server: &Server, length: u64) {
@@ -136,7 +161,7 @@ fn a_fault_costs_hits(site: &Site, fault: impl FnOnce(&dyn Fn())) {
     for length in &old {
         wait_until("it is stored", || {
             ask(site, &server, *length);
-            is_stored(&directory, *length)
+            stored(&directory, *length).is_some()
         });
     }
     let requests = AtomicUsize::new(0);
@@ -150,7 +175,7 @@ fn a_fault_costs_hits(site: &Site, fault: impl FnOnce(&dyn Fn())) {
     wait_until("it stores again", || {
         let length = new_length();
         ask(site, &server, length);
-        is_stored(&directory, length)
+        stored(&directory, length).is_some()
     });
     let warnings = messages(&server, "WARN");
     assert!(
