@@ -208,7 +208,8 @@ impl Http1<'_> {
             (None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
             (None, Some(site)) => {
-                let is_plain = site.has_proxies() && head.framing == Framing::None && !asks_for_upgrade(&head.request);
+                // The cache itself leaves out requests that ask for another protocol.
+                let is_plain = site.has_proxies() && head.framing == Framing::None;
                 let arrival = is_plain.then(|| Arrival { scheme: "https", is_trusted: self.listener.trusts(remote) });
                 let client = Client { address: address(*peer), refusal, arrival };
                 let cached = site::answer_from_cache(site, &head.request, client, date);

@@ -542,7 +542,7 @@ mod tests {
     fn all_come_back_with_the_snapshot(objects: u64) -> u64 {
         let scratch = tempfile::tempdir().unwrap();
         let key = b"https://example.org/";
-        let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants(Vec::new()) };
+        let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
         let hash_of = |n: u64| u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         let before = resident();
         let disk = open(scratch.path(), objects);
@@ -603,7 +603,7 @@ mod tests {
                 as [fn(&mut Vec<u8>); 3]
         {
             let scratch = tempfile::tempdir().unwrap();
-            let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants(Vec::new()) };
+            let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
             let disk = open(scratch.path(), 100);
             disk.start(|| ()).unwrap();
             wait_until_loaded(&disk, || ());

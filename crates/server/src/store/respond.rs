@@ -37,6 +37,7 @@ pub(super) enum Origin<'a> {
 
 impl Reuse<'_> {
     /// The response with a stored object.
+    #[inline]
     pub(super) fn object(self, object: &Object) -> Response {
         let Object { head, body, .. } = object;
         self.respond(head, Some(body.len), |range| Some(Body::File { file: Arc::clone(body), range }))
@@ -53,7 +54,8 @@ impl Reuse<'_> {
         })
     }
 
-    /// `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
+    /// Inlined, since a response is large, and would be copied at each return. `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
+    #[inline(always)]
     fn respond(
         self,
         head: &Head,
