@@ -29,10 +29,9 @@ use crate::values::{At, Bounded, Problems};
 
 /// Arguments of `sealion warm`.
 #[derive(Debug, Clone, Args)]
-#[group(id = "what-to-warm", required = true, multiple = true, args = ["urls", "list", "sitemap"])]
 pub(super) struct WarmArgs {
     /// URLs to ask for
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", required_unless_present_any = ["list", "sitemap"])]
     pub urls: Vec<String>,
 
     /// File with a URL a line, `-` for standard input; lines that are empty or begin with # are skipped; may be repeated

@@ -104,6 +104,7 @@ fn a_sitemap_names_what_is_asked_for() {
 fn arguments_that_cannot_be_honoured_are_refused_with_an_example() {
     for (arguments, expected) in [
         (&["warm"][..], "required"),
+        (&["warm", "--rate", "5"], "required"),
         (&["warm", "https://a.example/", "--rate", "0"], "for instance 10"),
         (&["warm", "https://a.example/", "--header", "Accept-Language"], "Accept-Language: de"),
         (&["warm", "https://a.example/", "--header", "Host: b.example"], "hosts in the URLs"),
