@@ -356,7 +356,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Real-IP and X-Request-ID are always made, and upgrades (WebSocket) passed on; a field with another variable is removed and reported",
     ),
     ("proxy_hide_header", Converted(&["site.proxy.response_headers"]), ""),
-    ("proxy_pass_header proxy_ignore_headers", NotNeeded("all fields of the server are passed on"), ""),
+    ("proxy_pass_header", NotNeeded("all fields of the server are passed on"), ""),
     ("client_max_body_size", Converted(&["site.proxy.max_body"]), "1 MiB where nginx has no other size"),
     ("proxy_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
     ("proxy_connect_timeout", Converted(&["upstream.connect_timeout"]), "without it, Sealion's default is 5 s"),
@@ -413,10 +413,48 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "",
     ),
     (
-        "proxy_cache proxy_cache_path proxy_cache_key proxy_cache_valid proxy_cache_bypass proxy_no_cache proxy_cache_use_stale proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_methods proxy_cache_min_uses proxy_cache_revalidate proxy_cache_background_update proxy_cache_convert_head proxy_cache_purge proxy_cache_max_range_offset",
-        Unsupported("answers of servers are not cached: every request is forwarded"),
+        "proxy_cache proxy_cache_path",
+        Converted(&["site.proxy.cache", "cache.directories", "cache.size", "cache.free"]),
+        "one cache for all rules, in a directory beside nginx' own; without `max_size` its size is 1 GB; `inactive` and the size of `keys_zone` have no counterpart: what was asked for least goes first",
+    ),
+    (
+        "proxy_cache_key",
+        Converted(&["site.proxy.cache.key_headers", "site.proxy.cache.key_cookies"]),
+        "scheme, host, path, query and upstream always belong to the key; with another variable, nothing is stored, which is reported",
+    ),
+    (
+        "proxy_cache_valid",
+        Converted(&["site.proxy.cache.ttl", "site.proxy.cache.heuristic"]),
+        "`any` stands for the usual statuses but 401 and 403; X-Accel-Expires of the application has no effect",
+    ),
+    (
+        "proxy_cache_bypass proxy_no_cache",
+        Converted(&[
+            "site.proxy.cache.bypass_cookies",
+            "site.proxy.cache.key_headers",
+            "site.proxy.cache.ignore_request",
+        ]),
+        "cookies, Authorization, and Cache-Control and Pragma of clients; with another variable, nothing is stored, which is reported",
+    ),
+    (
+        "proxy_cache_use_stale proxy_cache_background_update",
+        Converted(&["site.proxy.cache.stale_if_error", "site.proxy.cache.stale_while_revalidate"]),
+        "for a day; answers 403, 404 and 429 are reported",
+    ),
+    ("proxy_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
+    (
+        "proxy_ignore_headers",
+        Converted(&["site.proxy.cache.ignore"]),
+        "Set-Cookie is removed from what is stored; X-Accel-… have no meaning in any case",
+    ),
+    (
+        "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset",
+        NotNeeded(
+            "equal requests share one fetch, stale responses are validated, HEAD is answered from GET, and a request for a part fetches the whole",
+        ),
         "",
     ),
+    ("proxy_cache_purge", Unsupported("use sealion purge, or purge_from of the rule's cache"), ""),
     (
         "proxy_buffering proxy_request_buffering proxy_buffers proxy_buffer_size proxy_busy_buffers_size proxy_max_temp_file_size proxy_temp_file_write_size proxy_temp_path",
         NotNeeded("content is passed on as it comes, in both directions"),

@@ -21,7 +21,7 @@ use toml::Value;
 
 use limits::Zones;
 use listeners::Listeners;
-use proxy::Upstreams;
+use proxy::{CacheZones, Upstreams};
 use targets::Targets;
 
 use crate::directives::{Handling, handling};
@@ -43,6 +43,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
         zones: Zones::default(),
         targets: Targets::default(),
         upstreams: Upstreams::default(),
+        cache_zones: CacheZones::default(),
         drafts: Vec::new(),
     };
     for missing in &configuration.missing {
@@ -119,6 +120,8 @@ pub(super) struct Context {
     targets: Targets,
     /// The `upstream` blocks.
     upstreams: Upstreams,
+    /// The directories of nginx' caches.
+    cache_zones: CacheZones,
     /// The locations of the current server that are forwarded.
     drafts: Vec<proxy::Draft>,
 }
@@ -256,6 +259,7 @@ impl Context {
             "ssl_protocols" => tls::protocols(self, directive),
             "ssl_conf_command" => tls::command(self, directive),
             "upstream" => self.upstreams.take(directive),
+            "proxy_cache_path" => self.cache_zones.take(directive),
             // `Connection` of an upgrade, which is passed on anyway.
             "map" if directive.first() == "$http_upgrade" => {}
             _ if proxy::is_off(directive) => {}

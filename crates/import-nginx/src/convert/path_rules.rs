@@ -37,6 +37,7 @@ pub(super) fn fields(
         };
         let lower = name.to_ascii_lowercase();
         match lower.as_str() {
+            _ if value == "$upstream_cache_status" => context.report_with(directive, CACHE_STATUS),
             _ if value.contains('$') => context.report_with(directive, "variables are not supported in values"),
             "cache-control" => cache_control.push(value.clone()),
             // Cache-Control overrides them.
@@ -113,6 +114,10 @@ fn hsts(context: &mut Context, site: &mut Table, directive: &Directive, value: &
         table.set("preload", true);
     }
 }
+
+/// The remedy for a field with what the cache did.
+pub(super) const CACHE_STATUS: &str =
+    "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
 
 /// The pattern of every path.
 const EVERYTHING: &str = "**";

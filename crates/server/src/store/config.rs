@@ -46,6 +46,9 @@ impl Default for CacheConfig {
 pub(crate) struct CacheRuleConfig {
     /// Time for which a response is fresh where the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
     pub ttl: At<BTreeMap<String, Time>>,
+    /// Whether a response with Last-Modified for which neither the origin nor `ttl` gives a time is fresh for a tenth of its age, a day at most.
+    /// `false`: it is validated for each request.
+    pub heuristic: bool,
     /// Largest body that is stored.
     pub max_object: Size,
     /// Which part of the query belongs to the key.
@@ -97,6 +100,7 @@ impl Default for CacheRuleConfig {
     fn default() -> Self {
         CacheRuleConfig {
             ttl: At::default(),
+            heuristic: true,
             max_object: Size(10 << 30),
             query: Query::Whole,
             drop_parameters: Vec::new(),
@@ -127,6 +131,9 @@ impl CacheRuleConfig {
             stale_if_error: self.stale_if_error.map(seconds),
             ..Policy::default()
         };
+        if !self.heuristic {
+            policy.heuristic_max = 0;
+        }
         for (status, time) in &self.ttl.value {
             match status.parse() {
                 Ok(status @ 200..=599) => policy.default_ttl.push((status, seconds(*time))),

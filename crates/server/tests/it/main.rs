@@ -29,6 +29,8 @@ mod limits;
 mod listeners;
 mod memory;
 mod metrics;
+#[cfg(feature = "import-nginx")]
+mod nginx_cache;
 mod nginx_corpus;
 mod packaging;
 mod privileges;

@@ -30,24 +30,24 @@ const OTHERS: &str = "/none /none/ /none.html //private//a.html /%70rivate/a.htm
      /x.php/info /private/a.html%0a /private/a.html/ /private/a.html?x /X.BAK /Private/a.html /administrator /docs/a.pdf.gz /p/a.html /m/film.txt";
 
 /// The directory of all configurations, with the files that they serve.
-struct Corpus {
-    directory: tempfile::TempDir,
+pub(crate) struct Corpus {
+    pub(crate) directory: tempfile::TempDir,
     /// The address of `@U@`.
     application: SocketAddr,
-    pki: Pki,
+    pub(crate) pki: Pki,
     nginx: PathBuf,
     paths: Vec<String>,
 }
 
 /// Where a configuration is served.
 #[derive(Clone, Copy)]
-struct Ports {
+pub(crate) struct Ports {
     tls: u16,
     plain: u16,
 }
 
 impl Ports {
-    fn free() -> Self {
+    pub(crate) fn free() -> Self {
         Ports { tls: free_port(), plain: free_port() }
     }
 
@@ -60,7 +60,7 @@ impl Ports {
         }
     }
 
-    fn write(self, text: &str) -> String {
+    pub(crate) fn write(self, text: &str) -> String {
         ["@A@", "@B@", "@P@"]
             .iter()
             .fold(text.to_owned(), |text, name| text.replace(name, &self.address(name).to_string()))
@@ -68,11 +68,11 @@ impl Ports {
 }
 
 #[derive(Clone, Copy)]
-struct Request<'a> {
-    address: &'a str,
-    host: &'a str,
-    path: &'a str,
-    field: Option<(&'a str, &'a str)>,
+pub(crate) struct Request<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) field: Option<(&'a str, &'a str)>,
 }
 
 impl<'a> Request<'a> {
@@ -87,7 +87,7 @@ impl<'a> Request<'a> {
     }
 }
 
-struct Nginx(Child);
+pub(crate) struct Nginx(Child);
 
 impl Drop for Nginx {
     fn drop(&mut self) {
@@ -98,10 +98,10 @@ impl Drop for Nginx {
 }
 
 /// Asks one server, on one connection for each address as long as it lasts.
-struct Asker<'a> {
-    ports: Ports,
-    connector: &'a Connector,
-    kept: Option<(SocketAddr, Client)>,
+pub(crate) struct Asker<'a> {
+    pub(crate) ports: Ports,
+    pub(crate) connector: &'a Connector,
+    pub(crate) kept: Option<(SocketAddr, Client)>,
 }
 
 impl Asker<'_> {
@@ -111,7 +111,7 @@ impl Asker<'_> {
     }
 
     /// Status and content.
-    fn ask(&mut self, request: &Request<'_>) -> Option<(u16, Vec<u8>)> {
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Option<(u16, Vec<u8>)> {
         let address = self.ports.address(request.address);
         if request.address == "@P@" {
             return plain(address, request).map(|status| (status, Vec::new()));
@@ -210,7 +210,7 @@ fn is_refusal(status: Option<u16>) -> bool {
 }
 
 impl Corpus {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut paths: Vec<String> = OTHERS.split_whitespace().map(str::to_owned).collect();
         for file in FILES.split_whitespace() {
@@ -311,7 +311,7 @@ impl Corpus {
     }
 
     /// What is marked, and the converted file.
-    fn convert(&self, directory: &Path, text: &str) -> (Vec<String>, PathBuf) {
+    pub(crate) fn convert(&self, directory: &Path, text: &str) -> (Vec<String>, PathBuf) {
         let (from, to) = (directory.join("import.conf"), directory.join("sealion.toml"));
         fs::write(&from, format!("events {{ }}\nhttp {{\n{text}}}\n")).expect("it is written");
         let output = Command::new(PROGRAM).arg("import-nginx").arg(&from).arg("--output").arg(&to).output();
@@ -320,7 +320,7 @@ impl Corpus {
         (said.lines().filter(|line| line.contains("UNGUARDED: ")).map(str::to_owned).collect(), to)
     }
 
-    fn start_nginx(&self, directory: &Path, text: &str, template: &str, ports: Ports) -> Nginx {
+    pub(crate) fn start_nginx(&self, directory: &Path, text: &str, template: &str, ports: Ports) -> Nginx {
         let at = directory.display();
         let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
         let temporary =

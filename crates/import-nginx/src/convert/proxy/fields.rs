@@ -4,7 +4,7 @@ use sealion_http::HOP_BY_HOP;
 use sealion_http::extra_fields::{is_name, is_value};
 use toml::Value;
 
-use crate::convert::Context;
+use crate::convert::{Context, path_rules};
 use crate::syntax::Directive;
 
 /// What the constants of a server are, as far as they are known.
@@ -151,6 +151,9 @@ pub(super) fn of_answers(context: &mut Context, hidden: &[&Directive], added: &[
     }
     for directive in added {
         match directive.arguments.as_slice() {
+            [_, value, ..] if value == "$upstream_cache_status" => {
+                context.report_with(directive, path_rules::CACHE_STATUS);
+            }
             [name, value, ..]
                 if value.contains('$') || !is_name(name) || !is_value(value) || is_of_connection(name) =>
             {

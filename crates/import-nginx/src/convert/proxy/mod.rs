@@ -4,6 +4,7 @@
 //! the order of nginx: exact paths, prefixes with `^~`, expressions, other prefixes by length. A location with files inside a forwarded one is
 //! left out of the rule's expression, where that can be written; else the forwarded one is closed.
 
+mod cache;
 mod fields;
 mod remainder;
 mod upstreams;
@@ -20,6 +21,7 @@ use fields::Constants;
 use remainder::{Without, remainder};
 use upstreams::Options;
 
+pub(super) use cache::CacheZones;
 pub(super) use upstreams::Upstreams;
 
 /// A location whose requests are forwarded, until its rule can be written.
@@ -238,6 +240,7 @@ fn draft(
         Some(size) => keys.push(("max_body", size.to_string().into())),
         None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
     }
+    keys.extend(cache::of_rule(context, &all).map(|cache| ("cache", cache)));
     others(context, site, settings, scope, location, block, files_first);
     let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
     Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips, keys })

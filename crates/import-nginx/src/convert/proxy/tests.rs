@@ -1,7 +1,7 @@
 use super::*;
 
 /// A converted `http` block, and what is named with place and all.
-fn import(http: &str) -> (toml::Table, Vec<String>) {
+pub(super) fn import(http: &str) -> (toml::Table, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nginx.conf");
     std::fs::write(&file, format!("http {{\n{http}\n}}\n")).unwrap();
@@ -21,7 +21,7 @@ fn site(body: &str) -> (toml::Table, Vec<String>) {
     (config["site"][0].as_table().unwrap().clone(), named)
 }
 
-fn rules(site: &toml::Table) -> Vec<&toml::Table> {
+pub(super) fn rules(site: &toml::Table) -> Vec<&toml::Table> {
     site.get("proxy").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table).collect()
 }
 
@@ -58,7 +58,7 @@ fn destinations(site: &toml::Table, paths: &[&str]) -> Vec<String> {
     paths.iter().map(destination).collect()
 }
 
-fn marked(named: &[String]) -> Vec<&str> {
+pub(super) fn marked(named: &[String]) -> Vec<&str> {
     named.iter().map(String::as_str).filter(|line| line.contains("UNGUARDED")).collect()
 }
 
@@ -551,7 +551,6 @@ fn what_has_no_counterpart_is_named() {
         "proxy_cookie_path / /app/;",
         "proxy_cookie_domain a b;",
         "proxy_cache zone;",
-        "proxy_cache_valid 1h;",
         "proxy_method POST;",
         "proxy_bind 10.0.0.1;",
         "proxy_pass_request_headers off;",
@@ -567,8 +566,7 @@ fn what_has_no_counterpart_is_named() {
     assert!(named.iter().any(|line| line.contains("reached by try_files alone")), "{named:#?}");
     let http = "map $http_upgrade $connection_upgrade { default upgrade; '' close; } proxy_redirect off; proxy_cache_path /x keys_zone=a:1m;";
     let (_, named) = import(http);
-    assert_eq!(named.len(), 1, "{named:#?}");
-    assert!(named[0].contains("proxy_cache_path"), "{named:#?}");
+    assert!(named.is_empty(), "{named:#?}");
 }
 
 #[test]
