@@ -202,6 +202,9 @@ fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<
     }
     if native {
         results.push(("nginx", sealion_guest::tools::ensure_nginx()));
+        // For the tests of fleets.
+        let tools = [("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("haproxy", "haproxy")];
+        results.push(("redis and haproxy", sealion_guest::tools::ensure(&tools)));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
     }

@@ -127,6 +127,12 @@ impl Scrape<'_> {
         }
         page.counter("sealion_cache_collapsed_total", "Requests that shared the fetch of another.")
             .value(self.count(|w| &w.collapsed));
+        if let Some(stream) = store.stream_state() {
+            page.gauge("sealion_cache_purge_stream_up", "1 if purges of other nodes are read, 0 without a connection.")
+                .value(u8::from(stream.is_connected));
+            page.gauge("sealion_cache_purge_stream_lag_seconds", "Time since all purges of other nodes were applied.")
+                .value(stream.lag);
+        }
         let disks: Vec<_> = store.disk_states().collect();
         for (name, help, value) in GAUGES_OF_DISKS {
             page.gauge(name, help);

@@ -407,10 +407,6 @@ impl Store {
         }
     }
 
-    fn verdict(&self, object: &Object) -> Verdict {
-        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.stored)
-    }
-
     /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, behind
     /// which there is no further one.
     fn walk_kept(

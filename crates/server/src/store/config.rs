@@ -26,6 +26,10 @@ pub(crate) struct CacheConfig {
     pub free: Size,
     /// Memory for responses that are asked for often, for each worker.
     pub memory: Size,
+    /// A stream of Valkey or Redis by which the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
+    pub purge_stream: Option<At<String>>,
+    /// File whose first line is the password for that server, or a user and the password with a space between.
+    pub purge_stream_password: Option<At<PathBuf>>,
 }
 
 impl Default for CacheConfig {
@@ -36,6 +40,8 @@ impl Default for CacheConfig {
             objects: const { Bounded::new(10_000_000).unwrap() },
             free: Size(256 << 20),
             memory: Size(32 << 20),
+            purge_stream: None,
+            purge_stream_password: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //!                     │ nothing, or stale                                                                   ▲
 //!                     └─► fill.rs (one fetch for all that wait) ◄─ fetch.rs ─► upstream ─► origin           │
 //!                                                                     └────────────────────── format.rs ────┘
+//! purge.rs ◄─► stream.rs (other nodes, by resp.rs)
 //! ```
 //!
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
@@ -22,9 +23,11 @@ mod index;
 mod key;
 mod object;
 mod purge;
+mod resp;
 mod respond;
 mod rule;
 mod variants;
+mod stream;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -42,6 +45,7 @@ pub(crate) use config::{CacheConfig, CacheRuleConfig};
 pub(crate) use disk::DiskState;
 pub(crate) use purge::{Purge, Target};
 pub(crate) use rule::{CacheRule, Targeted};
+pub(crate) use stream::PurgeStreamState;
 
 use crate::values::Problems;
 use disk::{Disk, Lookup};
@@ -49,15 +53,18 @@ use fill::{Fill, Known};
 use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
-use purge::{Durable, Purges};
+use purge::{Durable, Purges, Verdict};
 use rule::Rules;
 use variants::Variants;
+use stream::PurgeStream;
 
 /// The store of a process.
 #[derive(Debug)]
 pub(crate) struct Store {
     config: CacheConfig,
     paths: Box<[PathBuf]>,
+    /// Purges of other nodes.
+    stream: Option<PurgeStream>,
     /// Set when the process starts to serve.
     opened: OnceLock<Opened>,
     /// What is being fetched, by the hash of the key.
@@ -107,9 +114,11 @@ impl Store {
             let what = format_args!("{} is no directory: name one that the server may write to", other.display());
             problems.add(&config.directories.span, "cache.directories", what);
         }
+        let stream = PurgeStream::build(config, problems);
         Some(Arc::new(Store {
             config: config.clone(),
             paths,
+            stream,
             opened: OnceLock::new(),
             fills: Mutex::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
@@ -139,7 +148,7 @@ impl Store {
         Ok(made)
     }
 
-    /// Starts to own the directories, and to load their indexes. Before, nothing is stored.
+    /// Starts to own the directories, and to load their indexes. Before, nothing is stored. Applies the purges that other nodes ordered meanwhile.
     ///
     /// # Errors
     /// A line: no thread can be started.
@@ -157,6 +166,9 @@ impl Store {
                 }
             };
             disk.start(each_turn).map_err(|error| format!("cannot start the cache: {error}"))?;
+        }
+        if self.stream.is_some() {
+            stream::follow(self).map_err(|error| format!("cannot start the cache: {error}"))?;
         }
         Ok(())
     }
@@ -246,7 +258,16 @@ impl Store {
         if variant != id && is_found(id) && is_free {
             let _ = fill.variant.set(variant);
             fills.insert(variant, Arc::clone(fill));
+        let object = self.fills().get(&id)?.object()?;
+        if *object.key == *key {
+            // It may be older than a purge, if it came from another cache.
+            return (self.verdict(&object) == Verdict::Valid).then_some(Stored::Object(object));
         }
+    }
+
+    /// What the purges say of an object.
+    fn verdict(&self, object: &Object) -> Verdict {
+        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.stored)
     }
 
     /// A fill that is under way no more.
@@ -299,9 +320,27 @@ impl Store {
         self.changes[hash as usize % CHANGES].load(Ordering::Acquire)
     }
 
-    /// Purges. Later requests see it at once, and so does the next process.
+    /// Purges. Later requests see it at once, and so does the next process; where there is a purge stream, other nodes see it when they read it.
     pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
-        self.apply(&Purge { target, soft, at: now_ms() }, Durable::Yes)
+        let purge = Purge { target: target.normal(), soft, at: now_ms() };
+        self.apply(&purge, Durable::Yes)?;
+        let Some(stream) = &self.stream else { return Ok(()) };
+        stream.publish(&purge, &self.node()).map_err(|error| {
+            let server = stream.server();
+            std::io::Error::other(format!(
+                "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
+            ))
+        })
+    }
+
+    /// The name of this node in the purge stream.
+    fn node(&self) -> String {
+        format!("{:032x}", u128::from_le_bytes(self.disks()[0].directory.salt))
+    }
+
+    /// The purge stream, as metrics show it.
+    pub(crate) fn stream_state(&self) -> Option<PurgeStreamState> {
+        self.stream.as_ref().map(PurgeStream::state)
     }
 
     /// Purges by order. Returns a line for the operator.
@@ -323,7 +362,7 @@ impl Store {
         let effect = if soft { "is stale" } else { "is purged" };
         match self.purge(target, soft) {
             Ok(()) => Ok(format!("{what} {effect}")),
-            Err(error) => Err(format!("cannot write down that {what} {effect}: {error}")),
+            Err(error) => Err(format!("{what} {effect}, but that does not last or reach all: {error}")),
         }
     }
 

@@ -156,7 +156,10 @@ fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
     let site = Site::new();
     let proxy = "proxy = [{ path = '/app/', upstream = 'http://127.0.0.1:1', cache = {} }]";
     let cache = site.outside().join("cache");
-    let tables = format!("[metrics]\nlisten = '127.0.0.1:0'\n[cache]\ndirectories = ['{}']", cache.display());
+    let tables = format!(
+        "[metrics]\nlisten = '127.0.0.1:0'\n[cache]\ndirectories = ['{}']\npurge_stream = 'redis://127.0.0.1:1/purges'",
+        cache.display()
+    );
     let config = site.config(proxy).table(&tables);
     let watched = Watched::of(config.serve_from_user_space());
     let scrape = watched.scrape();

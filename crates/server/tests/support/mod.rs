@@ -17,6 +17,7 @@ pub(crate) mod multipart;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod port;
+pub(crate) mod redis;
 pub(crate) mod sites;
 pub(crate) mod upstream;
 pub(crate) mod watch;

@@ -162,6 +162,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         let files = tls.roots.iter().chain(&tls.cert).chain(&tls.key);
         paths.extend(files.flat_map(|file| directories_of(&base.join(&file.value))));
     }
+    paths.extend(config.cache.purge_stream_password.iter().flat_map(|file| directories_of(&base.join(&file.value))));
     paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));

@@ -1,6 +1,7 @@
 //! Responses that are stored and sent again. The origin of each test counts what reaches it.
 
 mod disk;
+mod fleet;
 mod kill;
 mod orders;
 mod reuse;
