@@ -171,7 +171,7 @@ impl Fetch {
             self.fill.set_own(own);
         }
         let is_stored = freshened.is_ok() && keeps_variant;
-        let stored = requested;
+        let stored = made(requested, not_modified);
         let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
         let how = if is_stored { How::Validated } else { How::ValidatedForOne };
@@ -204,6 +204,7 @@ impl Fetch {
         };
         let Reply { status, fields, body } = reply;
         let length = length(&fields);
+        let stored = made(requested, &fields);
         let mut key = self.key.clone();
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
@@ -221,7 +222,7 @@ impl Fetch {
         let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
-        let Some(object) = self.store_body(&flowing, body.into(), hash, requested, &disk).await else { return };
+        let Some(object) = self.store_body(&flowing, body.into(), hash, stored, &disk).await else { return };
         if !names.is_empty() {
             self.store_names(names, hash).await;
         }
@@ -463,6 +464,16 @@ async fn on_disk<T: Send + 'static>(
     let done = spawn_blocking(move || work(&disk).inspect_err(|error| disk.failed(what, error)).ok());
     done.await.ok().flatten()
 }
+
+/// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is
+/// young, Age tells. Later, Age is not looked at, so that a cache that is never purged costs no hits for longer.
+fn made(requested: u64, fields: &HeaderMap) -> u64 {
+    let age = fields.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+    age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(1).min(YOUNG) * 1000))
+}
+
+/// Seconds in which all caches of a chain apply a purge.
+const YOUNG: u64 = 60;
 
 /// Whether the request is the reason that a response is not stored: that of another may be.
 fn is_of_request(why: &str) -> bool {

@@ -64,6 +64,20 @@ fn a_soft_purge_has_the_response_validated() {
 }
 
 #[test]
+fn a_response_of_another_cache_that_is_older_than_a_purge_is_not_kept() {
+    // That cache has not been purged, or not yet.
+    let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nAge: 10\r\n"));
+    let host = [("Host", "localhost")];
+    for _ in 0..2 {
+        assert_eq!(cached.get("/a", &host).body, b"body 0");
+    }
+    succeeds(&cached, &["purge", "https://localhost/a"]);
+    for n in 1..4 {
+        assert_eq!(cached.get("/a", &host).body, format!("body {n}").as_bytes());
+    }
+}
+
+#[test]
 fn what_is_no_url_is_refused_with_an_example() {
     let cached = Cached::new(counting(TAGGED));
     let output = order(&cached, &["purge", "/a"]);
