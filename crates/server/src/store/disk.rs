@@ -603,7 +603,8 @@ mod tests {
                 as [fn(&mut Vec<u8>); 3]
         {
             let scratch = tempfile::tempdir().unwrap();
-            let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
+            let metadata =
+                Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
             let disk = open(scratch.path(), 100);
             disk.start(|| ()).unwrap();
             wait_until_loaded(&disk, || ());

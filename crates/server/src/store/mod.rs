@@ -26,8 +26,8 @@ mod purge;
 mod resp;
 mod respond;
 mod rule;
-mod variants;
 mod stream;
+mod variants;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -55,8 +55,8 @@ use key::KeyHasher;
 use object::{Object, Stored};
 use purge::{Durable, Purges, Verdict};
 use rule::Rules;
-use variants::Variants;
 use stream::PurgeStream;
+use variants::Variants;
 
 /// The store of a process.
 #[derive(Debug)]
@@ -245,7 +245,8 @@ impl Store {
             return Some(Stored::Variants(rules.vary(&head.fields)?.into()));
         }
         match known {
-            Known::Object(object) => Some(Stored::Object(object)),
+            // It may be older than a purge, if it came from another cache.
+            Known::Object(object) => (self.verdict(&object) == Verdict::Valid).then_some(Stored::Object(object)),
             Known::Flowing(_) => None,
         }
     }
@@ -258,10 +259,6 @@ impl Store {
         if variant != id && is_found(id) && is_free {
             let _ = fill.variant.set(variant);
             fills.insert(variant, Arc::clone(fill));
-        let object = self.fills().get(&id)?.object()?;
-        if *object.key == *key {
-            // It may be older than a purge, if it came from another cache.
-            return (self.verdict(&object) == Verdict::Valid).then_some(Stored::Object(object));
         }
     }
 
