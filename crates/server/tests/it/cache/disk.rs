@@ -159,6 +159,20 @@ fn a_directory_that_vanishes_costs_hits_and_no_response() {
     }
 }
 
+/// Asks until the response has a file, and returns its body.
+#[track_caller]
+fn wait_until_stored(cached: &Cached, target: &str) -> Vec<u8> {
+    let key = format!("://localhost{target}\n");
+    let has_key =
+        |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes.windows(key.len()).any(|part| part == key.as_bytes()));
+    let mut body = Vec::new();
+    wait_until("it is stored", || {
+        body = cached.get(target, &[]).body;
+        objects(&cached.directory).iter().any(has_key)
+    });
+    body
+}
+
 /// Asks for ever new URLs until one is stored in a file.
 #[track_caller]
 fn wait_until_it_stores_again(cached: &Cached) {
@@ -180,15 +194,8 @@ fn a_directory_that_was_removed_is_made_again_and_keeps_purges() {
     fs::remove_dir_all(&cached.directory).unwrap();
     wait_until_it_stores_again(&cached);
     assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
-    let before = cached.get("/b", &[]).body;
-    wait_until("it is stored", || {
-        let count = objects(&cached.directory).len();
-        let mut server = cached.server.take().unwrap();
-        server.signal(Signal::TERM);
-        server.wait();
-        cached.restart();
-        count > 0
-    });
+    let before = wait_until_stored(&cached, "/b");
+    cached.restart();
     assert_eq!(cached.get("/b", &[]).body, before, "it was stored under a name that is found again");
     assert_ne!(cached.get("/a", &[]).body, b"body 0");
 }
@@ -202,9 +209,8 @@ fn a_directory_whose_content_was_removed_is_used_again() {
         let path = entry.path();
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
     }
-    wait_until("the server owns the directory again", || cached.directory.join("lock").exists());
-    let body = cached.get("/b", &[]).body;
-    wait_for_objects(&cached, 1);
+    wait_until("it is noticed", || cached.directory.join("sealion-cache").exists());
+    let body = wait_until_stored(&cached, "/b");
     cached.restart();
     assert_eq!(cached.get("/b", &[]).body, body, "it was stored under a name that is found again");
 }
