@@ -20,11 +20,13 @@ pub enum Precondition {
 }
 
 /// Evaluates the preconditions of a GET or HEAD for a stored response that may be sent.
+#[inline]
 pub fn evaluate(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondition {
     // Most requests have none; then no date is parsed.
-    if !conditions.has_preconditions() {
-        return Precondition::Proceed;
-    }
+    if conditions.has_preconditions() { evaluate_present(conditions, stored) } else { Precondition::Proceed }
+}
+
+fn evaluate_present(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondition {
     // Without Last-Modified, Date counts (RFC 9111 §4.3.2).
     let modified = date(stored, LAST_MODIFIED).or_else(|| date(stored, DATE));
     match conditional::evaluate(conditions, &Validators { modified, ..validators(stored) }) {

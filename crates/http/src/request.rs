@@ -131,6 +131,7 @@ impl<'a> Conditions<'a> {
 
 impl Conditions<'_> {
     /// Whether the request has a precondition (RFC 9110 §13.1), If-Range aside.
+    #[inline]
     pub fn has_preconditions(&self) -> bool {
         self.if_none_match.is_present()
             || self.if_modified_since.is_present()

@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use super::disk::Lookup;
 use super::fetch::{Asked, Fetch, StaleObject, variant};
 use super::fill::{End, Failed, Fill, How, Phase};
-use super::front::Kept;
+use super::front::{Front, Kept};
 use super::key::{Key, add_variant, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
@@ -74,10 +74,12 @@ impl CacheRule {
         }
         let store = &self.rules.store;
         let now = now_s();
-        let mut key = std::mem::take(&mut store.front().borrow_mut().key);
+        let mut front = store.front().borrow_mut();
+        let mut key = std::mem::take(&mut front.key);
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
-        let found = store.walk_kept(&mut key, &mut false, request, now);
-        store.front().borrow_mut().key = key;
+        let found = store.walk_kept(&mut front, &mut key, &mut false, request, now);
+        front.key = key;
+        drop(front);
         let object = found?;
         let directives = match directives {
             [None, None] => RequestDirectives::default(),
@@ -380,8 +382,7 @@ impl Asked {
 
 impl Store {
     /// What this worker has under a key of [`Key::in_front`], and is valid.
-    fn find_kept(&self, key: &[u8], now: u64) -> Option<Stored> {
-        let mut front = self.front().borrow_mut();
+    fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<Stored> {
         match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants { is_old: true, .. } => {
                 front.remove(key);
@@ -411,13 +412,14 @@ impl Store {
     /// which there is no further one.
     fn walk_kept(
         &self,
+        front: &mut Front,
         key: &mut Key,
         is_of_variant: &mut bool,
         request: &Request<'_>,
         now: u64,
     ) -> Option<Arc<Object>> {
         loop {
-            match self.find_kept(key.in_front(), now)? {
+            match self.find_kept(front, key.in_front(), now)? {
                 Stored::Object(object) => return Some(object),
                 Stored::Variants(_) if *is_of_variant => return None,
                 Stored::Variants(names) => {
@@ -438,7 +440,8 @@ impl Store {
     ) -> (Option<Arc<Object>>, bool) {
         let mut has_variants = false;
         loop {
-            if let Some(object) = self.walk_kept(key, &mut has_variants, request, now) {
+            let kept = self.walk_kept(&mut self.front().borrow_mut(), key, &mut has_variants, request, now);
+            if let Some(object) = kept {
                 return (Some(object), has_variants);
             }
             match self.load(rule, key, now).await {
