@@ -24,7 +24,7 @@ use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Targeted, hides_fields};
-use super::{KEPT_IN_MEMORY, Store, now_s};
+use super::{KEPT_IN_MEMORY, Store, now_ms, now_s};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::Response;
 use crate::upstream::{Forwarded, Reply, Upstream};
@@ -497,6 +497,11 @@ impl Store {
                     self.variants.used(hash);
                 }
                 match self.verdict(&object) {
+                    // The clock was set back between two starts: the order of its fetch and of purges is not known.
+                    _ if object.stored > now_ms() => {
+                        self.disk(hash).remove(hash);
+                        return None;
+                    }
                     Verdict::Valid => Stored::Object(object),
                     // It is not kept: a later purge must be seen.
                     Verdict::Stale => return Some(Stored::Object(Arc::new(object.made_stale(now)))),

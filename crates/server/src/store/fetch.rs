@@ -105,7 +105,7 @@ impl Fetch {
             forwarded.fields.extend(sealion_cache::validation_fields(&stale.object.head.fields));
             (Arc::clone(&stale.object), unconditional)
         });
-        let requested = now_ms();
+        let requested = Requested { at: now_ms(), second: now_s() };
         let (mut trace, mut result) = forward(&self.upstream, forwarded).await;
         if let Some((stale, unconditional)) = validation
             && let Ok(reply) = &result
@@ -137,7 +137,13 @@ impl Fetch {
     }
 
     /// The origin says that the stored response is valid.
-    async fn validated(self, stale: &Arc<Object>, not_modified: &HeaderMap, requested: u64, trace: UpstreamTrace) {
+    async fn validated(
+        self,
+        stale: &Arc<Object>,
+        not_modified: &HeaderMap,
+        requested: Requested,
+        trace: UpstreamTrace,
+    ) {
         let rules = &self.rules;
         let mut fields = stale.head.fields.clone();
         let freshened = sealion_cache::freshen(
@@ -146,7 +152,7 @@ impl Fetch {
             stale.head.status.code(),
             &mut fields,
             not_modified,
-            requested / 1000,
+            requested.second,
             now_s(),
         );
         let disk = rules.store.disk(stale.hash);
@@ -171,7 +177,7 @@ impl Fetch {
             self.fill.set_own(own);
         }
         let is_stored = freshened.is_ok() && keeps_variant;
-        let stored = made(requested, not_modified);
+        let stored = made(requested.at, not_modified);
         let object = Object::new(stale.key.clone(), stale.hash, stored, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
         let how = if is_stored { How::Validated } else { How::ValidatedForOne };
@@ -190,10 +196,10 @@ impl Fetch {
     }
 
     /// The head of the answer came.
-    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: u64) {
+    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) {
         let received = now_s();
         let rules = Arc::clone(&self.rules);
-        let (lifetime, names) = match self.may_store(&reply, requested / 1000, received) {
+        let (lifetime, names) = match self.may_store(&reply, requested.second, received) {
             Ok(decision) => decision,
             Err(why) => {
                 if !is_of_request(why) {
@@ -204,7 +210,7 @@ impl Fetch {
         };
         let Reply { status, fields, body } = reply;
         let length = length(&fields);
-        let stored = made(requested, &fields);
+        let stored = made(requested.at, &fields);
         let mut key = self.key.clone();
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
@@ -463,6 +469,15 @@ async fn on_disk<T: Send + 'static>(
     let disk = Arc::clone(disk);
     let done = spawn_blocking(move || work(&disk).inspect_err(|error| disk.failed(what, error)).ok());
     done.await.ok().flatten()
+}
+
+/// When a fetch began.
+#[derive(Clone, Copy)]
+struct Requested {
+    /// In the order of fetches and purges, see [`now_ms`].
+    at: u64,
+    /// By the clock: seconds since 1970-01-01.
+    second: u64,
 }
 
 /// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is

@@ -435,10 +435,19 @@ fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Milliseconds since 1970-01-01.
+/// Milliseconds since 1970-01-01, for the order of fetches and purges: it never goes back, even if the clock is set back, and goes on behind each
+/// purge.
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }
+
+/// What is fetched from now on is younger than a purge of this time.
+fn go_behind(purge: u64) {
+    LATEST.fetch_max(purge.saturating_add(1), Ordering::Relaxed);
+}
+
+static LATEST: AtomicU64 = AtomicU64::new(0);
 
 /// Bodies of at most so many octets are kept in memory.
 const KEPT_IN_MEMORY: u64 = 128 << 10;

@@ -258,6 +258,7 @@ impl Purges {
         };
         times.add(*soft, *at);
         table.fold();
+        super::go_behind(*at);
     }
 
     /// What is said of an object.
@@ -351,6 +352,15 @@ mod tests {
 
     fn boxes(names: &[&str]) -> Vec<Box<str>> {
         names.iter().map(|name| (*name).into()).collect()
+    }
+
+    #[test]
+    fn what_is_fetched_behind_a_purge_is_younger_even_if_the_clock_was_set_back() {
+        let purges = Purges::default();
+        let at = super::super::now_ms() + 1000;
+        purges.add(&purge(Target::Everything, false, at));
+        assert!(super::super::now_ms() > at);
+        assert_eq!(purges.verdict(b"https://a.example/", &[], &[], super::super::now_ms()), Verdict::Valid);
     }
 
     #[test]
