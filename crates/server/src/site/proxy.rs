@@ -478,7 +478,7 @@ impl Rule {
 
 /// The response that a server gave.
 pub(super) fn of_reply(reply: Reply) -> Response {
-    let Reply { status, fields, body } = reply;
+    let Reply { status, fields, body, .. } = reply;
     let length = length(&fields);
     let mut ours = response_fields(&fields);
     if status == Status::SWITCHING_PROTOCOLS {

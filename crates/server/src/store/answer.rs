@@ -113,6 +113,9 @@ impl CacheRule {
         let of_url = key.in_store().len();
         let directives = self.directives(request);
         let store = &self.rules.store;
+        // Their answer is about the state of the origin: what is fetched for all says nothing of it (RFC 9111 §4.3.2).
+        let asks_for_state =
+            request.conditions.if_match.is_present() || request.conditions.if_unmodified_since.is_present();
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
         let mut is_alone = false;
         // Each turn meets a fill that turns out to be of another variant, or for another request.
@@ -126,6 +129,9 @@ impl CacheRule {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
                 }
                 (Some(object), Some(Assessment::Fresh)) => return self.sent(self.hit(&object, request, now)),
+                _ if asks_for_state && !directives.only_if_cached => {
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
+                }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let key = key.in_store();
                     let (fill, is_new) = store.join(store.hash(key), key);
@@ -202,7 +208,7 @@ impl CacheRule {
         why: Forward,
     ) -> Result<Answered, Unshared> {
         let store = &self.rules.store;
-        let status = |status| CacheStatus::Forwarded { why, status, stored: true, collapsed: !is_new, detail: None };
+        let status = |status, stored| CacheStatus::Forwarded { why, status, stored, collapsed: !is_new, detail: None };
         // Requests that share a response must be allowed to reuse it (RFC 9111 §4), and it may turn out to be of another variant.
         let check = |filled: &[u8], head: &Head, is_failure: bool| {
             if is_new {
@@ -228,7 +234,8 @@ impl CacheRule {
             Phase::Asked => Err(Unshared::OfAnother),
             Phase::Flowing(flowing) | Phase::Ended(End::Passed(flowing)) => {
                 check(&flowing.key, &flowing.head, false)?;
-                let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status(None));
+                let status = status(None, flowing.is_stored);
+                let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status);
                 let response = Reuse { origin: origin(How::Fetched), ..reuse }.flowing(&flowing, fill);
                 let response = response.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
@@ -253,7 +260,7 @@ impl CacheRule {
                     How::Validated | How::ValidatedForOne => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
                     How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
-                let reuse = self.reuse(request, now, outcome, reason, status(code));
+                let reuse = self.reuse(request, now, outcome, reason, status(code, how != How::StaleOnError));
                 let response = Reuse { origin: origin(how), ..reuse }.object(&object);
                 Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }

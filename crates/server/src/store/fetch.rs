@@ -99,6 +99,8 @@ impl Fetch {
     }
 
     async fn fetch(self, mut forwarded: Forwarded) {
+        // The request that caused it may be HEAD.
+        forwarded.method = http::Method::GET;
         for_all_clients(&mut forwarded.fields);
         let validation = self.stale.as_ref().map(|stale| {
             let unconditional = forwarded.without_content();
@@ -208,7 +210,7 @@ impl Fetch {
                 return self.fill.not_shared(why, reply, trace);
             }
         };
-        let Reply { status, fields, body } = reply;
+        let Reply { status, fields, body, .. } = reply;
         let length = length(&fields);
         let stored = made(requested.at, &fields);
         let mut key = self.key.clone();
@@ -225,7 +227,8 @@ impl Fetch {
             self.fill.set_own(rules.lines(&key, &own));
         }
         let head = rules.head(&key, status, storable, lifetime);
-        let flowing = Arc::new(Flowing { key: key.into(), head, length, trace: Some(trace) });
+        let is_stored = disk.may_store(length);
+        let flowing = Arc::new(Flowing { key: key.into(), head, length, is_stored, trace: Some(trace) });
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
         let Some(object) = self.store_body(&flowing, body.into(), hash, stored, &disk).await else { return };
@@ -253,8 +256,10 @@ impl Fetch {
         let names = self.rules.vary(&reply.fields).ok_or("vary-any")?;
         let length = length(&reply.fields);
         // An answer that ends with its connection may be cut, and nobody would know.
-        let is_delimited =
-            length.is_some() || reply.fields.contains_key(TRANSFER_ENCODING) || matches!(code, 204 | 304);
+        let is_delimited = length.is_some()
+            || reply.ends_with_stream
+            || reply.fields.contains_key(TRANSFER_ENCODING)
+            || matches!(code, 204 | 304);
         if !is_delimited {
             return Err("no-length");
         }
@@ -274,7 +279,7 @@ impl Fetch {
         stored: u64,
         disk: &Arc<Disk>,
     ) -> Option<Arc<Object>> {
-        let mut storing = if disk.may_store(flowing.length) { Storing::InMemory } else { Storing::Failed };
+        let mut storing = if flowing.is_stored { Storing::InMemory } else { Storing::Failed };
         let (mut size, mut checksum) = (0_u64, 0);
         loop {
             let next = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_piece(cx))).await {

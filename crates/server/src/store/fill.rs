@@ -101,6 +101,8 @@ pub(super) struct Flowing {
     pub(super) head: Head,
     /// Length of the body, if the origin says it.
     pub(super) length: Option<u64>,
+    /// Whether the disk takes it, as far as is known when the head comes.
+    pub(super) is_stored: bool,
     pub(super) trace: Option<UpstreamTrace>,
 }
 

@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
@@ -322,7 +322,7 @@ impl Store {
         let purge = Purge { target: target.normal(), soft, at: now_ms() };
         self.apply(&purge, Durable::Yes)?;
         let Some(stream) = &self.stream else { return Ok(()) };
-        stream.publish(&purge, &self.node()).map_err(|error| {
+        stream.publish(&purge, self.node()).map_err(|error| {
             let server = stream.server();
             std::io::Error::other(format!(
                 "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
@@ -330,9 +330,14 @@ impl Store {
         })
     }
 
-    /// The name of this node in the purge stream.
-    fn node(&self) -> String {
-        format!("{:032x}", u128::from_le_bytes(self.disks()[0].directory.salt))
+    /// The name of this process in the purge stream: directories may be copied from one node to another.
+    fn node(&self) -> &str {
+        static NAME: LazyLock<String> = LazyLock::new(|| {
+            let mut number = [0; 16];
+            aws_lc_rs::rand::fill(&mut number).expect("the system has random numbers");
+            format!("{:032x}", u128::from_le_bytes(number))
+        });
+        &NAME
     }
 
     /// The purge stream, as metrics show it.

@@ -156,7 +156,17 @@ impl Purges {
 
     fn read(&self, directory: &Directory, files: &mut Files) {
         {
-            let lines = directory.read_file(FILE).unwrap_or_default();
+            let lines = directory.read_file(FILE).or_else(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Ok(Vec::new()),
+                _ => Err(error),
+            });
+            let lines = lines.unwrap_or_else(|error| {
+                let path = directory.path.join(FILE);
+                tracing::warn!("{}: the purges cannot be read, all objects are validated: {error}", path.display());
+                self.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+                files.is_damaged = true;
+                Vec::new()
+            });
             files.octets = lines.len() as u64;
             for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
                 match serde_json::from_slice(line) {

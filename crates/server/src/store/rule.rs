@@ -230,7 +230,8 @@ impl CacheRule {
         if !self.key_cookies.is_empty() {
             for (name, value) in cookies(request) {
                 if self.key_cookies.iter().any(|own| own.as_bytes() == name) {
-                    add_part(key, name, value);
+                    // No field is called so.
+                    add_part(key, &[b"cookie:", name].concat(), value);
                 }
             }
         }

@@ -449,7 +449,8 @@ async fn reply(
         // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
         let kept = Some(connected).filter(|_| request.method != Method::HEAD);
         let body = ReplyBody::new(in_progress, kept, body, ends, request.takes_trailers);
-        return Ok(Reply { status, fields: head.headers, body: body.into() });
+        let ends_with_stream = ends == Ends::WithStream;
+        return Ok(Reply { status, fields: head.headers, body: body.into(), ends_with_stream });
     }
     let asked = request.upgrade.as_ref();
     let Some(asked) = asked.filter(|asked| names_protocol(response.headers(), asked)) else {
@@ -459,7 +460,7 @@ async fn reply(
     let fields = response.headers().clone();
     let upgraded = hyper::upgrade::on(response).await.map_err(|error| refuse(&describe(&error)))?;
     let body = tunnel::open(upgraded, content, in_progress);
-    Ok(Reply { status, fields, body: body.into() })
+    Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })
 }
 
 /// Whether Upgrade of the answer names one of the protocols in `asked` (RFC 9110 §7.8).

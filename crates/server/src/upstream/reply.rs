@@ -22,6 +22,8 @@ pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) fields: HeaderMap,
     pub(crate) body: ReplyContent,
+    /// Whether its protocol tells the end of the content, whatever the fields say: HTTP/2.
+    pub(crate) ends_with_stream: bool,
 }
 
 /// The content of an answer, or the octets of a tunnel.

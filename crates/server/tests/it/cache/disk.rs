@@ -56,6 +56,24 @@ fn a_server_that_was_killed_keeps_what_was_stored() {
 }
 
 #[test]
+fn purges_that_cannot_be_read_make_everything_stale() {
+    let mut cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    wait_for_objects(&cached, 1);
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
+    let mut server = cached.server.take().unwrap();
+    server.signal(Signal::TERM);
+    server.wait();
+    let purges = cached.directory.join("purges");
+    fs::remove_file(&purges).unwrap();
+    fs::create_dir(&purges).unwrap();
+    cached.restart_without_waiting();
+    let message = "the purges cannot be read, all objects are validated";
+    crate::support::wait_for_message(cached.server(), message);
+    assert_eq!(cached.get("/a", &[]).body, b"body 1");
+}
+
+#[test]
 fn a_damaged_object_is_not_sent() {
     let mut cached = Cached::new(counting(FRESH));
     let mut fetches = 0;

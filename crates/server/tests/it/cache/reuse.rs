@@ -85,6 +85,43 @@ fn a_stale_response_is_sent_while_it_is_fetched_again() {
 }
 
 #[test]
+fn head_has_a_stale_response_fetched_again_with_its_body() {
+    let origin = Upstream::answering(|request| {
+        let fields = "Cache-Control: max-age=10, stale-while-revalidate=1000\r\nAge: 20\r\nContent-Length: 4";
+        let body = if request.line().starts_with("HEAD") { "" } else { "body" };
+        format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{body}").into_bytes()
+    });
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/a", &[]).body, b"body");
+    assert_eq!(cached.ask("HEAD", "/a", &[]).status, 200);
+    wait_until("it was fetched again", || cached.fetches() == 2);
+    assert_eq!(cached.get("/a", &[]).body, b"body");
+}
+
+#[test]
+fn what_asks_for_the_state_of_the_origin_is_answered_by_it() {
+    let origin = Upstream::answering(|request| {
+        let is_other = request.all("if-match").iter().any(|value| *value != "\"two\"");
+        let status = if is_other { 412 } else { 200 };
+        answer(status, "Cache-Control: max-age=10\r\nAge: 20\r\nETag: \"two\"\r\n", b"0123456789")
+    });
+    let cached = Cached::new(origin);
+    for _ in 0..2 {
+        let other = cached.get("/a", &[("If-Match", "\"one\""), ("Range", "bytes=5-")]);
+        assert_eq!(other.status, 412);
+        // The second time, a stale one is there.
+        assert_eq!(cached.get("/a", &[]).body, b"0123456789");
+    }
+    assert_eq!(cached.get("/a", &[("If-Match", "\"two\"")]).status, 200);
+}
+
+#[test]
+fn a_response_that_no_disk_takes_is_not_said_to_be_stored() {
+    let cached = Cached::with(counting("Cache-Control: max-age=1000\r\n"), "free = '900TB'", "");
+    assert_eq!(cached.get("/a", &[]).field("cache-status"), Some("sealion; fwd=uri-miss"));
+}
+
+#[test]
 fn a_stale_response_is_sent_if_the_origin_fails_and_allows_it() {
     for (allowance, expected) in [(", stale-if-error=1000", 200), ("", 503), (", must-revalidate", 503)] {
         let fails = std::sync::Arc::new(AtomicBool::new(false));

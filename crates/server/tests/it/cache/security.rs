@@ -198,6 +198,17 @@ fn requests_that_differ_for_the_origin_never_share_a_response() {
     assert!(hits > 100, "{hits} hits");
 }
 
+#[test]
+fn a_field_and_a_cookie_of_one_name_are_two_parts_of_a_key() {
+    let origin = Upstream::answering(|request| {
+        let seen = format!("{:?} {:?}", request.all("lang"), request.all("cookie"));
+        answer(200, FRESH, seen.as_bytes())
+    });
+    let cached = Cached::with(origin, "", "key_headers = ['lang'], key_cookies = ['lang']");
+    let by_field = cached.get("/a", &[("Lang", "de")]);
+    assert_ne!(cached.get("/a", &[("Cookie", "lang=de")]).body, by_field.body);
+}
+
 /// Neither a field name in another case nor a second one of a name leads to another's response.
 #[test]
 fn a_cookie_or_field_of_the_key_counts_however_it_is_written() {
