@@ -37,7 +37,7 @@ use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client, Site};
-use crate::upstream::Inbound;
+use crate::upstream::{Inbound, Interim, InterimReceiver, interim_responses};
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
 ///
@@ -225,13 +225,17 @@ impl Http1<'_> {
                         let patience = current.limits.request_timeout.duration();
                         let (here, gone) = oneshot::channel();
                         let inbound = self.inbound(&head, remote, *peer, patience, &mut content);
-                        let inbound = Inbound { gone: Some(gone), ..inbound };
+                        // HTTP/1.0 has none (RFC 9110 §15.2).
+                        let passes_interim = head.version == Version::Http11 && site.passes_interim(&head.request);
+                        let (interim, interims) = passes_interim.then(interim_responses).unzip();
+                        let inbound = Inbound { gone: Some(gone), interim, ..inbound };
                         // It is large, and would be moved again and again.
                         let answer = Box::pin(site::answer(site, &head.request, client, date, inbound));
                         let request = (&head.request, protocol(head.version));
                         let mut awaiting =
                             Awaiting { stream, exchange: &exchange, request, peer: *peer, is_over: false };
-                        let response = Box::pin(answer_meanwhile(awaiting.stream, answer, &mut content, here)).await;
+                        let response =
+                            Box::pin(answer_meanwhile(awaiting.stream, answer, &mut content, interims, here)).await;
                         awaiting.is_over = true;
                         response
                     }
@@ -356,28 +360,44 @@ fn asks_for_upgrade(request: &Request<'_>) -> bool {
     request.fields.first("upgrade").is_some() && request.fields.all("connection").any(names_it)
 }
 
-/// Awaits an answer that may come from an upstream, and reads the content of the request meanwhile. A client that leaves ends what is
-/// forwarded, by `here`. What the site answers by itself is awaited: a wrong password is logged as such.
+/// What happened while an answer was awaited.
+enum Meanwhile {
+    Answered(Response),
+    /// The content of the request is wanted: 100 is to be sent.
+    Continue,
+    Interim(Interim),
+}
+
+/// Awaits an answer that may come from an upstream. Meanwhile it reads the content of the request and passes `interims` on. A client that leaves
+/// ends what is forwarded, by `here`. What the site answers by itself is awaited: a wrong password is logged as such.
 async fn answer_meanwhile(
     stream: &mut TlsStream,
     mut answer: Pin<Box<impl Future<Output = Response>>>,
     content: &mut Option<ContentReader>,
+    mut interims: Option<InterimReceiver>,
     here: oneshot::Sender<()>,
 ) -> Response {
     let mut here = Some(here);
     // Whether the client may still send, or close.
     let mut is_open = true;
     loop {
-        // `None`: 100 is to be sent.
-        let answered = poll_fn(|cx| {
+        let event = poll_fn(|cx| {
             if let Poll::Ready(response) = answer.as_mut().poll(cx) {
-                return Poll::Ready(Some(response));
+                return Poll::Ready(Meanwhile::Answered(response));
+            }
+            if let Some(receiver) = &mut interims
+                && let Poll::Ready(received) = receiver.poll_recv(cx)
+            {
+                match received {
+                    Some(interim) => return Poll::Ready(Meanwhile::Interim(interim)),
+                    None => interims = None,
+                }
             }
             let was_open = is_open;
             while is_open {
                 let lost = match content.as_mut().map(|content| content.poll(cx, stream)) {
                     Some(Poll::Pending) => return Poll::Pending,
-                    Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(None),
+                    Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(Meanwhile::Continue),
                     Some(Poll::Ready(Err(error))) => Some(error),
                     // The content is complete.
                     Some(Poll::Ready(Ok(Step::Done))) | None => match stream.poll_peer_gone(cx) {
@@ -395,22 +415,34 @@ async fn answer_meanwhile(
                 }
             }
             // What waited for the client goes on now.
-            if was_open { answer.as_mut().poll(cx).map(Some) } else { Poll::Pending }
+            if was_open { answer.as_mut().poll(cx).map(Meanwhile::Answered) } else { Poll::Pending }
         })
         .await;
-        match answered {
-            Some(response) => {
+        let sent = match event {
+            Meanwhile::Answered(response) => {
+                // Those that came with it. The response meets a failure too.
+                while let Some(interim) = interims.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
+                    let _ = stream.respond(&[Part::Bytes(&head_of_interim(&interim))]).await;
+                }
                 drop(here);
                 return response;
             }
-            None => {
-                if let Err(error) = stream.respond(&[Part::Bytes(b"HTTP/1.1 100 Continue\r\n\r\n")]).await {
-                    tracing::debug!("the client left before 100: {error}");
-                    (here, is_open) = (None, false);
-                }
-            }
+            Meanwhile::Continue => stream.respond(&[Part::Bytes(b"HTTP/1.1 100 Continue\r\n\r\n")]).await,
+            Meanwhile::Interim(interim) => stream.respond(&[Part::Bytes(&head_of_interim(&interim))]).await,
+        };
+        if let Err(error) = sent {
+            tracing::debug!("the client left before an interim response: {error}");
+            (here, is_open) = (None, false);
         }
     }
+}
+
+fn head_of_interim(interim: &Interim) -> Vec<u8> {
+    let mut head = Vec::with_capacity(interim.fields.lines().len() + 64);
+    interim.status.write_line(&mut head);
+    head.extend_from_slice(interim.fields.lines());
+    head.extend_from_slice(b"\r\n");
+    head
 }
 
 /// A response being sent. Its line is written when it ends, or when it is dropped before: with the worker's runtime, at the end of the grace

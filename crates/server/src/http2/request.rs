@@ -18,7 +18,7 @@ use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
-use crate::upstream::{Inbound, RequestContent};
+use crate::upstream::{Inbound, Interim, InterimReceiver, InterimSender, RequestContent, interim_responses};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -60,11 +60,13 @@ pub(super) struct Later<'a> {
     pub(super) cancel: Option<oneshot::Sender<()>>,
     /// The header block of a response 103 that is sent meanwhile.
     pub(super) hints: Option<HeaderBlock>,
+    /// Interim responses of a server, sent meanwhile too.
+    pub(super) interims: Option<InterimReceiver>,
 }
 
 impl<'a> From<Answering<'a>> for Answer<'a> {
     fn from(answer: Answering<'a>) -> Self {
-        Answer::Later(Later { answer, cancel: None, hints: None })
+        Answer::Later(Later { answer, cancel: None, hints: None, interims: None })
     }
 }
 
@@ -122,10 +124,12 @@ impl<'a> Context<'a> {
                 let client = Client { address: address(client), refusal, arrival: None };
                 let hints = site.and_then(|site| site::early_hints(site, &request, client, now())).map(block_of_hints);
                 let forwards = site.is_some_and(|site| site.may_forward(&request));
+                let passes_interim = forwards && site.is_some_and(|site| site.passes_interim(&request));
+                let (interim, interims) = passes_interim.then(interim_responses).unzip();
                 let head = std::mem::replace(head, free_head());
                 let (cancel, gone) = oneshot::channel();
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, gone));
-                Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints })
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, interim, gone));
+                Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
         }
     }
@@ -139,6 +143,7 @@ impl<'a> Context<'a> {
         peer: Peer,
         refusal: Option<Refusal>,
         content: Option<RequestContent>,
+        interim: Option<InterimSender>,
         gone: oneshot::Receiver<()>,
     ) -> Box<Answered> {
         let (response, framing) = {
@@ -148,7 +153,7 @@ impl<'a> Context<'a> {
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { address: address(peer.address), refusal, arrival: None };
-                    let inbound = self.inbound(peer, content, gone);
+                    let inbound = Inbound { interim, ..self.inbound(peer, content, gone) };
                     let response = site::answer(site, request, client, now(), inbound).await;
                     exchange.answered(request, peer, &response);
                     let framing = framing(request.method, &response);
@@ -175,6 +180,7 @@ impl<'a> Context<'a> {
             scheme: "https",
             takes_trailers: true,
             fields: Vec::new(),
+            interim: None,
             gone: Some(gone),
         }
     }
@@ -250,6 +256,14 @@ impl Answered {
 fn block_of_hints(links: &[String]) -> HeaderBlock {
     let mut block = HeaderBlock::response(Status::EARLY_HINTS.code());
     links.iter().for_each(|link| block.field("link", link.as_bytes()));
+    block
+}
+
+/// The header block of an interim response.
+pub(super) fn block_of_interim(interim: &Interim) -> HeaderBlock {
+    let mut block = HeaderBlock::response(interim.status.code());
+    // The names of a server's fields are in lower case already.
+    interim.fields.iter().for_each(|(name, value)| block.field(name, value));
     block
 }
 

@@ -42,16 +42,21 @@ impl EarlyHints {
         (!hints.is_empty()).then_some(EarlyHints(hints))
     }
 
-    /// The values of Link for a request that a browser can use them for: the navigation of a page. Others, such as images or scripts, ignore them (HTML
-    /// standard, "process early hint headers"), and older clients may take 103 for the response.
+    /// The values of Link for a request that a browser can use them for.
     pub(super) fn find(&self, request: &Request<'_>, path: &SitePath<'_>) -> Option<&[String]> {
-        let navigates = request.fields.first("sec-fetch-mode").is_some_and(|mode| mode == b"navigate");
-        if request.method != Method::Get || !navigates {
+        if !is_navigation(request) {
             return None;
         }
         let (_, links) = self.0.iter().find(|(pattern, _)| pattern.matches(path.as_bytes()))?;
         Some(links)
     }
+}
+
+/// Whether a browser navigates to a page. For others, such as images or scripts, it ignores early hints (HTML standard, "process early hint headers"), and
+/// older clients may take 103 for the response.
+pub(super) fn is_navigation(request: &Request<'_>) -> bool {
+    let navigates = |mode: &[u8]| mode == b"navigate";
+    request.method == Method::Get && request.fields.first("sec-fetch-mode").is_some_and(navigates)
 }
 
 const EXAMPLE: &str = "write for instance \"</app.css>; rel=preload; as=style\"";

@@ -189,6 +189,7 @@ impl Rule {
             upgrade: None,
             te: false,
             takes_trailers: false,
+            interim: None,
             address: Vec::new(),
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;

@@ -230,6 +230,11 @@ impl Site {
             || matches!(request.target, Target::Path { path, .. } if proxies.may_forward(path))
     }
 
+    /// Whether interim responses of servers to this request are passed on.
+    pub(crate) fn passes_interim(&self, request: &Request<'_>) -> bool {
+        self.features.proxies.as_ref().is_some_and(|proxies| proxies.pass_interim(request))
+    }
+
     /// Whether there are rules that forward.
     pub(crate) fn has_proxies(&self) -> bool {
         self.features.proxies.is_some()

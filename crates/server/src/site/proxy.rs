@@ -19,6 +19,7 @@ use sealion_http::path::SitePath;
 use sealion_http::{Request, Status};
 use serde::{Deserialize, Serialize};
 
+use super::early_hints::is_navigation;
 use super::pattern::{Guarded, Prefix};
 use super::proxy_redirects::{Redirects, Rewriter};
 use crate::observe::access_log::UpstreamTrace;
@@ -62,6 +63,8 @@ pub(crate) struct ProxyConfig {
     /// Whether Location and cookies of answers are rewritten for clients: for an application that knows neither their host nor the `path` that
     /// `strip_prefix` leaves out.
     pub redirects: Redirects,
+    /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
+    pub interim: InterimRequests,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one.
     pub trace_context: bool,
     /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
@@ -88,10 +91,34 @@ impl Default for ProxyConfig {
             intercept_errors: false,
             methods: At::default(),
             redirects: Redirects::default(),
+            interim: InterimRequests::default(),
             trace_context: false,
             upgrade: vec!["websocket".to_owned()].into(),
             max_body: None,
             cache: None,
+        }
+    }
+}
+
+/// Requests to which interim responses are passed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum InterimRequests {
+    /// No request.
+    None,
+    /// Requests for which browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
+    #[default]
+    Navigations,
+    /// All requests, but those of HTTP/1.0.
+    All,
+}
+
+impl InterimRequests {
+    fn include(self, request: &Request<'_>) -> bool {
+        match self {
+            InterimRequests::None => false,
+            InterimRequests::Navigations => is_navigation(request),
+            InterimRequests::All => true,
         }
     }
 }
@@ -106,7 +133,11 @@ pub(crate) struct FieldRule {
 
 /// The proxy rules of a site.
 #[derive(Debug)]
-pub(crate) struct Proxies(Vec<Rule>);
+pub(crate) struct Proxies {
+    rules: Vec<Rule>,
+    /// Those of the rule with the most.
+    interim: InterimRequests,
+}
 
 #[derive(Debug)]
 pub(crate) struct Rule {
@@ -123,6 +154,9 @@ pub(crate) struct Rule {
     /// Empty: all.
     methods: Vec<String>,
     rewriter: Option<Arc<Rewriter>>,
+    interim: InterimRequests,
+    /// Fields that interim responses cannot have, since the rule sets, removes or rewrites them.
+    hidden: Arc<[HeaderName]>,
     trace_context: bool,
     upgrade: Vec<String>,
     max_body: Option<u64>,
@@ -147,12 +181,13 @@ impl Proxies {
         problems: &mut Problems,
     ) -> Option<Self> {
         let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, store, key, problems)).collect();
-        (!rules.is_empty()).then_some(Proxies(rules))
+        let interim = rules.iter().map(|rule| rule.interim).max()?;
+        Some(Proxies { rules, interim })
     }
 
     /// The rule for a path.
     pub(super) fn find(&self, path: &SitePath<'_>) -> Option<&Rule> {
-        self.0.iter().find(|rule| match &rule.paths {
+        self.rules.iter().find(|rule| match &rule.paths {
             Guarded::Beneath(prefix) => prefix.covers(path.as_bytes()),
             Guarded::Matching(regex) => regex.is_match(&path.full()),
         })
@@ -161,6 +196,11 @@ impl Proxies {
     /// Whether a request for this path may be forwarded, however an application reads it.
     pub(super) fn may_forward(&self, path: &str) -> bool {
         SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
+    }
+
+    /// Whether a rule may pass interim responses to a request on.
+    pub(super) fn pass_interim(&self, request: &Request<'_>) -> bool {
+        self.interim.include(request)
     }
 }
 
@@ -249,11 +289,14 @@ impl ProxyConfig {
             };
             cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
         });
+        let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
         Some(Rule {
             cache: cache.flatten(),
             paths,
             upstream,
             methods: self.methods.value.clone(),
+            hidden: response.iter().map(|(name, _)| name).chain(rewritten).cloned().collect(),
+            interim: self.interim,
             rewriter,
             trace_context: self.trace_context,
             strip_prefix: *self.strip_prefix,
@@ -450,6 +493,10 @@ impl Rule {
             upgrade: upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok()),
             te,
             takes_trailers: te || inbound.takes_trailers,
+            interim: inbound
+                .interim
+                .filter(|_| self.interim.include(request))
+                .map(|sender| sender.hiding(&self.hidden)),
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         })
     }

@@ -20,6 +20,7 @@ use super::balance::Key;
 use super::config::Protocol;
 use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
 use super::content::{ContentProgress, Incomplete, RequestContent};
+use super::interim::InterimSender;
 use super::reply::{Ends, Reply, ReplyBody};
 use super::tunnel;
 use super::{InProgress, Server, Upstream};
@@ -41,6 +42,8 @@ pub(crate) struct Forwarded {
     pub(crate) te: bool,
     /// Whether the client takes trailers.
     pub(crate) takes_trailers: bool,
+    /// Takes interim responses, if the client gets them.
+    pub(crate) interim: Option<InterimSender>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
     pub(crate) address: Vec<u8>,
 }
@@ -57,6 +60,7 @@ impl Forwarded {
             upgrade: None,
             te: false,
             takes_trailers: false,
+            interim: None,
             address: self.address.clone(),
         }
     }
@@ -319,6 +323,13 @@ async fn send(
     if let Some(protocol) = &request.upgrade {
         message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         message.headers_mut().insert(header::UPGRADE, protocol.clone());
+    }
+    // Over HTTP/2 the library does not give them.
+    if let (Protocol::Http1, Some(interim)) = (server.protocol, &request.interim) {
+        let interim = interim.clone();
+        hyper::ext::on_informational(&mut message, move |response| {
+            interim.pass(response.status().as_u16(), response.headers());
+        });
     }
     let answered = wait(connected.ask(message), progress.as_ref(), patience).await;
     match answered {

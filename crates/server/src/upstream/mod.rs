@@ -15,6 +15,7 @@ mod forward;
 mod gate;
 mod head;
 mod health;
+mod interim;
 mod names;
 mod pool;
 mod reply;
@@ -40,6 +41,7 @@ pub(crate) use head::{
     response_fields, takes_trailers,
 };
 pub(crate) use health::check_health;
+pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
 
 pub(crate) use reply::{Patience, Reply};
 
@@ -72,6 +74,8 @@ pub(crate) struct Inbound {
     pub(crate) takes_trailers: bool,
     /// Fields that the server gets instead of the client's; `None`: neither.
     pub(crate) fields: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Takes interim responses to it. `None`: the client wants none.
+    pub(crate) interim: Option<InterimSender>,
     /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
 }

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use super::Http2;
 use crate::exchange::now;
 use crate::http2::head::with_head;
-use crate::http2::request::{Answer, Answered, Answering, Later};
+use crate::http2::request::{Answer, Answered, Answering, Later, block_of_interim};
 use crate::http2::response::Sending;
-use crate::upstream::RequestContent;
+use crate::upstream::{InterimReceiver, RequestContent};
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -22,6 +22,8 @@ pub(super) struct Waiting<'a> {
     pub(super) answer: Answering<'a>,
     /// Dropped, it ends a request that is forwarded.
     pub(super) cancel: Option<oneshot::Sender<()>>,
+    /// Interim responses of the server that it is forwarded to.
+    pub(super) interims: Option<InterimReceiver>,
 }
 
 impl<'a> Http2<'a> {
@@ -36,12 +38,12 @@ impl<'a> Http2<'a> {
         let memory = head.memory();
         match self.context.answer(head, &mut self.permit, stream.socket(), content) {
             Answer::Now(answered) => self.respond(id, answered, stream),
-            Answer::Later(Later { answer, cancel, hints }) => {
+            Answer::Later(Later { answer, cancel, hints, interims }) => {
                 if let Some(block) = hints {
                     // A stream that was reset needs none.
                     let _ = self.protocol.informational(id, &[block.as_bytes()], &mut self.heads);
                 }
-                self.answering.push(Waiting { stream: id, memory, answer, cancel });
+                self.answering.push(Waiting { stream: id, memory, answer, cancel, interims });
             }
         }
     }
@@ -50,7 +52,7 @@ impl<'a> Http2<'a> {
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
         let answer = self.context.refuse(status, head);
-        self.answering.push(Waiting { stream: id, memory, answer, cancel: None });
+        self.answering.push(Waiting { stream: id, memory, answer, cancel: None, interims: None });
     }
 
     /// Writes the head of a response and makes its content ready.
@@ -84,7 +86,19 @@ impl<'a> Http2<'a> {
         }
         let mut index = 0;
         while index < self.answering.len() {
-            match self.answering[index].answer.as_mut().poll(cx) {
+            let Waiting { stream: id, answer, interims, .. } = &mut self.answering[index];
+            let polled = answer.as_mut().poll(cx);
+            if let Some(receiver) = interims {
+                // All that came: an answer may have come behind them.
+                while let Some(interim) = match receiver.poll_recv(cx) {
+                    Poll::Ready(interim) => interim,
+                    Poll::Pending => receiver.try_recv().ok(),
+                } {
+                    // A stream that was reset needs none.
+                    let _ = self.protocol.informational(*id, &[block_of_interim(&interim).as_bytes()], &mut self.heads);
+                }
+            }
+            match polled {
                 Poll::Ready(answered) => {
                     let id = self.answering.swap_remove(index).stream;
                     self.respond(id, answered, stream);

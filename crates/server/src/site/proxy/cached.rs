@@ -8,7 +8,7 @@ use crate::observe::access_log::CacheTrace;
 use crate::response::Response;
 use crate::site::Arrival;
 use crate::store::{Answered, CacheRule, Question, Targeted};
-use crate::upstream::{Inbound, forward};
+use crate::upstream::{Forwarded, Inbound, forward};
 
 impl Rule {
     /// Whether nothing but the cache comes before the upstream.
@@ -63,6 +63,8 @@ impl Rule {
             cache.keep_to_key(&mut forwarded.fields, is_trusted);
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
+            // The request to the server may be that of many clients.
+            let interim = forwarded.interim.take();
             match cache.answer(question, forwarded, &self.upstream).await {
                 Answered::Response(mut response, upstream) => {
                     response.upstream = upstream.map(Box::new);
@@ -77,7 +79,7 @@ impl Rule {
                     return failed(&failed_fetch.failure, failed_fetch.trace.clone(), &self.upstream);
                 }
                 Answered::Pass(same, trace) => {
-                    forwarded = same;
+                    forwarded = Forwarded { interim, ..same };
                     trace
                 }
             }

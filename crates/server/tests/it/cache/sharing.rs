@@ -266,3 +266,15 @@ fn requests_that_accept_the_same_codings_share_a_fetch_while_those_of_others_are
         assert!(client.read(LENGTH - 1000).expect("the rest") == body()[1000..]);
     }
 }
+
+#[test]
+fn a_request_that_the_cache_may_answer_gets_no_interim_responses() {
+    const HINTS: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+    let navigate = ("Sec-Fetch-Mode", "navigate");
+    let origin = Upstream::answering(|_| [HINTS, &answer(200, "Cache-Control: max-age=60\r\n", b"page")].concat());
+    let cached = Cached::new(origin);
+    for _ in 0..3 {
+        assert_eq!(cached.get("/", &[navigate]).status, 200);
+    }
+    assert_eq!(cached.fetches(), 1);
+}

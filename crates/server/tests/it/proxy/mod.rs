@@ -7,6 +7,7 @@ mod faults;
 mod grpc;
 mod guards;
 mod http2;
+mod interim;
 mod random;
 mod rules;
 mod smuggling;
