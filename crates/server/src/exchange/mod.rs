@@ -27,6 +27,7 @@ use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Site};
+use crate::upstream::Endpoints;
 
 pub(crate) use clock::now;
 pub(crate) use error::{Cut, Error};
@@ -284,6 +285,13 @@ impl<'a> Exchange<'a> {
             });
         }
     }
+}
+
+/// The ends of a client's connection by `socket`; `None` over a Unix socket.
+pub(crate) fn endpoints(client: SocketAddr, socket: &Socket) -> Option<Box<Endpoints>> {
+    address(client)?;
+    let local = socket2::SockRef::from(socket).local_addr().ok()?.as_socket()?;
+    Some(Box::new(Endpoints { client, local }))
 }
 
 /// The address of a client; `None` over a Unix socket.

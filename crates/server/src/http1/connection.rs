@@ -31,7 +31,7 @@ use super::content::{ContentReader, Step};
 use super::guess_method;
 use super::respond::{Progress, Sent, respond};
 use crate::exchange::{
-    Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now, poll_idle_end,
+    Current, End, Error, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, endpoints, now, poll_idle_end,
 };
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
@@ -228,7 +228,8 @@ impl Http1<'_> {
                         // HTTP/1.0 has none (RFC 9110 §15.2).
                         let passes_interim = head.version == Version::Http11 && site.passes_interim(&head.request);
                         let (interim, interims) = passes_interim.then(interim_responses).unzip();
-                        let inbound = Inbound { gone: Some(gone), interim, ..inbound };
+                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
+                        let inbound = Inbound { gone: Some(gone), interim, endpoints, ..inbound };
                         // It is large, and would be moved again and again.
                         let answer = Box::pin(site::answer(site, &head.request, client, date, inbound));
                         let request = (&head.request, protocol(head.version));
@@ -240,7 +241,8 @@ impl Http1<'_> {
                         response
                     }
                     None => {
-                        let inbound = self.hop(remote, *peer);
+                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
+                        let inbound = Inbound { endpoints, ..self.hop(remote, *peer) };
                         Box::pin(site::answer(site, &head.request, client, date, inbound)).await
                     }
                 }

@@ -13,12 +13,12 @@ use sealion_http::{Method, Status};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 use tokio::sync::oneshot;
 
-use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, now};
+use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, endpoints, now};
 use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
-use crate::upstream::{Inbound, Interim, InterimReceiver, InterimSender, RequestContent, interim_responses};
+use crate::upstream::{Inbound, Interim, InterimReceiver, RequestContent, interim_responses};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -128,13 +128,15 @@ impl<'a> Context<'a> {
                 let (interim, interims) = passes_interim.then(interim_responses).unzip();
                 let head = std::mem::replace(head, free_head());
                 let (cancel, gone) = oneshot::channel();
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, content, interim, gone));
+                let endpoints =
+                    site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
+                let inbound = Inbound { interim, endpoints, ..self.inbound(peer, content, gone) };
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound));
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "they are what the request was found to be")]
     async fn answer_later(
         self,
         head: HeadBuffer,
@@ -142,9 +144,7 @@ impl<'a> Context<'a> {
         started: Option<Instant>,
         peer: Peer,
         refusal: Option<Refusal>,
-        content: Option<RequestContent>,
-        interim: Option<InterimSender>,
-        gone: oneshot::Receiver<()>,
+        inbound: Inbound,
     ) -> Box<Answered> {
         let (response, framing) = {
             let decoded = head.request();
@@ -153,7 +153,6 @@ impl<'a> Context<'a> {
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { address: address(peer.address), refusal, arrival: None };
-                    let inbound = Inbound { interim, ..self.inbound(peer, content, gone) };
                     let response = site::answer(site, request, client, now(), inbound).await;
                     exchange.answered(request, peer, &response);
                     let framing = framing(request.method, &response);
@@ -177,6 +176,7 @@ impl<'a> Context<'a> {
             remote: address(self.remote),
             is_trusted: self.listener.trusts(self.remote),
             client: address(peer.address),
+            endpoints: None,
             scheme: "https",
             takes_trailers: true,
             fields: Vec::new(),

@@ -79,6 +79,11 @@ impl ForwardAuth {
         (!configs.is_empty()).then_some(ForwardAuth { rules, copied })
     }
 
+    /// Whether a server learns the ends of a client's connection.
+    pub(super) fn names_endpoints(&self) -> bool {
+        self.rules.iter().any(|rule| rule.upstream.names_endpoints())
+    }
+
     /// Whether a path is guarded by a rule that does not guard `passed`.
     pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
         self.rules.iter().any(|rule| rule.guards(path) && !passed.is_some_and(|passed| rule.guards(passed)))
@@ -190,6 +195,7 @@ impl Rule {
             te: false,
             takes_trailers: false,
             interim: None,
+            endpoints: hop.endpoints.map(Box::new),
             address: Vec::new(),
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;

@@ -62,11 +62,12 @@ use clean_urls::TrailingSlash;
 use cors::CorsConfig;
 use early_hints::EarlyHintsRule;
 use features::Features;
-use forward_auth::ForwardAuthConfig;
+use forward_auth::{ForwardAuth, ForwardAuthConfig};
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use listing::ListingConfig;
 use mounts::MountConfig;
+use proxy::Proxies;
 use security_headers::SecurityHeaders;
 
 /// A site: a directory served under one or more host names.
@@ -233,6 +234,12 @@ impl Site {
     /// Whether interim responses of servers to this request are passed on.
     pub(crate) fn passes_interim(&self, request: &Request<'_>) -> bool {
         self.features.proxies.as_ref().is_some_and(|proxies| proxies.pass_interim(request))
+    }
+
+    /// Whether servers may learn the ends of a client's connection.
+    pub(crate) fn names_endpoints(&self) -> bool {
+        self.features.proxies.as_ref().is_some_and(Proxies::name_endpoints)
+            || self.features.forward_auth.as_ref().is_some_and(ForwardAuth::names_endpoints)
     }
 
     /// Whether there are rules that forward.

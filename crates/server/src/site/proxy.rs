@@ -137,6 +137,8 @@ pub(crate) struct Proxies {
     rules: Vec<Rule>,
     /// Those of the rule with the most.
     interim: InterimRequests,
+    /// Whether a server learns the ends of a client's connection.
+    names_endpoints: bool,
 }
 
 #[derive(Debug)]
@@ -182,7 +184,8 @@ impl Proxies {
     ) -> Option<Self> {
         let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, store, key, problems)).collect();
         let interim = rules.iter().map(|rule| rule.interim).max()?;
-        Some(Proxies { rules, interim })
+        let names_endpoints = rules.iter().any(|rule| rule.upstream.names_endpoints());
+        Some(Proxies { rules, interim, names_endpoints })
     }
 
     /// The rule for a path.
@@ -196,6 +199,10 @@ impl Proxies {
     /// Whether a request for this path may be forwarded, however an application reads it.
     pub(super) fn may_forward(&self, path: &str) -> bool {
         SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
+    }
+
+    pub(super) fn name_endpoints(&self) -> bool {
+        self.names_endpoints
     }
 
     /// Whether a rule may pass interim responses to a request on.
@@ -497,6 +504,7 @@ impl Rule {
                 .interim
                 .filter(|_| self.interim.include(request))
                 .map(|sender| sender.hiding(&self.hidden)),
+            endpoints: inbound.endpoints,
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         })
     }

@@ -25,6 +25,11 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub protocol: Protocol,
 
+    /// Version of the PROXY protocol by which each connection begins with a header that names the client, also before TLS. Connections are not
+    /// kept then: each is for one request [default: none]
+    #[serde(default)]
+    pub proxy_protocol: Option<At<ProxyProtocol>>,
+
     /// Which server gets a request.
     #[serde(default)]
     pub balance: Balance,
@@ -158,6 +163,16 @@ pub(crate) enum Protocol {
     Http1,
     /// HTTP/2: many requests on a connection, as gRPC needs. Servers with TLS have to offer it by ALPN; of others it is known beforehand (h2c).
     Http2,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ProxyProtocol {
+    /// A line of text.
+    V1,
+    /// Binary. Health checks are marked as such.
+    V2,
 }
 
 /// The rule by which a server is chosen.
@@ -308,6 +323,7 @@ impl UpstreamConfig {
             name: name.to_owned().into(),
             servers: servers.into(),
             protocol: Protocol::default(),
+            proxy_protocol: None,
             balance: Balance::default(),
             tries: tries(),
             max_fails: max_fails(),

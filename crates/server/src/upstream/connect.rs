@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -22,6 +22,7 @@ use tokio_rustls::TlsConnector;
 use super::Server;
 use super::config::{Protocol, ServerUrl};
 use super::content::{Incomplete, RequestContent};
+use super::proxy_header::OnBehalf;
 
 /// Octets of an answer's head, after which the answer is refused.
 const MOST_HEAD: usize = 64 << 10;
@@ -225,8 +226,9 @@ pub(super) async fn connect_http1(
     server: &Server,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    on_behalf: OnBehalf<'_>,
 ) -> Result<Whole, ConnectError> {
-    connect(server, connect_timeout, |io| async move {
+    connect(server, connect_timeout, on_behalf, |io| async move {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MOST_HEAD);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
@@ -251,7 +253,8 @@ pub(super) async fn connect_http2(
     connect_timeout: Duration,
     idle_timeout: Duration,
 ) -> Result<Shared, ConnectError> {
-    connect(server, connect_timeout, |io| async move {
+    // Without a header: its requests are those of many clients.
+    connect(server, connect_timeout, OnBehalf::Own, |io| async move {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -291,32 +294,51 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 async fn connect<T, F: Future<Output = Result<T, ConnectError>>>(
     server: &Server,
     connect_timeout: Duration,
+    on_behalf: OnBehalf<'_>,
     shake_hands: impl FnOnce(Box<dyn Io>) -> F,
 ) -> Result<T, ConnectError> {
     server.counts.connected();
-    let connected = timeout(connect_timeout, async { shake_hands(open(server, connect_timeout).await?).await });
+    let connected =
+        timeout(connect_timeout, async { shake_hands(open(server, connect_timeout, on_behalf).await?).await });
     connected.await.map_err(|_| ConnectError::Timeout(connect_timeout))?
 }
 
-async fn open(server: &Server, connect_timeout: Duration) -> Result<Box<dyn Io>, ConnectError> {
+async fn open(
+    server: &Server,
+    connect_timeout: Duration,
+    on_behalf: OnBehalf<'_>,
+) -> Result<Box<dyn Io>, ConnectError> {
     let (host, port) = match &server.url {
         ServerUrl::Unix(path) => {
-            return Ok(Box::new(UnixStream::connect(path).await.map_err(ConnectError::Refused)?));
+            let mut stream = UnixStream::connect(path).await.map_err(ConnectError::Refused)?;
+            introduce(&mut stream, server, on_behalf).await?;
+            return Ok(Box::new(stream));
         }
         ServerUrl::Tcp { host, port, .. } => (host, *port),
     };
     let stream = server.names.connect(host, port, connect_timeout).await;
-    let stream = stream.map_err(|error| match error.kind() {
+    let mut stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => ConnectError::Timeout(connect_timeout),
         _ => ConnectError::Refused(error),
     })?;
     stream.set_nodelay(true).map_err(ConnectError::Refused)?;
+    introduce(&mut stream, server, on_behalf).await?;
     let Some(tls) = &server.tls else { return Ok(Box::new(stream)) };
     let stream = tls.connector.connect(tls.name.clone(), stream).await.map_err(ConnectError::Tls)?;
     if server.protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2) {
         return Err(ConnectError::NoHttp2);
     }
     Ok(Box::new(stream))
+}
+
+/// Begins a connection with the header of the PROXY protocol, if the server wants one.
+async fn introduce(
+    io: &mut (impl AsyncWrite + Unpin),
+    server: &Server,
+    on_behalf: OnBehalf<'_>,
+) -> Result<(), ConnectError> {
+    let Some(version) = server.proxy_protocol else { return Ok(()) };
+    io.write_all(&version.header(on_behalf)).await.map_err(ConnectError::Refused)
 }
 
 /// The name of HTTP/2 in ALPN (RFC 9113 §3.2).

@@ -21,6 +21,7 @@ use super::config::Protocol;
 use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
 use super::content::{ContentProgress, Incomplete, RequestContent};
 use super::interim::InterimSender;
+use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Ends, Reply, ReplyBody};
 use super::tunnel;
 use super::{InProgress, Server, Upstream};
@@ -44,6 +45,8 @@ pub(crate) struct Forwarded {
     pub(crate) takes_trailers: bool,
     /// Takes interim responses, if the client gets them.
     pub(crate) interim: Option<InterimSender>,
+    /// The ends of the client's connection, for the PROXY protocol.
+    pub(crate) endpoints: Option<Box<Endpoints>>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
     pub(crate) address: Vec<u8>,
 }
@@ -61,6 +64,7 @@ impl Forwarded {
             te: false,
             takes_trailers: false,
             interim: None,
+            endpoints: self.endpoints.clone(),
             address: self.address.clone(),
         }
     }
@@ -201,7 +205,8 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             Protocol::Http1 => match server.pool.take() {
                 Some(connected) => (connected, true),
                 None => {
-                    let connected = server.connect(patience, upstream.idle_timeout).await;
+                    let client = OnBehalf::Client(request.endpoints.as_deref());
+                    let connected = server.connect(patience, upstream.idle_timeout, client).await;
                     (connected.map_err(|error| unreachable_server(&error))?, false)
                 }
             },
@@ -256,9 +261,14 @@ async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Resu
 
 impl Server {
     /// A new connection, for one request.
-    pub(super) async fn connect(&self, connect: Duration, idle: Duration) -> Result<Connected, ConnectError> {
+    pub(super) async fn connect(
+        &self,
+        connect: Duration,
+        idle: Duration,
+        on_behalf: OnBehalf<'_>,
+    ) -> Result<Connected, ConnectError> {
         match self.protocol {
-            Protocol::Http1 => connect_http1(self, connect, idle).await.map(Connected::Http1),
+            Protocol::Http1 => connect_http1(self, connect, idle, on_behalf).await.map(Connected::Http1),
             Protocol::Http2 => {
                 let shared = connect_http2(self, connect, idle).await?;
                 shared

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
 
+use super::proxy_header::Endpoints;
+
 /// What the server learns of the connection that a request came by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hop<'a> {
@@ -19,6 +21,8 @@ pub(crate) struct Hop<'a> {
     pub(crate) is_trusted: bool,
     /// The client, as a trusted proxy names it.
     pub(crate) client: Option<IpAddr>,
+    /// The ends of the client's connection.
+    pub(crate) endpoints: Option<Endpoints>,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
     /// The host that was asked for.
@@ -354,7 +358,14 @@ mod tests {
             fields: FieldSection::from_lines(section),
         };
         let address = "192.0.2.7".parse().ok();
-        let hop = Hop { remote: address, is_trusted, client: address, scheme: "https", host: Some("example.org") };
+        let hop = Hop {
+            remote: address,
+            is_trusted,
+            client: address,
+            endpoints: None,
+            scheme: "https",
+            host: Some("example.org"),
+        };
         request_fields(&request, &hop)
     }
 

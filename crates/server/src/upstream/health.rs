@@ -11,6 +11,7 @@ use super::Upstream;
 use super::config::HealthConfig;
 use super::connect::Content;
 use super::forward::address;
+use super::proxy_header::OnBehalf;
 use crate::values::Problems;
 
 /// Time between two looks at what is due: checks are seldom more frequent.
@@ -118,7 +119,8 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
 
 async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
     let server = &upstream.servers[index];
-    let mut connected = server.connect(health.timeout, health.timeout).await.map_err(|error| error.to_string())?;
+    let mut connected =
+        server.connect(health.timeout, health.timeout, OnBehalf::Own).await.map_err(|error| error.to_string())?;
     let mut request = Request::new(Content::Nothing);
     *request.uri_mut() = health.target.clone();
     request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("sealion-health"));

@@ -18,6 +18,7 @@ mod health;
 mod interim;
 mod names;
 mod pool;
+mod proxy_header;
 mod reply;
 mod tls;
 mod tunnel;
@@ -43,10 +44,11 @@ pub(crate) use head::{
 pub(crate) use health::check_health;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
 
+pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
 
 use balance::{Balancer, FailureRule};
-use config::Protocol;
+use config::{Protocol, ProxyProtocol};
 use connect::{Connected, Tls};
 use counts::Counts;
 use gate::{Budget, Gate};
@@ -68,6 +70,8 @@ pub(crate) struct Inbound {
     pub(crate) is_trusted: bool,
     /// The client; `None`: unknown behind a Unix socket.
     pub(crate) client: Option<IpAddr>,
+    /// The ends of its connection, where a server learns them by the PROXY protocol.
+    pub(crate) endpoints: Option<Box<Endpoints>>,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
     /// Whether the client takes trailers without saying so, as those of HTTP/2.
@@ -83,7 +87,9 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// What a server learns of the connection. `host`: that was asked for.
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
-        Hop { remote: self.remote, is_trusted: self.is_trusted, client: self.client, scheme: self.scheme, host }
+        let Inbound { remote, is_trusted, client, scheme, .. } = *self;
+        let endpoints = self.endpoints.as_deref().copied();
+        Hop { remote, is_trusted, client, endpoints, scheme, host }
     }
 }
 
@@ -112,6 +118,7 @@ struct Server {
     name: Arc<str>,
     url: ServerUrl,
     protocol: Protocol,
+    proxy_protocol: Option<ProxyProtocol>,
     tls: Option<Tls>,
     names: Names,
     pool: Pool,
@@ -155,7 +162,11 @@ impl InProgress {
 
     /// Keeps a connection whose request has been answered.
     fn keep(&self, connected: Connected) {
-        self.upstream.servers[self.server].pool.keep(connected);
+        let server = &self.upstream.servers[self.server];
+        // One that names a client is for that client alone.
+        if server.proxy_protocol.is_none() {
+            server.pool.keep(connected);
+        }
     }
 }
 
@@ -197,6 +208,11 @@ impl Upstream {
             let (active, is_up) = self.balancer.state(index);
             ServerState { name: &server.name, answers, failures, connections, active, is_up }
         })
+    }
+
+    /// Whether its servers learn the ends of a client's connection.
+    pub(crate) fn names_endpoints(&self) -> bool {
+        self.config.proxy_protocol.is_some()
     }
 
     /// Whether a failure of the server of this name has a line in the log: with the failures since the last one that had none.
@@ -300,6 +316,10 @@ impl UpstreamConfig {
             let what = "has no effect without max_connections: add it, or remove queue";
             problems.add(&queue.span, &format!("{key}.queue"), what);
         }
+        if let (Protocol::Http2, Some(version)) = (self.protocol, &self.proxy_protocol) {
+            let what = "names one client for a connection, and a connection of HTTP/2 is for many: remove it, or protocol = \"http2\"";
+            problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
+        }
         let queue = self.queue.as_ref().map_or(config::QUEUE, |queue| queue.value.usize());
         let server = |config: &ServerConfig| {
             let tls = connector.for_server(&config.url, problems);
@@ -307,6 +327,7 @@ impl UpstreamConfig {
                 name: config.url.to_string().into(),
                 url: config.url.value.clone(),
                 protocol: self.protocol,
+                proxy_protocol: self.proxy_protocol.as_ref().map(|version| version.value),
                 tls,
                 names: Names::default(),
                 pool: Pool::new(max_idle),

@@ -8,6 +8,7 @@ mod grpc;
 mod guards;
 mod http2;
 mod interim;
+mod proxy_protocol;
 mod random;
 mod rules;
 mod smuggling;
