@@ -363,6 +363,7 @@ fn asks_for_upgrade(request: &Request<'_>) -> bool {
 }
 
 /// What happened while an answer was awaited.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
 enum Meanwhile {
     Answered(Response),
     /// The content of the request is wanted: 100 is to be sent.

@@ -503,7 +503,7 @@ impl Rule {
             interim: inbound
                 .interim
                 .filter(|_| self.interim.include(request))
-                .map(|sender| sender.hiding(&self.hidden)),
+                .map(|sender| Box::new(sender.hiding(&self.hidden))),
             endpoints: inbound.endpoints,
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
         })

@@ -41,6 +41,7 @@ pub(crate) struct Question<'a> {
 }
 
 /// What the cache answers.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each request that passes")]
 pub(crate) enum Answered {
     /// A response with its fields.
     Response(Box<Response>, Option<UpstreamTrace>),

@@ -44,7 +44,7 @@ pub(crate) struct Forwarded {
     /// Whether the client takes trailers.
     pub(crate) takes_trailers: bool,
     /// Takes interim responses, if the client gets them.
-    pub(crate) interim: Option<InterimSender>,
+    pub(crate) interim: Option<Box<InterimSender>>,
     /// The ends of the client's connection, for the PROXY protocol.
     pub(crate) endpoints: Option<Box<Endpoints>>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
