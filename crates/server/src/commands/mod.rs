@@ -22,6 +22,7 @@ use std::sync::LazyLock;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{ProxyArgs, ServeArgs, reference};
+use crate::observe::messages;
 use crate::process::{self, control::Order};
 use crate::values::{Given, features};
 
@@ -139,7 +140,7 @@ pub fn main() -> ExitCode {
         Command::Compress(args) => compress::run(&args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("sealion: {error}");
+        messages::print(tracing::Level::ERROR, format_args!("{error}"));
         process::upgrade::report_failure(&error);
         ExitCode::FAILURE
     })

@@ -43,13 +43,14 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 12] = [
+const FIXED: [&str; 13] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
     "server.file_cache_age",
     "server.file_cache_memory",
     "server.log",
+    "server.log_format",
     "limits.max_connections",
     "listen",
     "access_log",

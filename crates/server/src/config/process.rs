@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::files::cache::CacheLimits;
-use crate::observe::messages::LogLevel;
+use crate::observe::messages::{LogFormat, LogLevel};
 use crate::path::costs::Costs;
 use crate::path::policy::KtlsMode;
 use crate::values::{Bounded, Problems, Size, Time, Timeout, overridable};
@@ -46,6 +46,10 @@ pub(crate) struct ProcessConfig {
     /// Lowest severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
     pub log: LogLevel,
+
+    /// Format of messages on standard error: `text`, or `json` with one object a line.
+    #[arg(long, value_enum, hide_possible_values = true, env = "SEALION_LOG_FORMAT", default_value_t = Self::default().log_format)]
+    pub log_format: LogFormat,
 }
 
 impl Default for ProcessConfig {
@@ -58,11 +62,21 @@ impl Default for ProcessConfig {
             file_cache_age: Time(CacheLimits::default().age),
             file_cache_memory: Size(CacheLimits::default().memory as u64),
             log: LogLevel::Info,
+            log_format: LogFormat::Text,
         }
     }
 }
 
-overridable!(ProcessConfig { workers, ktls, calibration, self_check_every, file_cache_age, file_cache_memory, log });
+overridable!(ProcessConfig {
+    workers,
+    ktls,
+    calibration,
+    self_check_every,
+    file_cache_age,
+    file_cache_memory,
+    log,
+    log_format
+});
 
 impl ProcessConfig {
     /// Costs of the paths. Reports an unusable file in `problems`, and returns the shipped defaults then.

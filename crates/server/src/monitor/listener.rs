@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::{Summary, exposition, page};
 use crate::exchange::Shared;
 use crate::listen::{Address, Held, Inherited, Purpose};
+use crate::observe::messages;
 use crate::observe::metrics::MetricsConfig;
 use crate::values::{Phase, Problems};
 
@@ -77,7 +78,7 @@ impl Listener {
 
     /// Prints the address, and warns if anyone on the network may read the metrics.
     pub(crate) fn announce(&self) {
-        eprintln!("sealion: metrics on http://{}/metrics", self.address);
+        messages::print(tracing::Level::INFO, format_args!("metrics on http://{}/metrics", self.address));
         if self.token.is_none() && !self.address.ip().is_loopback() {
             tracing::warn!(
                 "metrics: any client that reaches {} can read them, requested paths included: listen on 127.0.0.1, or set metrics.token_file",

@@ -1,6 +1,7 @@
 //! Messages on standard error. While the server serves, a thread of its own writes them: an unread pipe must not stop a worker. Messages
 //! beyond its queue are dropped and counted.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +12,14 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer as FormatWriter;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// The least severe messages that are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
@@ -41,14 +49,84 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
+/// How a message is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// An object in a line: `time` (RFC 3339), `level`, `target` (the part of the program) and `message`.
+    Json,
+}
+
+/// Set once JSON is asked for.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// The format of all messages from now on, those about panics included.
+pub(crate) fn write_as(format: LogFormat) {
+    if format == LogFormat::Json && !AS_JSON.swap(true, Ordering::Relaxed) {
+        std::panic::set_hook(Box::new(|panic| print(Level::ERROR, format_args!("{panic}"))));
+    }
+}
+
 /// Sends messages of this level and above to standard error.
 pub(crate) fn log_to_stderr(level: LogLevel) {
-    tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::from(level))
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(|| Message)
-        .init();
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::from(level)).with_writer(|| Message);
+    if AS_JSON.load(Ordering::Relaxed) {
+        lines.event_format(Json).init();
+    } else {
+        lines.with_target(false).with_ansi(io::stderr().is_terminal()).init();
+    }
+}
+
+/// Writes a line that no level leaves out: what the server serves, and why it ends.
+pub(crate) fn print(level: Level, text: fmt::Arguments<'_>) {
+    if AS_JSON.load(Ordering::Relaxed) {
+        let fields = Map::from_iter([("message".to_owned(), text.to_string().into())]);
+        // An error has nowhere to be reported.
+        let _ = io::stderr().write_all(json(level, "sealion", fields).as_bytes());
+    } else {
+        eprintln!("sealion: {text}");
+    }
+}
+
+/// A message as a line of JSON.
+fn json(level: Level, target: &str, fields: Map<String, Value>) -> String {
+    let mut time = String::new();
+    // A clock that cannot be read leaves the time empty.
+    let _ = SystemTime.format_time(&mut FormatWriter::new(&mut time));
+    let mut line = Map::from_iter([
+        ("time".to_owned(), time.into()),
+        ("level".to_owned(), level.as_str().to_lowercase().into()),
+        ("target".to_owned(), target.into()),
+    ]);
+    line.extend(fields);
+    format!("{}\n", Value::Object(line))
+}
+
+/// Writes events as JSON.
+struct Json;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Json {
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: FormatWriter<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        writer.write_str(&json(*event.metadata().level(), event.metadata().target(), fields.0))
+    }
+}
+
+/// The fields of an event, the message among them.
+struct Fields(Map<String, Value>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
 }
 
 /// Messages that may wait to be written, and their bytes: far more than a server at work has in a second.
@@ -168,11 +246,25 @@ fn write_lines(lines: &Receiver<Line>) {
 fn report_loss(reported: &mut u64) {
     let lost = lost();
     if lost > *reported {
-        let _ = writeln!(
-            io::stderr(),
-            "sealion: {} messages were lost, because standard error was not read",
-            lost - *reported
-        );
-        *reported = lost;
+        let lost = lost - *reported;
+        print(Level::WARN, format_args!("{lost} messages were lost, because standard error was not read"));
+        *reported += lost;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_is_one_line_of_json() {
+        let fields = Map::from_iter([("message".to_owned(), "one\n\"two\"\u{1b}[31m".into())]);
+        let line = json(Level::WARN, "sealion::site", fields);
+        assert_eq!((line.matches('\n').count(), line.contains('\u{1b}')), (1, false), "{line}");
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&read["level"], &read["target"]), (&"warn".into(), &"sealion::site".into()));
+        assert_eq!(read["message"], "one\n\"two\"\u{1b}[31m");
+        let time = read["time"].as_str().unwrap();
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
     }
 }

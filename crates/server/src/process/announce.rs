@@ -3,12 +3,14 @@
 use sealion_ktls::probe::Probe;
 use sealion_tls::Version;
 use sealion_tls::record::Aead;
+use tracing::Level;
 
 use super::prepare::Prepared;
 use super::privileges::GivenUp;
 use crate::certificates::Certificates;
 use crate::config::{Config, ServeArgs};
 use crate::listen::{Address, Listeners};
+use crate::observe::messages::print;
 use crate::path::costs::{Costs, display_bytes};
 use crate::path::offer::explain;
 use crate::path::policy::KtlsMode;
@@ -17,22 +19,22 @@ use crate::path::policy::KtlsMode;
 pub(super) fn announce(args: &ServeArgs, prepared: &Prepared, listeners: &Listeners, given_up: &GivenUp) {
     announce_listeners(&prepared.config, listeners);
     if let Some(hint) = hint_at_listing(args, &prepared.config) {
-        eprintln!("sealion: {hint}");
+        print(Level::INFO, format_args!("{hint}"));
     }
     if let Some(listener) = &prepared.metrics_listener {
         listener.announce();
     }
     if given_up.is_worth_a_line() {
-        eprintln!("sealion: confined: {given_up}");
+        print(Level::INFO, format_args!("confined: {given_up}"));
     }
     for lacking in &given_up.lacking {
-        eprintln!("sealion: {lacking}");
+        print(Level::WARN, format_args!("{lacking}"));
     }
     announce_certificates(&prepared.generation.certificates);
     let (ktls, probe) = (prepared.config.server.ktls, prepared.kernel.probe());
-    eprintln!("sealion: {}", kernel_line(ktls, probe, &prepared.costs));
+    print(Level::INFO, format_args!("{}", kernel_line(ktls, probe, &prepared.costs)));
     if ktls == KtlsMode::Auto && probe.any_tx() {
-        eprintln!("sealion: what the paths cost: {}", prepared.costs.origin);
+        print(Level::INFO, format_args!("what the paths cost: {}", prepared.costs.origin));
     }
 }
 
@@ -41,12 +43,14 @@ fn announce_listeners(config: &Config, listeners: &Listeners) {
     for (address, place) in &listeners.addresses {
         let shown = display_address(address);
         match config.listen.get(*place).filter(|listen| !*listen.tls) {
-            None => eprintln!("sealion: serving {served} on {shown}"),
-            Some(_) => eprintln!("sealion: sending clients to HTTPS on {}", shown.replacen("https:", "http:", 1)),
+            None => print(Level::INFO, format_args!("serving {served} on {shown}")),
+            Some(_) => {
+                print(Level::INFO, format_args!("sending clients to HTTPS on {}", shown.replacen("https:", "http:", 1)))
+            }
         }
     }
     for address in &listeners.absent {
-        eprintln!("sealion: not on {address}: this machine does not have that address");
+        print(Level::INFO, format_args!("not on {address}: this machine does not have that address"));
     }
 }
 
@@ -54,7 +58,10 @@ fn announce_certificates(certificates: &Certificates) {
     let (default, default_note) = &certificates.default;
     for used in certificates.in_use() {
         let note = if used.file == *default { default_note } else { "" };
-        eprintln!("sealion: certificate {}{note}, SHA-256 {}", used.file.display(), used.facts.fingerprint);
+        print(
+            Level::INFO,
+            format_args!("certificate {}{note}, SHA-256 {}", used.file.display(), used.facts.fingerprint),
+        );
     }
     for note in &certificates.notes {
         tracing::warn!("{note}");

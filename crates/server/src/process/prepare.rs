@@ -14,7 +14,7 @@ use crate::exchange::Generation;
 use crate::listen::Inherited;
 use crate::monitor;
 use crate::observe::access_log::AccessLogPlan;
-use crate::observe::messages::log_to_stderr;
+use crate::observe::messages;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
@@ -52,8 +52,11 @@ impl Prepared {
     /// # Errors
     /// A line for each problem, with the remedy.
     pub(super) fn new(args: &ServeArgs, inherited: &mut Inherited) -> Result<Self, String> {
+        // For errors of the file itself.
+        messages::write_as(args.server.log_format);
         let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
-        log_to_stderr(config.server.log);
+        messages::write_as(config.server.log_format);
+        messages::log_to_stderr(config.server.log);
         let kernel = probed_kernel(config.server.ktls)?;
         let costs = config.server.costs(&mut problems);
         let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;

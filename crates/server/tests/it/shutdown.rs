@@ -131,3 +131,37 @@ fn a_second_signal_ends_at_once() {
     wait_for_message(&server, "SIGINT again: stopping at once");
     assert_eq!(access_line(&server, 1).get("aborted"), "a second signal ended the server");
 }
+
+#[test]
+fn every_line_of_standard_error_is_an_object_if_json_is_asked_for() {
+    let site = Site::new();
+    let mut server = site.serve_from_user_space(&["--log-format", "json", "--log", "debug"]);
+    http::get(&mut site.connect(&server), "/missing").expect("an answer");
+    server.signal(Signal::TERM);
+    assert_success(&mut server);
+    let lines: Vec<serde_json::Value> = server
+        .lines()
+        .iter()
+        .filter(|line| line.stderr)
+        .map(|line| serde_json::from_str(&line.text).unwrap_or_else(|e| panic!("{e}: {}", line.text)))
+        .collect();
+    for line in &lines {
+        for key in ["time", "level", "target", "message"] {
+            assert!(line[key].as_str().is_some_and(|value| !value.is_empty()), "{key}: {line}");
+        }
+    }
+    let message = |words: &str| lines.iter().find(|line| line["message"].as_str().is_some_and(|m| m.contains(words)));
+    assert_eq!(message("serving ").expect("the first line")["level"], "info");
+    assert!(message("no new connections").is_some(), "{lines:?}");
+}
+
+#[test]
+fn the_error_that_prevents_a_start_is_an_object_too() {
+    let mut command = std::process::Command::new(crate::support::PROGRAM);
+    command.args(["serve", "--log-format", "json", "--config", "/nowhere/sealion.toml"]);
+    let output = command.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(1));
+    let line: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(line["level"], "error");
+    assert!(line["message"].as_str().is_some_and(|m| m.contains("/nowhere/sealion.toml")), "{line}");
+}
