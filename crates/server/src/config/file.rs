@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// Writes out what has a short form: `listing = true` and `compress = true`.
+/// Writes out what has a short form: `listing = true`, `compress = true` and `maintenance = true`.
 fn spell_out(document: &mut DeTable<'_>) {
     let Some(DeValue::Array(sites)) = document.get_mut("site").map(Spanned::get_mut) else { return };
     for site in sites.iter_mut() {
@@ -75,10 +75,12 @@ fn spell_out(document: &mut DeTable<'_>) {
                 table.insert(Spanned::new(span.clone(), "enabled".into()), Spanned::new(span, enabled));
             }
         }
-        match site.get("compress").and_then(|compress| compress.get_ref().as_bool()) {
-            Some(true) => *site.get_mut("compress").expect("it is there").get_mut() = DeValue::Table(DeTable::new()),
-            Some(false) => drop(site.remove("compress")),
-            None => {}
+        for key in ["compress", "maintenance"] {
+            match site.get(key).and_then(|value| value.get_ref().as_bool()) {
+                Some(true) => *site.get_mut(key).expect("it is there").get_mut() = DeValue::Table(DeTable::new()),
+                Some(false) => drop(site.remove(key)),
+                None => {}
+            }
         }
     }
 }

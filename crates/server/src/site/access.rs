@@ -81,16 +81,20 @@ impl Access {
 
 impl Networks {
     fn allow(&self, client: Option<IpAddr>) -> bool {
-        let named_by = |network: &IpNet| match client {
-            Some(client) => network.contains(&client),
-            None => network.prefix_len() == 0,
-        };
-        let names = |networks: &[IpNet]| networks.iter().any(named_by);
-        !names(&self.deny) && (self.allow.is_empty() || names(&self.allow))
+        !names(&self.deny, client) && (self.allow.is_empty() || names(&self.allow, client))
     }
 }
 
-fn network(text: &At<String>, key: &str, problems: &mut Problems) -> Option<IpNet> {
+/// Whether one of the networks has the client. `None`: a client without an address, which only `0.0.0.0/0` and `::/0` have.
+pub(super) fn names(networks: &[IpNet], client: Option<IpAddr>) -> bool {
+    networks.iter().any(|network| match client {
+        Some(client) => network.contains(&client),
+        None => network.prefix_len() == 0,
+    })
+}
+
+/// Reads a network of the configuration.
+pub(super) fn network(text: &At<String>, key: &str, problems: &mut Problems) -> Option<IpNet> {
     match parse_network(text) {
         Some(network) if network.trunc() == network => return Some(network),
         Some(network) => problems.add(

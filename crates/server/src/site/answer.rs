@@ -1,12 +1,12 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                                                        │
-//!                                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
+//! limits ─► maintenance ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                                                        │
+//!                                                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
-//! The network check comes first, since it costs least. Preflight requests carry no password. A file sent under another path (a
+//! Maintenance goes before everything that tells a path or a client from another, so that nothing of the site shows. The network check follows, since it costs least. Preflight requests carry no password. A file sent under another path (a
 //! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
 //! bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password that was not
 //! checked for the original. An error page is sent whatever networks and passwords say of it, since a refusal may have a page. A client over its limits is refused before all this, with the site's fields and error page.
@@ -29,6 +29,7 @@ use super::forward_auth::Asking;
 use super::listing::{Listing, Order, ReadDirectory};
 use super::listing_page::{self, ShowDirectory};
 use super::listing_pages::NoPage;
+use super::maintenance::Maintenance;
 use super::pages::Page;
 use super::proxy::Proxies;
 use super::{Site, fallback, proxy};
@@ -212,7 +213,7 @@ impl<'a> Answering<'a> {
         let path = match self.path() {
             Ok(path) => path,
             Err(status) => {
-                let response = self.client.refusal.map_or_else(|| Response::plain(status), refused);
+                let response = self.refuse_client().unwrap_or_else(|| Response::plain(status));
                 return self.finish(response, b"").await;
             }
         };
@@ -226,7 +227,7 @@ impl<'a> Answering<'a> {
     /// Adds the site's error page and header fields. `name`: the file that is sent, or the path that was requested.
     async fn finish(&self, mut response: Response, name: &[u8]) -> Response {
         if !response.fields.forwarded
-            && let Some(page) = self.site.error_page(response.status)
+            && let Some(page) = self.error_page(response.status)
         {
             self.add_error_page(&mut response, &page).await;
         }
@@ -287,11 +288,34 @@ impl<'a> Answering<'a> {
         answer
     }
 
+    /// The site's maintenance, if this client does not see the site meanwhile.
+    fn maintenance(&self) -> Option<&'a Maintenance> {
+        self.site.features.maintenance.as_ref().filter(|maintenance| !maintenance.admits(self.client.address))
+    }
+
+    /// The path of the page for this status.
+    fn error_page(&self, status: Status) -> Option<SitePath<'a>> {
+        let of_maintenance = || self.maintenance()?.page()?.path();
+        (status == Status::SERVICE_UNAVAILABLE).then(of_maintenance).flatten().or_else(|| self.site.error_page(status))
+    }
+
+    /// The response to a client that gets none, whatever it asks for.
+    fn refuse_client(&self) -> Option<Response> {
+        if let Some(refusal) = self.client.refusal {
+            return Some(refused(refusal));
+        }
+        self.maintenance().map(|maintenance| {
+            let mut response = Response::plain(Status::SERVICE_UNAVAILABLE);
+            response.fields.retry_after = Some(maintenance.retry_after);
+            response
+        })
+    }
+
     /// The response to a request that needs no file.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.site.features;
-        if let Some(refusal) = self.client.refusal {
-            return Some(refused(refusal));
+        if let Some(refusal) = self.refuse_client() {
+            return Some(refusal);
         }
         if !self.is_allowed(path) {
             return Some(Response::plain(Status::FORBIDDEN));

@@ -11,6 +11,7 @@ use super::early_hints::EarlyHints;
 use super::forward_auth::ForwardAuth;
 use super::headers::{Headers, HeadersConfig};
 use super::listing::Listing;
+use super::maintenance::Maintenance;
 use super::mounts::Mounts;
 use super::pages::{ErrorPages, Page};
 use super::proxy::Proxies;
@@ -27,6 +28,8 @@ use crate::values::Problems;
 pub(crate) struct Features {
     /// Whether to omit Server.
     pub anonymous: bool,
+    /// The site is under maintenance.
+    pub maintenance: Option<Maintenance>,
     /// Access by client network.
     pub access: Option<Access>,
     /// Cross-origin access.
@@ -88,6 +91,10 @@ impl SiteConfig {
         let fallback = self.fallback.as_ref();
         Features {
             anonymous: !self.server_header,
+            maintenance: self
+                .maintenance
+                .as_ref()
+                .map(|config| Maintenance::build(config, root, "site.maintenance", problems)),
             access: Access::build(&self.access, "site.access", problems),
             cors: self.cors.build("site.cors", problems),
             early_hints: EarlyHints::build(&self.early_hints, "site.early_hints", problems),
@@ -125,6 +132,7 @@ impl Features {
         // Every feature is named, so that a new one is decided upon here.
         let Features {
             anonymous: _,
+            maintenance: _,
             access: _,
             cors: _,
             // They are sent by the driver, while the response is waited for.

@@ -15,6 +15,7 @@ mod htpasswd;
 mod listing;
 mod listing_page;
 mod listing_pages;
+mod maintenance;
 mod mounts;
 mod names;
 mod pages;
@@ -66,6 +67,7 @@ use forward_auth::{ForwardAuth, ForwardAuthConfig};
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use listing::ListingConfig;
+use maintenance::MaintenanceConfig;
 use mounts::MountConfig;
 use proxy::Proxies;
 use security_headers::SecurityHeaders;
@@ -148,6 +150,8 @@ pub(crate) struct SiteConfig {
     /// Authentication by another server, that is asked whether a request may pass (`auth_request`); every rule that covers a path must allow
     /// the request.
     pub forward_auth: Vec<ForwardAuthConfig>,
+    /// Maintenance: `true`, or a table. Every request is answered 503; a reload begins and ends it.
+    pub maintenance: Option<MaintenanceConfig>,
     /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
     /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root.
@@ -190,6 +194,7 @@ impl Default for SiteConfig {
             rewrites: Vec::new(),
             basic_auth: Vec::new(),
             forward_auth: Vec::new(),
+            maintenance: None,
             access: Vec::new(),
             proxy: Vec::new(),
         }

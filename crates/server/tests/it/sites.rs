@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use sealion_testkit::http::Response;
+use sealion_testkit::server::Signal;
 
 use crate::support::configured::Configured;
 use crate::support::{Site, tool, wait_until};
@@ -440,4 +441,40 @@ fn urls_may_omit_extensions_and_slashes() {
             }
         }
     }
+}
+
+#[test]
+fn a_site_under_maintenance_answers_every_request_alike() {
+    let site = Site::new();
+    site.add("index.html", "home");
+    site.add("503.html", "back soon");
+    site.add("secret/x", "secret");
+    fs::write(site.outside().join("users"), users(&[("ada", "secret")])).expect("written");
+    let rules = "basic_auth = [{ path = '/secret/', users = 'USERS' }]\naccess = [{ path = '/inner/', deny = ['0.0.0.0/0', '::/0'] }]\n\
+                 redirects = [{ path = '/old', to = '/' }]\n"
+        .replace("USERS", &site.outside().join("users").display().to_string());
+    let served =
+        Configured::serve(site, &format!("{rules}maintenance = {{ page = '/503.html', retry_after = '2m' }}\n"));
+    for target in ["/", "/index.html", "/missing", "/secret/x", "/inner/", "/old", "/.hidden", "/%", "/503.html"] {
+        for options in [&[][..], &["-X", "POST", "-d", "x"], &["-X", "OPTIONS"], &["--user", "ada:secret"]] {
+            let response = served.get(target, options);
+            assert_eq!((response.status, body(&response)), (503, "back soon"), "{target} {options:?}");
+            assert_eq!(response.field("retry-after"), Some("120"), "{target}");
+            assert_eq!(response.field("www-authenticate"), None, "{target}");
+        }
+    }
+    // A reload ends it for some, then for all.
+    let reload = |maintenance: &str| {
+        served.site.config(&format!("{rules}{maintenance}")).write();
+        served.server.signal(Signal::HUP);
+    };
+    reload("maintenance = { allow = ['127.0.0.0/8', '::1'] }\n");
+    wait_until("maintenance is over for this client", || served.get("/", &[]).status == 200);
+    assert_eq!(served.get("/secret/x", &[]).status, 401);
+    assert_eq!(served.get("/inner/", &[]).status, 403);
+    reload("maintenance = true\n");
+    wait_until("maintenance begins", || served.get("/", &[]).status == 503);
+    assert_eq!(served.get("/", &[]).field("retry-after"), Some("600"));
+    reload("maintenance = false\n");
+    wait_until("maintenance is over", || served.get("/", &[]).status == 200);
 }
