@@ -10,9 +10,21 @@ pub fn prefers_json(accept: Option<&[u8]>) -> bool {
 
 /// Whether Accept names `text/html` itself. Browsers do so for navigation, not for subresources.
 pub fn names_html(accept: Option<&[u8]>) -> bool {
-    accept.is_some_and(|accept| {
-        members(accept).any(|(range, quality)| range.eq_ignore_ascii_case(b"text/html") && quality > 0)
-    })
+    accept.is_some_and(|accept| names(accept, b"text", b"html"))
+}
+
+/// Whether Accept names the type `kind/subtype` itself, with a weight above 0.
+pub fn names(accept: &[u8], kind: &[u8], subtype: &[u8]) -> bool {
+    let is_it = |range: &[u8]| {
+        let slash = range.iter().position(|octet| *octet == b'/')?;
+        Some(range[..slash].eq_ignore_ascii_case(kind) && range[slash + 1..].eq_ignore_ascii_case(subtype))
+    };
+    members(accept).any(|(range, quality)| quality > 0 && is_it(range) == Some(true))
+}
+
+/// The q-value of `image/subtype`, in thousandths: that of the most specific range that has it.
+pub fn image_quality(accept: &[u8], subtype: &str) -> u16 {
+    quality(accept, b"image", subtype.as_bytes())
 }
 
 /// Whether Accept allows HTML, by name or by wildcard.

@@ -8,7 +8,7 @@ use std::io;
 use sealion_http::{ContentType, Fields, Status};
 
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source};
-pub(crate) use of_file::of_file;
+pub(crate) use of_file::{of_file, of_variant};
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 

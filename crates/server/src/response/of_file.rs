@@ -14,12 +14,27 @@ use crate::files::resolve::SiteFile;
 /// Call this only where the response would be 200 without conditions (RFC 9110 §13.2.1). Range is evaluated after the
 /// preconditions (§14.2). A request with more than `max_ranges` ranges gets the whole file. `now` is the value of Date.
 pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: usize, now: HttpTime) -> Response {
+    let has_others = file.varies;
+    of_variant(request, file, has_others, max_ranges, now)
+}
+
+/// The same for a file with other representations, which Vary has to say. `has_others`: whether there are any.
+pub(crate) fn of_variant(
+    request: &Request<'_>,
+    file: Arc<SiteFile>,
+    has_others: bool,
+    max_ranges: usize,
+    now: HttpTime,
+) -> Response {
     let SiteFile { len, modified, etag, coding, varies, .. } = *file;
     let content_type = file.content_type.clone();
     // Last-Modified must not be later than Date (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
-    let validators =
-        Validators { etag: Some(etag.tag()), modified: modified.map(|modified| modified.seconds()), varies };
+    let validators = Validators {
+        etag: Some(etag.tag()),
+        modified: modified.map(|modified| modified.seconds()),
+        varies: has_others,
+    };
     let fields = Fields { varies, last_modified: modified, etag: Some(etag), accept_ranges: true, ..Fields::default() };
     match conditional::evaluate(&request.conditions, &validators) {
         Verdict::Proceed => {}

@@ -32,11 +32,11 @@ use super::listing_pages::NoPage;
 use super::maintenance::Maintenance;
 use super::pages::Page;
 use super::proxy::Proxies;
-use super::{Site, fallback, proxy};
+use super::{Site, fallback, image_formats, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
-use crate::response::{Body, Response, of_file};
+use crate::response::{Body, Response, of_file, of_variant};
 use crate::upstream::Inbound;
 
 /// The client that sent a request.
@@ -176,7 +176,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         let file = self.site.files.find_cached(&path, &self.request.conditions.accept_encoding)?;
-        if self.site.may_withhold(&file) {
+        if self.site.may_withhold(&file) || self.image(&path).is_some() {
             return None;
         }
         let mut response = of_file(self.request, file, self.site.options.max_ranges, self.now);
@@ -542,9 +542,48 @@ impl<'a> Answering<'a> {
             }
         };
         match file {
-            Ok(file) => Answer { response: of_file(self.request, file, self.site.options.max_ranges, self.now), name },
+            Ok(file) => {
+                let response = match self.image(path).filter(|_| addition.is_none()) {
+                    None => of_file(self.request, file, self.site.options.max_ranges, self.now),
+                    Some(subtype) => Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await,
+                };
+                Answer { response, name }
+            }
             Err(gone) => Response::plain(gone.status).because(gone.cause).into(),
         }
+    }
+
+    /// The type of the image at `path`, without `image/`, if it may be sent in another format.
+    fn image(&self, path: &SitePath<'_>) -> Option<&'static str> {
+        let has_formats = !self.site.features.image_formats.is_empty() && !path.names_directory();
+        has_formats.then(|| image_formats::subtype(path.as_bytes())).flatten()
+    }
+
+    /// The image `original`, or its sibling in the format that the client prefers. Neither is sent without the guards of its own name, and no
+    /// password is checked for a sibling alone.
+    async fn respond_with_image(
+        &self,
+        subtype: &str,
+        original: Arc<SiteFile>,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        path: &SitePath<'_>,
+    ) -> Response {
+        let accept = self.request.fields.singleton("accept").value();
+        let formats = image_formats::preferred(accept, &self.site.features.image_formats, subtype);
+        let mut file = original;
+        for format in formats {
+            if self.may_have_sibling(&format.sibling_of(path), Some(path))
+                && let Ok(Found::File(sibling)) = self.find(files, &format.sibling_of(beneath)).await
+                && image_formats::is_fit(&sibling, &file)
+            {
+                file = sibling;
+                break;
+            }
+        }
+        let mut response = of_variant(self.request, file, true, self.site.options.max_ranges, self.now);
+        response.fields.extra.add("Vary", "Accept");
+        response
     }
 
     /// Answers a request for a path without a file: a listing, the fallback, or the status.

@@ -10,6 +10,7 @@ use super::cors::Cors;
 use super::early_hints::EarlyHints;
 use super::forward_auth::ForwardAuth;
 use super::headers::{Headers, HeadersConfig};
+use super::image_formats::ImageFormat;
 use super::listing::Listing;
 use super::maintenance::Maintenance;
 use super::mounts::Mounts;
@@ -49,6 +50,8 @@ pub(crate) struct Features {
     /// File name extensions that URLs may omit.
     pub extensions: Vec<String>,
     pub trailing_slash: TrailingSlash,
+    /// Formats of siblings of images.
+    pub image_formats: Vec<ImageFormat>,
     /// Directory listings.
     pub listing: Option<Listing>,
     /// The page for paths without a file.
@@ -107,6 +110,7 @@ impl SiteConfig {
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: clean_urls::extensions(&self.extensions, problems),
             trailing_slash: self.trailing_slash,
+            image_formats: self.image_formats.clone(),
             listing: self.listing.build("site.listing", problems),
             fallback: fallback.and_then(|page| Page::build(page, root, "site.fallback", problems)),
             error_pages: ErrorPages::build(&self.error_pages, root, "site.error_pages", problems),
@@ -147,6 +151,8 @@ impl Features {
             extensions: _,
             // Asked for directories alone.
             trailing_slash: _,
+            // Looked at when the file is found.
+            image_formats: _,
             listing: _,
             fallback: _,
             error_pages: _,

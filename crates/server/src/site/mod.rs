@@ -12,6 +12,7 @@ mod forward_auth;
 mod headers;
 mod hsts;
 mod htpasswd;
+mod image_formats;
 mod listing;
 mod listing_page;
 mod listing_pages;
@@ -66,6 +67,7 @@ use features::Features;
 use forward_auth::{ForwardAuth, ForwardAuthConfig};
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
+use image_formats::ImageFormat;
 use listing::ListingConfig;
 use maintenance::MaintenanceConfig;
 use mounts::MountConfig;
@@ -95,6 +97,9 @@ pub(crate) struct SiteConfig {
     /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
     /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
     pub precompressed: At<Vec<Coding>>,
+    /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
+    /// sent to clients that name the format in Accept, unless they are older than their originals.
+    pub image_formats: Vec<ImageFormat>,
     /// Compression of small text files without a precompressed sibling.
     pub compress: Option<CompressConfig>,
     /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
@@ -169,6 +174,7 @@ impl Default for SiteConfig {
             access_log: true,
             limits: SiteLimitsConfig::default(),
             precompressed: At::default(),
+            image_formats: Vec::new(),
             compress: None,
             certificates: Vec::new(),
             acme: false,

@@ -8,6 +8,7 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sealion_http::Coding;
 
+use super::image_formats;
 use crate::values::{At, Problems};
 
 /// A pattern for file paths: `*.css` matches by name in any directory; `/assets/**`, with a slash, matches from the root.
@@ -178,9 +179,10 @@ impl Guarded {
     }
 }
 
-/// The name of the file of which `name` would be a compressed sibling.
+/// The name of the file of which `name` would be a sibling: compressed, or an image in another format.
 fn original_of(name: &[u8]) -> Option<&[u8]> {
-    Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()))
+    let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
+    compressed.or_else(|| image_formats::original_of(name))
 }
 
 /// The characters of a path for a regular expression.
@@ -332,6 +334,8 @@ mod tests {
             (r"\.html$", &b"/a.html"[..], true),
             (r"\.html$", b"/a.html.br", true),
             (r"\.html$", b"/a.html.zst", true),
+            (r"\.jpg$", b"/a.jpg.avif", true),
+            (r"\.jpg$", b"/a.avif", false),
             (r"\.html$", b"/a.html.gz/", false),
             (r"\.html$", b"/a.html.bak", false),
             (r"^/p/.*\.bak$", b"/p/caf\xe9.bak", true),

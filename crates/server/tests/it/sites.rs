@@ -478,3 +478,72 @@ fn a_site_under_maintenance_answers_every_request_alike() {
     reload("maintenance = false\n");
     wait_until("maintenance is over", || served.get("/", &[]).status == 200);
 }
+
+#[test]
+fn images_are_sent_in_the_format_that_the_client_prefers() {
+    let site = Site::new();
+    let make_older = |older: &str, newer: &str| {
+        let at = |name| fs::File::options().write(true).open(site.root().join(name)).expect("it exists");
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
+        at(older).set_modified(time).expect("set");
+        at(newer).set_modified(time + std::time::Duration::from_secs(50)).expect("set");
+    };
+    for (name, content) in [
+        ("photo.jpg", "the original"),
+        ("photo.jpg.avif", "the avif"),
+        ("photo.jpg.webp", "the webp file"),
+        ("old.png", "a png"),
+        ("old.png.avif", "made of an earlier one"),
+        ("alone.gif", "a gif"),
+        ("secret/x.jpg", "secret"),
+        ("secret/x.jpg.avif", "secret too"),
+        ("mixed/y.jpg", "open"),
+        ("mixed/y.jpg.avif", "closed"),
+    ] {
+        site.add(name, content);
+    }
+    make_older("photo.jpg", "photo.jpg.avif");
+    make_older("photo.jpg", "photo.jpg.webp");
+    make_older("old.png.avif", "old.png");
+    let served = Configured::serve(
+        site,
+        "image_formats = ['avif', 'webp']\n\
+         access = [{ regex = '^/secret/.*\\.jpg$', deny = ['127.0.0.0/8'] }, { path = '/mixed/y.jpg.avif', deny = ['127.0.0.0/8'] }]\n",
+    );
+    const BROWSER: &str = "Accept: image/avif,image/webp,image/apng,image/*,*/*;q=0.8";
+    for (target, accept, content, kind) in [
+        ("/photo.jpg", BROWSER, "the avif", "image/avif"),
+        ("/photo.jpg", "Accept: image/webp,*/*", "the webp file", "image/webp"),
+        ("/photo.jpg", "Accept: */*", "the original", "image/jpeg"),
+        ("/photo.jpg.avif", "Accept: */*", "the avif", "image/avif"),
+        ("/old.png", BROWSER, "a png", "image/png"),
+        ("/alone.gif", BROWSER, "a gif", "image/gif"),
+        ("/mixed/y.jpg", BROWSER, "open", "image/jpeg"),
+    ] {
+        // The second time from the cache.
+        for _ in 0..2 {
+            let response = served.get(target, &["-H", accept]);
+            assert_eq!((response.status, body(&response)), (200, content), "{target} {accept}");
+            assert_eq!(response.field("content-type"), Some(kind), "{target} {accept}");
+            let varies = (!target.ends_with(".avif")).then_some("Accept");
+            assert_eq!(response.field("vary"), varies, "{target} {accept}");
+        }
+    }
+    for target in ["/secret/x.jpg", "/secret/x.jpg.avif", "/mixed/y.jpg.avif"] {
+        assert_eq!(served.get(target, &["-H", BROWSER]).status, 403, "{target}");
+    }
+    // Validators and ranges are those of what is sent.
+    let (avif, original) = (served.get("/photo.jpg", &["-H", BROWSER]), served.get("/photo.jpg", &[]));
+    let tag = |response: &Response| response.field("etag").expect("a tag").to_owned();
+    assert_ne!(tag(&avif), tag(&original));
+    let matching = format!("If-None-Match: {}", tag(&avif));
+    let unchanged = served.get("/photo.jpg", &["-H", BROWSER, "-H", &matching]);
+    assert_eq!((unchanged.status, unchanged.field("vary")), (304, Some("Accept")));
+    assert_eq!(served.get("/photo.jpg", &["-H", &matching]).status, 200);
+    let range = |condition: &str| served.get("/photo.jpg", &["-H", BROWSER, "-H", "Range: bytes=4-", "-H", condition]);
+    let part = range(&format!("If-Range: {}", tag(&avif)));
+    assert_eq!((part.status, body(&part)), (206, "avif"));
+    assert_eq!(range(&format!("If-Range: {}", tag(&original))).status, 200);
+    let date = avif.field("last-modified").expect("a date");
+    assert_eq!(range(&format!("If-Range: {date}")).status, 200, "another format may have the same date");
+}
