@@ -32,7 +32,7 @@ use super::listing_pages::NoPage;
 use super::maintenance::Maintenance;
 use super::pages::Page;
 use super::proxy::Proxies;
-use super::{Site, fallback, image_formats, proxy};
+use super::{Site, error_text, fallback, image_formats, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
@@ -231,6 +231,7 @@ impl<'a> Answering<'a> {
         {
             self.add_error_page(&mut response, &page).await;
         }
+        error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         self.add_fields(&mut response.fields, response.status, name);
         response
     }

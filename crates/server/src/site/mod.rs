@@ -6,6 +6,7 @@ mod basic_auth;
 mod clean_urls;
 mod cors;
 mod early_hints;
+mod error_text;
 mod fallback;
 mod features;
 mod forward_auth;

@@ -141,7 +141,7 @@ fn an_applications_own_paths() {
     ] {
         let response = served.get(target, options);
         assert_eq!(response.status, status, "{target}");
-        let is_page = response.field("content-type") == Some("text/html; charset=utf-8");
+        let is_page = body(&response) == "<app>";
         assert_eq!(is_page, status == 200 && target != "/assets/app.js", "{target}");
         assert_eq!(response.field("cache-control"), is_page.then_some("no-cache"), "{target}");
     }
@@ -546,4 +546,26 @@ fn images_are_sent_in_the_format_that_the_client_prefers() {
     assert_eq!(range(&format!("If-Range: {}", tag(&original))).status, 200);
     let date = avif.field("last-modified").expect("a date");
     assert_eq!(range(&format!("If-Range: {date}")).status, 200, "another format may have the same date");
+}
+
+#[test]
+fn browsers_get_a_page_for_an_error_and_programs_a_line() {
+    let site = Site::new();
+    site.add("secret/x", "x");
+    let served = Configured::serve(site, "access = [{ path = '/secret/', deny = ['127.0.0.0/8'] }]\n");
+    for (target, options, status, line) in [
+        ("/none", &[][..], 404, "404 Not Found"),
+        ("/secret/x", &[], 403, "403 Forbidden"),
+        ("/", &["-X", "POST"], 405, "405 Method Not Allowed"),
+    ] {
+        let page = served.get(target, &[options, BROWSER].concat());
+        assert_eq!((page.status, page.field("content-type")), (status, Some("text/html; charset=utf-8")), "{target}");
+        assert!(body(&page).contains(&format!("<title>{line}</title>")), "{}", body(&page));
+        assert!(page.field("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+        let text = served.get(target, options);
+        assert_eq!((text.status, body(&text)), (status, &*format!("{line}\n")), "{target}");
+        assert_eq!((page.field("vary"), text.field("vary")), (Some("Accept"), Some("Accept")), "{target}");
+    }
+    let head = served.get("/none", &[&["--head"], BROWSER].concat());
+    assert_eq!((head.status, head.body.len()), (404, 0));
 }
