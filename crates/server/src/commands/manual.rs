@@ -36,6 +36,14 @@ const SECTIONS: [(&str, &[Section]); 3] = [
                         "Serves a directory at https://localhost:8443, with listings and a development certificate.",
                     ),
                     ("sealion serve big.iso", "Serves one file."),
+                    (
+                        "sealion serve -l --open ~/public",
+                        "Opens the site in a browser by xdg-open; where that fails, a line has the URL.",
+                    ),
+                    (
+                        "sealion serve --listen 0.0.0.0:8443 --qr photos",
+                        "Draws the URL as a QR code for a phone in the same network, which warns of the development certificate.",
+                    ),
                     ("sealion serve --config /etc/sealion/sealion.toml", "Serves the sites of a configuration file."),
                 ],
             ),

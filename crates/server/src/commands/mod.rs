@@ -96,8 +96,22 @@ enum Command {
 }
 
 /// The options of `serve` that `-h` shows. `--help` shows all.
-const COMMON: [&str; 12] =
-    ["config", "root", "listen", "port", "listing", "spa", "cert", "key", "access_log", "metrics", "workers", "strict"];
+const COMMON: [&str; 14] = [
+    "config",
+    "root",
+    "listen",
+    "port",
+    "listing",
+    "spa",
+    "open",
+    "qr",
+    "cert",
+    "key",
+    "access_log",
+    "metrics",
+    "workers",
+    "strict",
+];
 
 /// The command line. Its short help has the common options alone.
 fn command() -> clap::Command {

@@ -46,6 +46,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "config")]
     pub spa: bool,
 
+    /// Open the site in a browser, by xdg-open
+    #[arg(long)]
+    pub open: bool,
+
+    /// Draw the URL as a QR code, for a phone
+    #[arg(long)]
+    pub qr: bool,
+
     /// Certificate chain, PEM. Without it, a development certificate for localhost is made and kept
     #[arg(long, value_name = "FILE", requires = "key", env = "SEALION_CERT")]
     pub cert: Option<PathBuf>,

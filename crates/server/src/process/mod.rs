@@ -8,6 +8,7 @@ pub(crate) mod privileges;
 mod reload;
 mod serve;
 mod service_manager;
+mod show;
 mod signals;
 pub(crate) mod upgrade;
 

@@ -18,6 +18,7 @@ use super::prepare::Prepared;
 use super::privileges::{self, Confinement, GivenUp};
 use super::reload::{self, Refused};
 use super::service_manager;
+use super::show::Show;
 use super::signals::{Signal, Signals};
 use super::upgrade::{self, Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
@@ -58,6 +59,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         let signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
         (signals, Orders::listen(control).map_err(|e| format!("cannot take orders: {e}"))?)
     };
+    // A successor's site is open already.
+    let show = predecessor.is_none().then(|| Show::new(args, &prepared.config, &listeners)).transpose()?;
     announce(args, &prepared, &listeners, &given_up);
     let mut server = Server::start(args, prepared, listeners, given_up.confinement, access_log)?;
     if let Some(predecessor) = predecessor {
@@ -66,6 +69,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     // After the predecessor's last order: only one process may order a certificate.
     server.start_certificates()?;
     service_manager::ready(&server.status());
+    if let Some(show) = show {
+        show.run();
+    }
     runtime.spawn(close_idle(Arc::downgrade(&server.shared)));
     let shared = Arc::downgrade(&server.shared);
     runtime.spawn(check_health(move || Some(shared.upgrade()?.generations.latest().upstreams.clone())));

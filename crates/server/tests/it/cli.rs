@@ -9,7 +9,7 @@ use sealion_testkit::pki::Pki;
 use sealion_testkit::server::Server;
 use sealion_testkit::{ktls, pattern};
 
-use crate::support::{PROGRAM, Site, curl, tool};
+use crate::support::{PROGRAM, Site, curl, tool, wait_for_message, wait_until};
 
 /// Runs the program where it must refuse, with no place to keep anything in.
 #[track_caller]
@@ -432,4 +432,47 @@ fn passwords_are_hashed_for_the_users_file() {
         let (made, text) = passwd(user, password);
         assert!(!made && text.contains(words), "{text}");
     }
+}
+
+/// Starts the server with `xdg-open` from this directory alone.
+fn serve_with_opener(site: &Site, directory: &Path, more: &[&str]) -> Server {
+    let mut command = Command::new(PROGRAM);
+    command.args(site.arguments(more)).env("PATH", directory);
+    Server::spawn(command)
+}
+
+#[test]
+fn a_browser_is_opened_or_a_line_has_the_url() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let bin = site.outside().join("bin");
+    std::fs::create_dir(&bin).expect("made");
+    let server = serve_with_opener(&site, &bin, &["--open"]);
+    let url = format!("https://localhost:{}/", server.address().port());
+    let line = wait_for_message(&server, "cannot open a browser");
+    assert!(line.contains("xdg-open: ") && line.contains(&format!("open {url} yourself")), "{line}");
+    drop(server);
+    let (script, seen) = (bin.join("xdg-open"), site.outside().join("seen"));
+    std::fs::write(&script, format!("#!/bin/sh\necho \"$@\" > {0}.new; /bin/mv {0}.new {0}\n", seen.display()))
+        .expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("set");
+    let server = serve_with_opener(&site, &bin, &["--open"]);
+    wait_until("the program is called", || seen.exists());
+    let url = format!("https://localhost:{}/\n", server.address().port());
+    assert_eq!(std::fs::read_to_string(&seen).expect("text"), url);
+}
+
+#[test]
+fn the_url_is_drawn_as_a_qr_code() {
+    let site = Site::new();
+    let server = site.serve_from_user_space(&["--qr"]);
+    let url =
+        format!("the QR code is https://localhost:{}/, which other devices cannot reach", server.address().port());
+    wait_for_message(&server, &url);
+    let drawn = server.lines().iter().filter(|line| line.stderr && line.text.starts_with("████")).count();
+    assert!(drawn > 14, "{drawn} lines");
+    let arguments = site.arguments(&["--qr", "--log-format", "json"]);
+    let output = Command::new(PROGRAM).args(arguments).output().expect("the program starts");
+    let text = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(1) && text.contains("--qr draws on standard error"), "{text}");
 }
