@@ -177,3 +177,29 @@ fn the_reference_is_what_the_code_reads() {
     let kept = fs::read_to_string(page).unwrap_or_default();
     assert!(kept == made, "docs/configuration.md is not what the code says: write it anew with SEALION_UPDATE=1");
 }
+
+/// The configurations of the pages for those who come from another server, with paths of this machine.
+#[test]
+fn the_examples_for_those_who_come_from_another_server_pass_the_check() {
+    let site = Site::new();
+    site.add("404.html", "not here");
+    let hash = bcrypt::hash_with_result("secret", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
+    fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("written");
+    for page in [include_str!("../../../../docs/from-caddy.md"), include_str!("../../../../docs/from-apache.md")] {
+        let (_, rest) = page.split_once("```toml\n").expect("an example");
+        let (example, _) = rest.split_once("```").expect("its end");
+        let here = [
+            ("/srv/www", site.root()),
+            ("/etc/ssl/example.org.pem", site.pki.certificate_file().to_owned()),
+            ("/etc/ssl/example.org.key", site.pki.key_file().to_owned()),
+            ("/etc/sealion/users", site.outside().join("users")),
+        ];
+        let example = here
+            .iter()
+            .fold(example.to_owned(), |text, (there, path)| text.replace(there, path.to_str().expect("UTF-8")));
+        let file = site.outside().join("example.toml");
+        fs::write(&file, &example).expect("written");
+        let output = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("it starts");
+        assert!(output.status.success(), "{}\n{example}", String::from_utf8_lossy(&output.stderr));
+    }
+}
