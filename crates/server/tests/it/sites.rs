@@ -569,3 +569,17 @@ fn browsers_get_a_page_for_an_error_and_programs_a_line() {
     let head = served.get("/none", &[&["--head"], BROWSER].concat());
     assert_eq!((head.status, head.body.len()), (404, 0));
 }
+
+#[test]
+fn maintenance_goes_before_rules_that_forward() {
+    // Nothing listens there: what is forwarded gets 502.
+    let served = Configured::serve(
+        Site::new(),
+        "proxy = [{ upstream = 'http://127.0.0.1:9', cache = { purge_from = ['127.0.0.0/8'] } }]\nmaintenance = true\n\
+         [cache]\ndirectories = ['store']\n",
+    );
+    for method in ["GET", "POST", "PUT", "PURGE", "TRACE"] {
+        let response = served.get("/x", &["-X", method]);
+        assert_eq!((response.status, response.field("retry-after")), (503, Some("600")), "{method}");
+    }
+}
