@@ -1,6 +1,6 @@
 //! Vary (RFC 9110 §12.5.5), and what makes two requests equal for it (RFC 9111 §4.1).
 
-use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_http::accept_encoding;
 
@@ -27,9 +27,7 @@ pub fn vary(fields: &HeaderMap, policy: &Policy) -> Option<Vec<HeaderName>> {
 
 /// Octets that are equal for two requests that a response with this Vary fits alike. `value_lines` gives the lines of a field of the request.
 ///
-/// Lines are combined and spaces around commas removed, as RFC 9111 §4.1 allows. Of Accept-Encoding [`AcceptedCodings`] count, so that the origin
-/// must get the field as those write it; Accept-Language is compared without case. The order of languages stays: servers prefer the first of several
-/// with one weight.
+/// Fields are compared as [`make_canonical`] has the origin get them: what it selects by one spelling of a field is sent to no other one.
 pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&HeaderName) -> Vec<&'a [u8]>) -> Vec<u8> {
     let mut key = Vec::new();
     for name in names {
@@ -38,15 +36,7 @@ pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&Header
         // An absent field matches an absent one only.
         if !lines.is_empty() {
             key.push(b':');
-            let start = key.len();
-            if name == ACCEPT_ENCODING {
-                AcceptedCodings::of(lines).write(&mut key);
-            } else {
-                add_value(&mut key, &lines);
-            }
-            if name == ACCEPT_LANGUAGE {
-                key[start..].make_ascii_lowercase();
-            }
+            add_canonical(&mut key, name, &lines);
         }
         // No value has a line feed.
         key.push(b'\n');
@@ -54,11 +44,41 @@ pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&Header
     key
 }
 
-/// Adds lines as one list, without white space around its commas. Quoted strings stay as they are.
-fn add_value(key: &mut Vec<u8>, lines: &[&[u8]]) {
+/// Writes the fields of a request as all requests share them that a response may answer: several lines of a field become one (RFC 9110 §5.3), and
+/// spaces around the commas of lists that are known make no difference. Of Accept-Encoding [`AcceptedCodings`] remain, and Accept-Language is in lower
+/// case. The order of languages stays: servers prefer the first of several with one weight.
+pub fn make_canonical(fields: &mut HeaderMap) {
+    let names: Vec<_> = fields.keys().cloned().collect();
+    for name in names {
+        let lines: Vec<_> = fields.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+        let mut value = Vec::new();
+        add_canonical(&mut value, &name, &lines);
+        let is_canonical = lines.len() == 1 && lines[0] == value;
+        if !is_canonical && let Ok(value) = HeaderValue::from_bytes(&value) {
+            fields.insert(name, value);
+        }
+    }
+}
+
+fn add_canonical(out: &mut Vec<u8>, name: &HeaderName, lines: &[&[u8]]) {
+    let start = out.len();
+    match name {
+        name if name == ACCEPT_ENCODING => AcceptedCodings::of(lines.iter().copied()).write(out),
+        name if [ACCEPT, ACCEPT_CHARSET, ACCEPT_LANGUAGE].contains(name) => add_list(out, lines),
+        // RFC 6265bis §5.8.3, RFC 9113 §8.2.3.
+        name if name == COOKIE => out.extend_from_slice(&lines.join(&b"; "[..])),
+        _ => out.extend_from_slice(&lines.join(&b", "[..])),
+    }
+    if name == ACCEPT_LANGUAGE {
+        out[start..].make_ascii_lowercase();
+    }
+}
+
+/// Adds lines as one list, with one space behind its commas. Quoted strings stay as they are.
+fn add_list(key: &mut Vec<u8>, lines: &[&[u8]]) {
     for (index, line) in lines.iter().enumerate() {
         if index > 0 {
-            key.push(b',');
+            key.extend_from_slice(b", ");
         }
         let mut rest = line.trim_ascii();
         let start = key.len();
@@ -69,7 +89,7 @@ fn add_value(key: &mut Vec<u8>, lines: &[&[u8]]) {
                     while key.len() > start && matches!(key.last(), Some(b' ' | b'\t')) {
                         key.pop();
                     }
-                    key.push(b',');
+                    key.extend_from_slice(b", ");
                     rest = rest.trim_ascii_start();
                 }
                 b'"' => {
@@ -190,30 +210,62 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_white_space_make_no_difference() {
+    fn lines_and_white_space_of_lists_make_no_difference() {
         for (lines, expected) in [
-            (&[][..], "foo\n"),
-            (&[""], "foo:\n"),
-            (&["1"], "foo:1\n"),
-            (&[" 1, 2 "], "foo:1,2\n"),
-            (&["1,2"], "foo:1,2\n"),
-            (&["1 \t,\t 2"], "foo:1,2\n"),
-            (&["1", "2"], "foo:1,2\n"),
-            (&["1 ", "", " 2"], "foo:1,,2\n"),
-            (&["a b"], "foo:a b\n"),
-            (&["A"], "foo:A\n"),
-            (&["\"1 , 2\" , 3"], "foo:\"1 , 2\",3\n"),
-            (&["\"1 \\\" , 2\" , 3"], "foo:\"1 \\\" , 2\",3\n"),
-            (&["\"1 , 2"], "foo:\"1 , 2\n"),
-            (&["a", " , b"], "foo:a,,b\n"),
+            (&[][..], "accept\n"),
+            (&[""], "accept:\n"),
+            (&["1"], "accept:1\n"),
+            (&[" 1, 2 "], "accept:1, 2\n"),
+            (&["1,2"], "accept:1, 2\n"),
+            (&["1 \t,\t 2"], "accept:1, 2\n"),
+            (&["1", "2"], "accept:1, 2\n"),
+            (&["a b"], "accept:a b\n"),
+            (&["A"], "accept:A\n"),
+            (&["\"1 , 2\" , 3"], "accept:\"1 , 2\", 3\n"),
+            (&["\"1 \\\" , 2\" , 3"], "accept:\"1 \\\" , 2\", 3\n"),
+            (&["\"1 , 2"], "accept:\"1 , 2\n"),
         ] {
-            assert_eq!(key("foo", lines), expected, "{lines:?}");
+            assert_eq!(key("accept", lines), expected, "{lines:?}");
         }
-        assert_eq!(key("accept-language", &["EN , de;Q=0.5"]), "accept-language:en,de;q=0.5\n");
+        assert_eq!(key("accept-language", &["EN , de;Q=0.5"]), "accept-language:en, de;q=0.5\n");
         assert_ne!(key("accept-language", &["en, de"]), key("accept-language", &["de, en"]));
         let names = ["accept", "foo"].map(HeaderName::from_static);
         let both = variant_key(&names, |name| if name == "foo" { vec![b"1"] } else { Vec::new() });
         assert_eq!(both, b"accept\nfoo:1\n");
+    }
+
+    #[test]
+    fn the_text_of_other_fields_counts_as_it_is() {
+        assert_eq!(key("foo", &["1", "2"]), key("foo", &["1, 2"]));
+        assert_ne!(key("foo", &["1,2"]), key("foo", &["1, 2"]));
+        assert_ne!(key("user-agent", &["(KHTML,like Gecko)"]), key("user-agent", &["(KHTML, like Gecko)"]));
+        assert_eq!(key("cookie", &["a=1", "b=2"]), key("cookie", &["a=1; b=2"]));
+        assert_ne!(key("cookie", &["a=1", "b=2"]), key("cookie", &["a=1, b=2"]));
+    }
+
+    /// Requests with one key reach the origin with one spelling.
+    #[test]
+    fn what_is_compared_is_what_the_origin_gets() {
+        for (lines, expected) in [
+            (&["accept-language: DE"][..], "accept-language: de"),
+            (&["accept-language: en ,  de"], "accept-language: en, de"),
+            (&["accept-language: en", "accept-language: de"], "accept-language: en, de"),
+            (&["accept: a;q=1,b"], "accept: a;q=1, b"),
+            (&["accept-encoding: x, GZIP"], "accept-encoding: gzip"),
+            (&["cookie: a=1", "cookie: b=2"], "cookie: a=1; b=2"),
+            (&["foo: 1,  2"], "foo: 1,  2"),
+            (&["foo: 1", "foo: 2"], "foo: 1, 2"),
+        ] {
+            let mut canonical = fields(lines);
+            make_canonical(&mut canonical);
+            assert_eq!(canonical, fields(&[expected]), "{lines:?}");
+            let name = canonical.keys().next().unwrap().clone();
+            let before = fields(lines);
+            let key = |fields: &HeaderMap| {
+                variant_key(&[name.clone()], |name| fields.get_all(name).iter().map(HeaderValue::as_bytes).collect())
+            };
+            assert_eq!(key(&before), key(&canonical), "{lines:?}");
+        }
     }
 
     #[test]

@@ -258,6 +258,8 @@ impl Client {
             upgrade: None,
             te: false,
             takes_trailers: false,
+            interim: None,
+            endpoints: None,
             address: Vec::new(),
         };
         Ok((server, forwarded))

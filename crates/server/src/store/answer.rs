@@ -27,7 +27,7 @@ use super::rule::{CacheRule, Targeted, hides_fields};
 use super::{KEPT_IN_MEMORY, Store, now_ms, now_s};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::Response;
-use crate::upstream::{Forwarded, Reply, Upstream};
+use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
 /// What is asked of the cache.
 #[derive(Clone, Copy)]
@@ -59,6 +59,8 @@ enum Unshared {
     OfAnother,
     /// It is to be validated for each request.
     NotReusable,
+    /// No answer came.
+    Failed,
 }
 
 impl CacheRule {
@@ -192,7 +194,7 @@ impl CacheRule {
             match self.wait(&fill, is_new, &key[..of_url], request, directives, why).await {
                 Ok(answered) => return answered,
                 Err(Unshared::OfAnother) => {}
-                Err(Unshared::NotReusable) => is_alone = true,
+                Err(Unshared::NotReusable | Unshared::Failed) => is_alone = true,
             }
         }
         Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")))
@@ -270,6 +272,10 @@ impl CacheRule {
                 let (reply, trace) = reply.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Reply(reply, trace, CacheTrace::new(CacheOutcome::Miss, Some(reason))))
             }
+            // The reason may be the request that was sent: the others ask for themselves, unless that would take as long again.
+            Phase::Ended(End::Failed(failed)) if !is_new && !matches!(failed.failure, Failure::Timeout(_)) => {
+                Err(Unshared::Failed)
+            }
             Phase::Ended(End::Failed(failed)) => Ok(Answered::Failed(failed)),
         }
     }
@@ -340,7 +346,7 @@ impl CacheRule {
         let targets = targets.into_iter().map(|target| self.as_in_key(target));
         let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
         let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());
-        let urls = targets.map(|target| Target::Url(format!("{origin}{target}")));
+        let urls = targets.map(|target| Target::Invalidated(format!("{origin}{target}")));
         let groups = groups.into_iter().map(|group| Target::Group(origin.clone(), group));
         let all: Vec<_> = urls.chain(groups).collect();
         if all.is_empty() {
@@ -351,7 +357,7 @@ impl CacheRule {
         let invalidated = spawn_blocking(move || {
             // What is not stored needs no purge: clients could make very many.
             let is_stored = |target: &Target| match target {
-                Target::Url(url) => has_parts || store.may_have(url, &upstream),
+                Target::Invalidated(url) => has_parts || store.may_have(url, &upstream),
                 _ => true,
             };
             all.into_iter().filter(is_stored).try_for_each(|target| store.invalidate(target, &upstream))

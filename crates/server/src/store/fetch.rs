@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http::header::{
-    ACCEPT_ENCODING, AGE, CONTENT_LENGTH, DATE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-    IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING,
+    AGE, CONTENT_LENGTH, DATE, FORWARDED, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+    RANGE, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sealion_cache::{AcceptedCodings, NotStored, RequestDirectives, StoreRequest};
+use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Status};
 use tokio::task::spawn_blocking;
 
@@ -437,19 +437,21 @@ fn for_all_clients(fields: &mut HeaderMap) {
     for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
         fields.remove(name);
     }
-    // Servers that follow CGI read `_` as `-`: they would take such a field for one of Vary, or of the key.
-    let ambiguous: Vec<_> = fields.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    // Servers that follow CGI read `_`, and some all but letters and digits, as `-`: they would take such a field for one of Vary, or of the key.
+    let is_plain =
+        |name: &HeaderName| name.as_str().bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
+    let ambiguous: Vec<_> = fields.keys().filter(|name| !is_plain(name)).cloned().collect();
     for name in ambiguous {
         fields.remove(name);
     }
-    if fields.contains_key(ACCEPT_ENCODING) {
-        let lines = fields.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
-        let mut value = Vec::new();
-        AcceptedCodings::of(lines).write(&mut value);
-        fields.insert(ACCEPT_ENCODING, HeaderValue::try_from(value).expect("names of codings"));
+    // Of a chain of proxies, servers may take the first element for the URL that was asked for, which is no part of the key: ours is the last one.
+    let own = fields.get(FORWARDED).and_then(|value| value.to_str().ok()?.rsplit(", ").next()?.parse().ok());
+    if let Some(own) = own {
+        fields.insert(FORWARDED, own);
     }
+    sealion_cache::make_canonical(fields);
     // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
-    fields.append(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
+    fields.insert(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
 }
 
 /// Where a body goes while it comes.

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sealion_http::ExtraFields;
@@ -261,40 +261,34 @@ impl Fill {
         state.file.get_or_insert_with(|| Arc::clone(file));
     }
 
-    /// Where nothing is written any more: waits until the tail is short again. Drops what all readers have. `false`: nobody wants it.
+    /// After storing has failed: waits until the readers have freed memory. `false`: nobody wants the body.
     pub(super) async fn drain(&self) -> bool {
+        // Where the slowest reader is, and since when.
+        let mut slowest = (0, Instant::now());
         loop {
             let mut taken = std::pin::pin!(self.taken.notified());
             taken.as_mut().enable();
-            {
+            let patience = {
                 if !self.is_wanted() {
                     return false;
                 }
                 let mut state = self.lock();
                 // A request that has not begun to read begins at 0.
                 let has_all = state.readers.len() >= self.interested.load(Ordering::Relaxed);
-                let slowest = state.readers.iter().map(|(_, at)| *at).min().filter(|_| has_all).unwrap_or(0);
-                while let Some(first) = state.tail.front()
-                    && state.tail_begin + first.len() as u64 <= slowest
-                {
-                    state.tail_begin += first.len() as u64;
-                    state.tail.pop_front();
+                let at = if has_all { state.slowest(state.tail_begin) } else { state.tail_begin };
+                if at != slowest.0 {
+                    slowest = (at, Instant::now());
                 }
+                let patience = PATIENCE.saturating_sub(slowest.1.elapsed());
+                // One that reads nothing must not hold up the others: its response breaks off.
+                let freed = if patience.is_zero() { state.slowest(at + 1) } else { at };
+                state.free(freed);
                 if state.unwritten_octets() < MOST_UNWRITTEN {
                     return true;
                 }
-            }
-            if timeout(PATIENCE, taken).await.is_err() {
-                // One that reads nothing must not hold up the others: its response breaks off.
-                let mut state = self.lock();
-                let fastest = state.readers.iter().map(|(_, at)| *at).max().unwrap_or(0);
-                while let Some(first) = state.tail.front()
-                    && state.tail_begin + first.len() as u64 <= fastest
-                {
-                    state.tail_begin += first.len() as u64;
-                    state.tail.pop_front();
-                }
-            }
+                if patience.is_zero() { PATIENCE } else { patience }
+            };
+            let _ = timeout(patience, taken).await;
         }
     }
 
@@ -322,6 +316,23 @@ impl Fill {
 }
 
 impl State {
+    /// Where the slowest of the readers is that are there or further. The end of what is there, if there is none.
+    fn slowest(&self, from: u64) -> u64 {
+        let readers = self.readers.iter().map(|(_, at)| *at);
+        let end = self.tail_begin + self.unwritten_octets() as u64;
+        readers.filter(|at| *at >= from).min().unwrap_or(end)
+    }
+
+    /// Drops the pieces that end before this octet.
+    fn free(&mut self, before: u64) {
+        while let Some(first) = self.tail.front()
+            && self.tail_begin + first.len() as u64 <= before
+        {
+            self.tail_begin += first.len() as u64;
+            self.tail.pop_front();
+        }
+    }
+
     fn unwritten_octets(&self) -> usize {
         self.tail.iter().map(Bytes::len).sum()
     }

@@ -320,14 +320,15 @@ impl Store {
     /// Purges. Later requests see it at once, and so does the next process; where there is a purge stream, other nodes see it when they read it.
     pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
         let purge = Purge { target: target.normal(), soft, at: now_ms() };
-        self.apply(&purge, Durable::Yes)?;
-        let Some(stream) = &self.stream else { return Ok(()) };
+        let written = self.apply(&purge, Durable::Yes);
+        let Some(stream) = &self.stream else { return written };
         stream.publish(&purge, self.node()).map_err(|error| {
             let server = stream.server();
             std::io::Error::other(format!(
                 "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
             ))
-        })
+        })?;
+        written
     }
 
     /// The name of this process in the purge stream: directories may be copied from one node to another.
@@ -352,7 +353,7 @@ impl Store {
     pub(crate) fn ordered(&self, target: Target, soft: bool) -> Result<String, String> {
         let what = match &target {
             Target::Everything => "everything".to_owned(),
-            Target::Url(url) => url.clone(),
+            Target::Url(url) | Target::Invalidated(url) => url.clone(),
             Target::Prefix(url) => format!("all beneath {url}"),
             Target::Host(name) => format!("all of {name}"),
             Target::Tag(tag) => format!("all with the tag {tag}"),
@@ -372,7 +373,7 @@ impl Store {
     /// request.
     fn invalidate(&self, target: Target, upstream: &str) -> std::io::Result<()> {
         let at = now_ms();
-        if let Target::Url(url) = &target {
+        if let Target::Invalidated(url) = &target {
             // The next such request finds nothing to purge.
             let hash = self.hash(&plain_key(url, upstream));
             for variant in self.listed_variants(hash) {

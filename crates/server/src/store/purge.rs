@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use lru::LruCache;
 use serde::{Deserialize, Serialize};
 
 use super::directory::Directory;
@@ -17,6 +18,8 @@ pub(crate) enum Target {
     Everything,
     /// A URL with all its variants: `https://example.org/a?b`.
     Url(String),
+    /// The same, by a request with an unsafe method (RFC 9111 §4.4). Clients can make very many: the oldest are forgotten.
+    Invalidated(String),
     /// All URLs that begin so.
     Prefix(String),
     /// All URLs of this host, with any scheme and port.
@@ -32,7 +35,11 @@ impl Target {
     fn octets(&self) -> usize {
         let name = match self {
             Target::Everything => 0,
-            Target::Url(name) | Target::Prefix(name) | Target::Host(name) | Target::Tag(name) => name.len(),
+            Target::Url(name)
+            | Target::Invalidated(name)
+            | Target::Prefix(name)
+            | Target::Host(name)
+            | Target::Tag(name) => name.len(),
             Target::Group(origin, name) => origin.len() + name.len(),
         };
         name + size_of::<(Target, Times)>()
@@ -43,7 +50,7 @@ impl Target {
         let url = normal(&String::from_utf8_lossy(url));
         match self {
             Target::Everything | Target::Tag(_) => true,
-            Target::Url(own) => url == *own,
+            Target::Url(own) | Target::Invalidated(own) => url == *own,
             Target::Host(own) => host(&url) == own,
             Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_str()),
         }
@@ -53,6 +60,7 @@ impl Target {
     pub(crate) fn normal(self) -> Self {
         match self {
             Target::Url(url) => Target::Url(normal(&url)),
+            Target::Invalidated(url) => Target::Invalidated(normal(&url)),
             Target::Prefix(url) => Target::Prefix(normal(&url)),
             Target::Group(origin, name) => Target::Group(normal(&origin), name),
             Target::Host(name) => Target::Host(host(&normal(&format!("https://{name}/"))).to_owned()),
@@ -110,6 +118,37 @@ struct Table {
     prefixes: Vec<(String, Times)>,
     /// Octets of all names.
     octets: usize,
+    invalidated: Invalidated,
+}
+
+/// The times of [`Target::Invalidated`].
+#[derive(Debug)]
+struct Invalidated {
+    urls: LruCache<String, u64>,
+    octets: usize,
+}
+
+impl Default for Invalidated {
+    fn default() -> Self {
+        Invalidated { urls: LruCache::unbounded(), octets: 0 }
+    }
+}
+
+impl Invalidated {
+    fn add(&mut self, url: &str, at: u64) {
+        match self.urls.get_mut(url) {
+            Some(time) => *time = at.max(*time),
+            None => {
+                self.octets += url.len() + OVERHEAD;
+                self.urls.put(url.to_owned(), at);
+            }
+        }
+        while self.octets > MOST_INVALIDATED
+            && let Some((url, _)) = self.urls.pop_lru()
+        {
+            self.octets -= url.len() + OVERHEAD;
+        }
+    }
 }
 
 /// When something was purged last; 0: never.
@@ -236,6 +275,9 @@ impl Purges {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let prefixes = table.prefixes.iter().map(|(prefix, times)| (Target::Prefix(prefix.clone()), *times));
         let named = table.named.iter().map(|(target, times)| (target.clone(), *times));
+        let invalidated = table.invalidated.urls.iter();
+        let invalidated = invalidated.map(|(url, at)| (Target::Invalidated(url.clone()), Times { hard: *at, soft: 0 }));
+        let named = named.chain(invalidated);
         let mut lines = Vec::new();
         for (target, Times { hard, soft }) in named.chain(prefixes).chain([(Target::Everything, table.everything)]) {
             for (at, soft) in [(hard, false), (soft, true)].into_iter().filter(|(at, _)| *at > 0) {
@@ -252,6 +294,10 @@ impl Purges {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let table = &mut *table;
         let times = match target {
+            Target::Invalidated(url) => {
+                table.invalidated.add(url, *at);
+                return super::go_behind(*at);
+            }
             Target::Everything => &mut table.everything,
             Target::Prefix(prefix) => match table.prefixes.iter().position(|(other, _)| other == prefix) {
                 Some(at) => &mut table.prefixes[at].1,
@@ -275,10 +321,13 @@ impl Purges {
     pub(super) fn verdict(&self, key: &[u8], tags: &[Box<str>], groups: &[Box<str>], stored: u64) -> Verdict {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let mut verdict = table.everything.verdict(stored);
-        if table.named.is_empty() && table.prefixes.is_empty() {
+        if table.named.is_empty() && table.prefixes.is_empty() && table.invalidated.urls.is_empty() {
             return verdict;
         }
         let url = normal(&String::from_utf8_lossy(key::url_of(key)));
+        if let Some(at) = table.invalidated.urls.peek(&url) {
+            verdict = verdict.max(Times { hard: *at, soft: 0 }.verdict(stored));
+        }
         let origin = origin(&url);
         for (prefix, times) in &table.prefixes {
             if url.starts_with(prefix.as_str()) {
@@ -344,6 +393,13 @@ fn host(url: &str) -> &str {
     }
 }
 
+/// Octets of URLs that requests with unsafe methods invalidated. What is stored for one that was forgotten is removed from the disk all the same,
+/// unless its key has further parts.
+const MOST_INVALIDATED: usize = 16 << 20;
+
+/// GUESS: octets of an entry besides its URL.
+const OVERHEAD: usize = 96;
+
 const FILE: &str = "purges";
 /// Octets of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
@@ -371,6 +427,22 @@ mod tests {
         purges.add(&purge(Target::Everything, false, at));
         assert!(super::super::now_ms() > at);
         assert_eq!(purges.verdict(b"https://a.example/", &[], &[], super::super::now_ms()), Verdict::Valid);
+    }
+
+    #[test]
+    fn clients_that_invalidate_very_many_urls_purge_no_others() {
+        let purges = Purges::default();
+        let long = "x".repeat(8000);
+        for n in 0..10_000 {
+            purges.add(&purge(Target::Invalidated(format!("https://a.example/{n}?{long}")), false, 10));
+        }
+        let verdict = |n: u32| {
+            let url = format!("https://a.example/{n}?{long}");
+            purges.verdict(url.as_bytes(), &[], &[], 5)
+        };
+        assert_eq!(purges.verdict(b"https://a.example/", &[], &[], 5), Verdict::Valid);
+        assert_eq!((verdict(0), verdict(9_999)), (Verdict::Valid, Verdict::Gone));
+        assert!(purges.to_lines().len() < 2 * MOST_INVALIDATED);
     }
 
     #[test]

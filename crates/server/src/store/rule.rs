@@ -229,7 +229,8 @@ impl CacheRule {
         }
         if !self.key_cookies.is_empty() {
             for (name, value) in cookies(request) {
-                if self.key_cookies.iter().any(|own| own.as_bytes() == name) {
+                // As it is written: a server may read another spelling of it as another cookie.
+                if self.key_cookies.iter().any(|own| own.as_bytes() == name.trim_ascii_end()) {
                     // No field is called so.
                     add_part(key, &[b"cookie:", name].concat(), value);
                 }
@@ -255,7 +256,8 @@ impl CacheRule {
     /// Whether a cookie of the request has it bypass the cache.
     pub(super) fn is_bypassed(&self, request: &Request<'_>) -> bool {
         !self.bypass_cookies.is_empty()
-            && cookies(request).any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name)))
+            && cookies(request)
+                .any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name.trim_ascii_end())))
     }
 }
 
@@ -284,14 +286,13 @@ pub(crate) struct Targeted<'a> {
     pub(crate) upstream: &'a str,
 }
 
-/// Names and values of the cookies of a request (RFC 6265 §4.2.1).
+/// Names and values of the cookies of a request (RFC 6265 §4.2.1). Some servers take the name without a space at its end.
 fn cookies<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let pairs = request.fields.all("cookie").flat_map(|line| line.split(|octet| *octet == b';'));
     pairs.map(|pair| {
         let pair = pair.trim_ascii();
         let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-        // Some servers take the name without the space at its end.
-        (pair[..end].trim_ascii_end(), pair.get(end + 1..).unwrap_or_default().trim_ascii())
+        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
     })
 }
 

@@ -269,11 +269,14 @@ impl Reader {
             }
         }
         let count = purges.len();
+        let mut applied = Ok(());
         for (n, Entry { target, soft }) in purges.into_iter().enumerate() {
             // The file is the same for all: the last one takes those before with it to the disk.
             let durable = if n + 1 == count { Durable::Yes } else { Durable::No };
-            store.apply(&Purge { target, soft, at: now_ms() }, durable)?;
+            // All hold in memory, even if one cannot be written down: they are then read again.
+            applied = applied.and(store.apply(&Purge { target, soft, at: now_ms() }, durable));
         }
+        applied?;
         if is_gap {
             purge_everything(store, stream, GONE)?;
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sealion_testkit::http;
+
 use super::{Cached, answer, status};
 use crate::support::upstream::{Received, Upstream};
 use crate::support::wait_until;
@@ -198,6 +200,59 @@ fn requests_that_differ_for_the_origin_never_share_a_response() {
     assert!(hits > 100, "{hits} hits");
 }
 
+/// What one client writes in its own way is answered for all that write it in another.
+#[test]
+fn the_origin_gets_fields_as_they_are_compared() {
+    let origin = Upstream::answering(|request| {
+        let seen = format!("{:?}", request.all("accept-language"));
+        answer(200, &format!("{FRESH}Vary: Accept-Language\r\n"), seen.as_bytes())
+    });
+    let cached = Cached::new(origin);
+    let odd = cached.get("/a", &[("Accept-Language", "DE ,en")]);
+    let usual = cached.get("/a", &[("Accept-Language", "de, en")]);
+    assert_eq!((status(&usual).as_str(), odd.body.as_slice()), ("hit", &b"[\"de, en\"]"[..]));
+    assert_eq!(usual.body, odd.body);
+}
+
+#[test]
+fn fields_that_some_servers_take_for_others_do_not_reach_the_origin() {
+    let cached = Cached::new(Upstream::answering(|request| answer(200, FRESH, request.head.as_bytes())));
+    for name in ["X.Forwarded.Host", "X!Forwarded!Host", "X_Forwarded_Host", "X-Forwarded~Host", "Surrogate-Capability"]
+    {
+        let target = format!("/{}", name.len() + usize::from(name.as_bytes()[1]));
+        let seen = cached.get(&target, &[(name, "evil.example")]).body;
+        assert!(!String::from_utf8_lossy(&seen).contains("evil.example"), "{name}");
+    }
+}
+
+#[test]
+fn who_waits_for_the_fetch_of_another_does_not_get_its_failure() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            if !request.all("x-bad").is_empty() {
+                let _ = wait.lock().unwrap().recv();
+                return;
+            }
+            accepted.write(&answer(200, FRESH, b"the body"));
+        }
+    });
+    let cached = Cached::new(origin);
+    let mut hostile = cached.site.connect(cached.server());
+    hostile.send(http::head("GET", "/a", &[("X-Bad", "1")]).as_bytes()).expect("the request leaves");
+    wait_until("the origin has it", || cached.fetches() == 1);
+    let mut others: Vec<_> = (0..5).map(|_| cached.site.connect(cached.server())).collect();
+    for other in &mut others {
+        other.send(http::head("GET", "/a", &[]).as_bytes()).expect("the request leaves");
+    }
+    go_on.send(()).expect("the origin waits");
+    drop(go_on);
+    for other in &mut others {
+        assert_eq!(http::read_response(other, "GET").expect("a response").body, b"the body");
+    }
+}
+
 #[test]
 fn a_field_and_a_cookie_of_one_name_are_two_parts_of_a_key() {
     let origin = Upstream::answering(|request| {
@@ -231,10 +286,11 @@ fn a_cookie_or_field_of_the_key_counts_however_it_is_written() {
     ];
     for round in 0..2 {
         for request in requests {
-            let expected: Vec<_> = ["x-country", "cookie"]
-                .iter()
-                .flat_map(|name| request.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| *value))
-                .collect();
+            let all =
+                |own: &str| request.iter().filter(|(name, _)| name.eq_ignore_ascii_case(own)).map(|(_, value)| *value);
+            // Several lines of a field reach the origin as one.
+            let parts = [all("x-country").collect::<Vec<_>>().join(", "), all("cookie").collect()];
+            let expected: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
             let response = cached.get("/a", request);
             assert_eq!(String::from_utf8_lossy(&response.body), expected.join(" | "), "{request:?} in round {round}");
         }
