@@ -262,7 +262,9 @@ mod tests {
             let name = canonical.keys().next().unwrap().clone();
             let before = fields(lines);
             let key = |fields: &HeaderMap| {
-                variant_key(&[name.clone()], |name| fields.get_all(name).iter().map(HeaderValue::as_bytes).collect())
+                variant_key(std::slice::from_ref(&name), |name| {
+                    fields.get_all(name).iter().map(HeaderValue::as_bytes).collect()
+                })
             };
             assert_eq!(key(&before), key(&canonical), "{lines:?}");
         }

@@ -20,7 +20,7 @@ use super::directory::Temporary;
 use super::disk::{Disk, write_pieces};
 use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
 use super::key::add_variant;
-use super::object::{Head, Object};
+use super::object::Object;
 use super::rule::Rules;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
@@ -157,6 +157,8 @@ impl Fetch {
             requested.second,
             now_s(),
         );
+        // A client must not remove what others may have: a server may renew its cookie, for instance.
+        let is_of_client = |why: NotStored| is_of_request(why.as_str()) || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
         // With other fields in Vary it is another variant than the one that others would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
@@ -166,11 +168,10 @@ impl Fetch {
         let head = match freshened {
             Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
             Err(why) => {
-                // A client must not remove what others may have.
-                if !is_of_request(why.as_str()) {
+                if !is_of_client(why) {
                     disk.remove(stale.hash);
                 }
-                Head { fields, ..stale.head.clone() }
+                rules.head(&stale.key, stale.head.status, fields, stale.head.lifetime)
             }
         };
         if let Some(age) = not_modified.get(AGE) {
@@ -192,7 +193,7 @@ impl Fetch {
                 object.set_version(version);
             }
         }
-        if !freshened.is_err_and(|why| is_of_request(why.as_str())) {
+        if !freshened.is_err_and(is_of_client) {
             rules.store.changed(stale.hash);
         }
     }
