@@ -2,6 +2,8 @@
 
 use http::HeaderName;
 
+use crate::Seconds;
+
 /// Directives of a request: those of Cache-Control, or of Pragma where there is no Cache-Control (RFC 9111 §5.4).
 ///
 /// An operator who ignores the directives of requests passes the default, which has none.
@@ -78,6 +80,8 @@ pub(crate) struct ResponseDirectives {
     pub(crate) private: Scope,
     pub(crate) max_age: Option<u32>,
     pub(crate) s_maxage: Option<u32>,
+    /// When the response becomes stale, in seconds since 1970: no directive, but what X-Accel-Expires can say.
+    pub(crate) expires: Option<Seconds>,
     /// RFC 5861 §3.
     pub(crate) stale_while_revalidate: Option<u32>,
     /// RFC 5861 §4.
@@ -450,6 +454,7 @@ mod tests {
             private: Scope::Response,
             max_age: None,
             s_maxage: Some(1),
+            expires: None,
             stale_while_revalidate: Some(2),
             stale_if_error: Some(3),
         };

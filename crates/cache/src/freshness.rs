@@ -183,13 +183,13 @@ pub(crate) fn explicit(
     is_targeted: bool,
     received: Seconds,
 ) -> Option<u32> {
+    let until = |time: Seconds| bounded(time.saturating_sub(date_of(fields, received)));
     let expires = || {
         let value = fields.get(EXPIRES).filter(|_| !is_targeted && !policy.ignores(&EXPIRES))?;
         // An invalid date, `0` above all, lies in the past (RFC 9111 §5.3).
-        let expires = date(value).unwrap_or(0);
-        Some(bounded(expires.saturating_sub(date_of(fields, received))))
+        Some(until(date(value).unwrap_or(0)))
     };
-    directives.s_maxage.or(directives.max_age).or_else(expires)
+    directives.s_maxage.or(directives.max_age).or(directives.expires.map(until)).or_else(expires)
 }
 
 /// A lifetime where the origin gives none (RFC 9111 §4.2.2): a tenth of the time since the last modification.

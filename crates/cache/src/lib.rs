@@ -27,6 +27,7 @@
 //! # Ok::<(), sealion_cache::NotStored>(())
 //! ```
 
+mod accel;
 mod conditions;
 mod directives;
 mod freshness;

@@ -14,8 +14,8 @@ pub struct Policy {
     pub store_set_cookie: bool,
     /// Ignores that a request must not be stored. Pass [`RequestDirectives::default`](crate::RequestDirectives) where a stored response is assessed.
     pub ignore_request_directives: bool,
-    /// Fields of responses that are ignored: `cache-control`, with which the targeted fields are, `expires`, `set-cookie`, which is not stored
-    /// then, and `vary`.
+    /// Fields of responses that are ignored: `cache-control`, with which the targeted fields are, `expires`, `x-accel-expires`, `set-cookie`,
+    /// which is not stored then, and `vary`.
     pub ignore_response: Vec<HeaderName>,
     /// For how many seconds a stale response is sent while it is revalidated, where the origin gives a lifetime but does not say.
     pub stale_while_revalidate: Option<u32>,

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_http::{HOP_BY_HOP, Method};
 
 use crate::Seconds;
+use crate::accel::{X_ACCEL_EXPIRES, accel};
 use crate::directives::{RequestDirectives, ResponseDirectives, Scope};
 use crate::freshness::{self, Lifetime};
 use crate::policy::Policy;
@@ -150,13 +151,14 @@ pub(crate) fn add_date(fields: &mut HeaderMap, received: Seconds) {
     }
 }
 
-/// The directives that count, and whether they are those of a targeted field.
+/// The directives that count, and whether they are those of a field for some caches only.
 fn directives(policy: &Policy, fields: &HeaderMap) -> (ResponseDirectives, bool) {
-    if policy.ignores(&CACHE_CONTROL) {
-        return Default::default();
-    }
-    match targeted::targeted(fields) {
+    let ignores_cache_control = policy.ignores(&CACHE_CONTROL);
+    let targeted = if ignores_cache_control { None } else { targeted::targeted(fields) };
+    let of_accel = || if policy.ignores(&X_ACCEL_EXPIRES) { None } else { accel(fields) };
+    match targeted.or_else(of_accel) {
         Some(directives) => (directives, true),
+        None if ignores_cache_control => Default::default(),
         None => {
             let lines = fields.get_all(CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
             (ResponseDirectives::parse(lines), false)
@@ -340,6 +342,40 @@ mod tests {
     }
 
     #[test]
+    fn x_accel_expires_goes_before_what_is_for_all_caches() {
+        let policy = Policy { default_ttl: vec![(200, 60)], ..Policy::default() };
+        let expires = |lines: &[&str]| {
+            may_store(&policy, &GET, 200, &fields(lines), NOW, NOW).map(|lifetime| lifetime.expires() - NOW)
+        };
+        let at = format!("x-accel-expires: @{}", NOW + 30);
+        for (lines, expected) in [
+            (&["x-accel-expires: 0"][..], Err(NotStored::NoStore)),
+            (&["x-accel-expires: 0", FRESH, "expires: Sun, 06 Nov 1994 08:50:37 GMT"], Err(NotStored::NoStore)),
+            (&["x-accel-expires: 7", "cache-control: private, max-age=5", "expires: 0"], Ok(7)),
+            (&[&at, "cache-control: no-store"], Ok(30)),
+            // By the clock of the origin, as Expires.
+            (&[&at, "date: Sun, 06 Nov 1994 08:49:27 GMT"], Ok(30)),
+            (&["x-accel-expires: @1", FRESH], Err(NotStored::NoLifetime)),
+            (&["x-accel-expires: 7", "cdn-cache-control: max-age=8"], Ok(8)),
+            (&["x-accel-expires: 0", "surrogate-control: max-age=8"], Ok(8)),
+            (&["x-accel-expires: 7", "surrogate-control: no-store"], Err(NotStored::NoStore)),
+            // It says nothing: the next field counts.
+            (&["x-accel-expires: soon", "cache-control: no-store"], Err(NotStored::NoStore)),
+            (&["x-accel-expires: off", "cache-control: max-age=5"], Ok(5)),
+            (&["x-accel-expires: 7", COOKIE], Err(NotStored::SetCookie)),
+        ] {
+            assert_eq!(expires(lines), expected, "{lines:?}");
+        }
+        let authorized = StoreRequest { has_authorization: true, ..GET };
+        assert_eq!(
+            result(&policy, &authorized, 200, &["x-accel-expires: 7"]),
+            Err(NotStored::Authorization),
+            "it is no permission for others"
+        );
+        assert!(has_lifetime(&Policy::default(), 200, &fields(&["x-accel-expires: 7"])));
+    }
+
+    #[test]
     fn fields_of_responses_can_be_ignored() {
         let ignoring = |names: &[&'static str]| Policy {
             default_ttl: vec![(200, 60)],
@@ -356,6 +392,11 @@ mod tests {
         assert_eq!(expires(&ignoring(&["cache-control", "set-cookie", "vary"]), &lines), Err(NotStored::NoLifetime));
         assert_eq!(expires(&ignoring(&["cache-control", "expires", "vary"]), &lines), Err(NotStored::SetCookie));
         assert_eq!(expires(&ignoring(&["cache-control", "expires", "set-cookie"]), &lines), Err(NotStored::VaryAny));
+        // Another field than Cache-Control, as in nginx: `0` forbids what may be private.
+        let forbidden = ["cache-control: max-age=5", "x-accel-expires: 0"];
+        assert_eq!(expires(&ignoring(&["cache-control"]), &forbidden), Err(NotStored::NoStore));
+        assert_eq!(expires(&ignoring(&["x-accel-expires"]), &forbidden), Ok(5));
+        assert_eq!(expires(&ignoring(&["x-accel-expires", "cache-control"]), &forbidden), Ok(60));
         let storing = Policy { store_set_cookie: true, ..Policy::default() };
         assert_eq!(expires(&storing, &[FRESH, COOKIE]), Ok(60));
         assert!(storable_fields(&storing, &fields(&lines), NOW).contains_key(SET_COOKIE));

@@ -256,7 +256,11 @@ impl ProxyConfig {
             },
         };
         let request = fields(&self.request_headers, &format!("{key}.request_headers"), problems);
-        let response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        let mut response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        if self.cache.is_some() {
+            let is_set = |name: &HeaderName| self.response_headers.iter().any(|rule| name == rule.name.as_str());
+            response.extend(OF_THIS_CACHE.into_iter().filter(|name| !is_set(name)).map(|name| (name, None)));
+        }
         if let Some(wrong) =
             self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
         {
@@ -577,6 +581,10 @@ fn uri(target: &str) -> Option<Uri> {
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.method, sealion_http::Method::Get | sealion_http::Method::Head)
 }
+
+/// Fields by which a server speaks to the cache of a rule alone.
+const OF_THIS_CACHE: [HeaderName; 2] =
+    [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 
 /// What a path has beside letters and digits (RFC 3986 §3.3).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -69,7 +69,7 @@ pub(crate) struct CacheRuleConfig {
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
     pub min_uses: Bounded<1, 100>,
-    /// Fields of the server's response that are ignored: `cache-control`, `expires`, `set-cookie`, `vary`.
+    /// Fields of the server's response that are ignored: `cache-control`, `expires`, `set-cookie`, `vary`, `x-accel-expires`.
     pub ignore: At<Vec<String>>,
     /// Whether Cache-Control and Pragma of requests are ignored: clients cannot have a response fetched again then.
     pub ignore_request: bool,
@@ -151,12 +151,12 @@ impl CacheRuleConfig {
         }
         for name in self.ignore.iter() {
             match name.to_ascii_lowercase().as_str() {
-                lower @ ("cache-control" | "expires" | "set-cookie" | "vary") => {
+                lower @ ("cache-control" | "expires" | "set-cookie" | "vary" | "x-accel-expires") => {
                     policy.ignore_response.push(HeaderName::try_from(lower).expect("a name of HTTP"));
                 }
                 _ => {
                     let what = format_args!(
-                        "{name:?} does not decide what is stored: write cache-control, expires, set-cookie or vary"
+                        "{name:?} does not decide what is stored: write cache-control, expires, set-cookie, vary or x-accel-expires"
                     );
                     problems.add(&self.ignore.span, &format!("{key}.ignore"), what);
                 }

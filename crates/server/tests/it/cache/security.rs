@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sealion_testkit::http;
 
-use super::{Cached, answer, status};
+use super::{Cached, answer, counting, status};
 use crate::support::upstream::{Received, Upstream};
 use crate::support::wait_until;
 
@@ -295,4 +295,23 @@ fn a_cookie_or_field_of_the_key_counts_however_it_is_written() {
             assert_eq!(String::from_utf8_lossy(&response.body), expected.join(" | "), "{request:?} in round {round}");
         }
     }
+}
+
+#[test]
+fn what_x_accel_expires_forbids_to_store_is_not_stored_and_no_client_sees_the_field() {
+    for (rule, expected) in [("", ["bypass", "bypass"]), ("ignore = ['X-Accel-Expires']", ["miss", "hit"])] {
+        let cached = Cached::with(counting("X-Accel-Expires: 0\r\nCache-Control: max-age=1000\r\n"), "", rule);
+        let answers = [(); 2].map(|()| cached.get("/account", &[]));
+        let seen = answers.each_ref().map(status);
+        assert_eq!(answers.each_ref().map(|answer| answer.field("x-accel-expires")), [None, None], "{rule}");
+        assert_eq!(seen.each_ref().map(|word| word == "hit"), expected.map(|word| word == "hit"), "{rule}: {seen:?}");
+    }
+    let cached =
+        Cached::new(counting("X-Accel-Expires: 1000\r\nSurrogate-Control: content=\"ESI/1.0\"\r\nX-All: 1\r\n"));
+    for _ in 0..2 {
+        let answer = cached.get("/a", &[]);
+        let names = ["x-accel-expires", "surrogate-control", "x-all"];
+        assert_eq!(names.map(|name| answer.field(name)), [None, None, Some("1")]);
+    }
+    assert_eq!(cached.fetches(), 1);
 }
