@@ -3,7 +3,7 @@
 //! quick_cache evicts by S3-FIFO: an object that is asked for once goes before those that are asked for again, whatever their order.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -12,6 +12,8 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 #[derive(Debug)]
 pub(super) struct Index {
     objects: Cache<u128, Entry, ByBlocks, KeysAreHashes, Evictions>,
+    /// Blocks of all objects.
+    blocks: AtomicU64,
     next_version: AtomicU32,
 }
 
@@ -41,19 +43,21 @@ impl Blocks {
 impl Index {
     /// For at most `octets` on the disk and `objects`.
     pub(super) fn new(octets: u64, objects: u64) -> Self {
-        let blocks = (octets / BLOCK).max(1);
-        // A shard admits nothing larger than itself.
-        let shards = (octets / LEAST_SHARD).clamp(1, 16) as usize;
-        // A weight is a block at least: the bound on objects is one on their blocks too.
+        // A shard admits nothing larger than itself, and evicts when it is full, however many objects the others have.
+        let shards: u64 = 1 << (octets / LEAST_SHARD).min(objects / LEAST_OBJECTS).clamp(1, 16).ilog2();
+        let blocks = (octets / BLOCK / shards).max(1) * shards;
+        // An object weighs its blocks, or its share of all if that is more: then no more than `objects` fit.
+        let least = blocks.div_ceil(objects);
         let estimate = objects.min(blocks / 4).clamp(64, MOST_ESTIMATED) as usize;
         let options = OptionsBuilder::new()
-            .shards(shards)
+            .shards(shards as usize)
             .estimated_items_capacity(estimate)
             .weight_capacity(blocks)
             .build()
             .expect("capacities are given");
         Index {
-            objects: Cache::with_options(options, ByBlocks, KeysAreHashes, Evictions),
+            objects: Cache::with_options(options, ByBlocks { least }, KeysAreHashes, Evictions),
+            blocks: AtomicU64::new(0),
             next_version: AtomicU32::new(0),
         }
     }
@@ -72,14 +76,19 @@ impl Index {
     pub(super) fn insert(&self, hash: u128, blocks: Blocks) -> (u32, Vec<u128>) {
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
         let mut evicted = Vec::new();
+        self.blocks.fetch_add(blocks.0.into(), Ordering::Relaxed);
         self.objects.insert_with_lifecycle(hash, Entry { blocks, version }, &mut evicted);
+        let freed = evicted.iter().map(|(_, entry)| u64::from(entry.blocks.0)).sum();
+        self.blocks.fetch_sub(freed, Ordering::Relaxed);
         // An older object of the same key was replaced, file and all.
         let is_gone = |(other, entry): &(u128, Entry)| *other != hash || entry.version == version;
         (version, evicted.into_iter().filter(is_gone).map(|(other, _)| other).collect())
     }
 
     pub(super) fn remove(&self, hash: u128) {
-        self.objects.remove(&hash);
+        if let Some((_, entry)) = self.objects.remove(&hash) {
+            self.blocks.fetch_sub(entry.blocks.0.into(), Ordering::Relaxed);
+        }
     }
 
     /// Makes room for so many objects at once.
@@ -88,7 +97,9 @@ impl Index {
     }
 
     pub(super) fn clear(&self) {
-        self.objects.clear();
+        for (_, entry) in self.objects.drain() {
+            self.blocks.fetch_sub(entry.blocks.0.into(), Ordering::Relaxed);
+        }
     }
 
     /// Objects in the index.
@@ -98,7 +109,7 @@ impl Index {
 
     /// Octets that the objects take on the disk.
     pub(super) fn octets(&self) -> u64 {
-        self.objects.weight() * BLOCK
+        self.blocks.load(Ordering::Relaxed) * BLOCK
     }
 
     /// Octets of memory that the index takes.
@@ -113,11 +124,13 @@ impl Index {
 }
 
 #[derive(Debug, Clone)]
-struct ByBlocks;
+struct ByBlocks {
+    least: u64,
+}
 
 impl Weighter<u128, Entry> for ByBlocks {
     fn weight(&self, _: &u128, entry: &Entry) -> u64 {
-        u64::from(entry.blocks.0.max(1))
+        u64::from(entry.blocks.0).max(self.least)
     }
 }
 
@@ -168,6 +181,9 @@ const BLOCK: u64 = 4096;
 /// Least size of a shard.
 const LEAST_SHARD: u64 = 8 << 30;
 
+/// Least bound on the objects of a shard.
+const LEAST_OBJECTS: u64 = 1000;
+
 /// Most objects for which memory is taken at once; the index grows beyond.
 const MOST_ESTIMATED: u64 = 100_000;
 
@@ -202,6 +218,32 @@ mod tests {
         let index = Index::new(100 * BLOCK, 1000);
         let (_, gone) = index.insert(1, Blocks::of(101 * BLOCK));
         assert_eq!((gone, index.peek(1)), (vec![1], None));
+    }
+
+    #[test]
+    fn there_are_at_most_as_many_objects_as_are_set_however_small() {
+        for (octets, objects) in [(1 << 30, 10), (1 << 40, 10), (1 << 40, 5000), (10 * BLOCK, 10)] {
+            let index = Index::new(octets, objects);
+            let mut gone = 0;
+            for hash in 0..u128::from(objects * 6) {
+                gone +=
+                    index.insert(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835), Blocks::of(1)).1.len();
+            }
+            assert!(index.len() <= objects && index.len() >= objects / 2, "{} of {objects}", index.len());
+            assert_eq!(index.len() + gone as u64, objects * 6);
+            assert_eq!(index.octets(), index.len() * BLOCK);
+        }
+    }
+
+    #[test]
+    fn the_octets_of_what_was_removed_are_free() {
+        let index = Index::new(1 << 30, 10);
+        index.insert(1, Blocks::of(1));
+        index.insert(2, Blocks::of(2 * BLOCK));
+        index.remove(1);
+        assert_eq!(index.octets(), 2 * BLOCK);
+        index.clear();
+        assert_eq!((index.octets(), index.len()), (0, 0));
     }
 
     /// The bound of the documentation: 80 octets an object.
