@@ -75,6 +75,13 @@ impl Directory {
     /// Opens `path`, and makes what is missing in it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
+/// How far a directory was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scan {
+    Complete,
+    Stopped,
+}
+
         let place = Place::open(path)?;
         let salt = match read_file(&place.root, SALT) {
             Ok(salt) => salt.try_into().map_err(|_| {
@@ -258,7 +265,7 @@ impl Directory {
     }
 
     /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
-    pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<()> {
+    pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
         for first in 0..=u8::MAX {
             let Some(outer) = optional(self.directory(&format!("{first:02x}")))? else { continue };
             for entry in Dir::read_from(&outer)? {
@@ -272,12 +279,12 @@ impl Directory {
                     let Ok(stat) = statat(&inner, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
                     let hash = (u128::from(first) << 120) | (second << 112) | rest;
                     if !visit(hash, stat.st_size as u64) {
-                        return Ok(());
+                        return Ok(Scan::Stopped);
                     }
                 }
             }
         }
-        Ok(())
+        Ok(Scan::Complete)
     }
 
     /// Octets that are free on the file system for this process, and its inodes.

@@ -5,14 +5,14 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::directory::{Directory, Opened, Temporary};
+use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, checksum};
@@ -33,6 +33,8 @@ pub(super) struct Disk {
     /// Until when nothing is written, in milliseconds after `begun`: the disk failed.
     paused_until: AtomicU64,
     begun: Instant,
+    /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
+    naming: RwLock<()>,
     removals: Mutex<Removals>,
     has_work: Condvar,
     /// Objects that were stored, removed to make room, failures, and variants that were removed because their URL had too many.
@@ -71,6 +73,7 @@ impl Disk {
             is_removing: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
             begun: Instant::now(),
+            naming: RwLock::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Default::default(),
@@ -97,10 +100,13 @@ impl Disk {
     fn work(&self) -> bool {
         if !self.directory.is_owner() {
             match self.directory.try_own() {
-                Ok(true) => self.load(),
-                Ok(false) => {}
+                Ok(_) => {}
                 Err(error) => self.failed("take over", &error),
             }
+        }
+        let is_paused = self.now() < self.paused_until.load(Ordering::Relaxed);
+        if self.directory.is_owner() && !self.is_loaded.load(Ordering::Acquire) && !is_paused {
+            self.load();
         }
         if !self.directory.is_in_place() {
             self.reopen();
@@ -167,19 +173,17 @@ impl Disk {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner).is_stopping
     }
 
-    /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself.
+    /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself. After a failure, a later turn tries again.
     fn load(&self) {
-        let has_snapshot = self.load_snapshot();
-        if has_snapshot.is_some() {
-            let _ = self.directory.remove_file(SNAPSHOT);
-        }
-        if has_snapshot != Some(true) {
+        if self.load_snapshot() != Some(true) {
             let scanned = self.directory.scan(|hash, length| {
                 self.add_found(hash, length);
                 !self.is_stopping()
             });
-            if let Err(error) = scanned {
-                self.failed("read the directory", &error);
+            match scanned {
+                Ok(Scan::Complete) => {}
+                Ok(Scan::Stopped) => return,
+                Err(error) => return self.failed("read the directory", &error),
             }
         }
         self.is_loaded.store(true, Ordering::Release);
@@ -190,6 +194,8 @@ impl Disk {
     /// Fills the index from a snapshot. `None`: there is none. `Some(false)`: it is damaged, or has nothing.
     fn load_snapshot(&self) -> Option<bool> {
         let file = self.directory.open_file(SNAPSHOT).ok()?;
+        // It lacks what is stored from now on: after a crash, the directory is read.
+        let _ = self.directory.remove_file(SNAPSHOT);
         let read = || {
             let length = file.metadata()?.len();
             let rows = length.saturating_sub(4) / ROW as u64;
@@ -233,6 +239,7 @@ impl Disk {
 
     /// Writes the snapshot and leaves the directory to the next process.
     pub(super) fn close(&self, is_clean: bool) {
+        let _all_named = self.naming.write().unwrap_or_else(PoisonError::into_inner);
         let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut removals.is_stopping, true) {
             return;
@@ -292,6 +299,10 @@ impl Disk {
             let seconds = PAUSE.as_secs();
             tracing::warn!("cache {path}: cannot {what}: {error}; responses pass without being stored for {seconds} s");
         }
+    }
+
+    fn naming(&self) -> RwLockReadGuard<'_, ()> {
+        self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> u64 {
@@ -364,6 +375,7 @@ impl Disk {
     ) -> io::Result<u32> {
         let (tail, length) = tail(metadata, hash, stored, body, self.directory.boot())?;
         temporary.file.write_all_at(&tail, body.0)?;
+        let _naming = self.naming();
         temporary.publish(hash)?;
         self.counts[0].fetch_add(1, Ordering::Relaxed);
         Ok(self.add(hash, length))
@@ -380,6 +392,7 @@ impl Disk {
             let rest = [body, &tail].concat().split_off(written);
             temporary.file.write_all(&rest)?;
         }
+        let _naming = self.naming();
         temporary.publish(hash)?;
         if matches!(metadata.kind, Kind::Response { .. }) {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
@@ -405,6 +418,7 @@ impl Disk {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             temporary.file.write_all_at(&tail, footer.body)?;
+            let _naming = self.naming();
             temporary.publish(hash)?;
             return Ok(Some(self.add(hash, whole)));
         }
@@ -619,6 +633,28 @@ mod tests {
             disk.start(|| ()).unwrap();
             wait_until_loaded(&disk, || ());
             assert!(matches!(disk.lookup(7), Lookup::Found(_)) && disk.index.len() == 1);
+        }
+    }
+    #[test]
+    fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
+        let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
+        let stop: fn(&Disk, &Path) = |disk, _| disk.removals.lock().unwrap().is_stopping = true;
+        let fail: fn(&Disk, &Path) = |_, path| std::fs::write(path.join("ff"), "no directory").unwrap();
+        for prevent in [stop, fail] {
+            let scratch = tempfile::tempdir().unwrap();
+            let disk = open(scratch.path(), 100);
+            assert!(disk.directory.try_own().unwrap());
+            for hash in 0..3 {
+                disk.write(b"body", &metadata, hash << 120, 1).unwrap();
+            }
+            disk.index.clear();
+            prevent(&disk, scratch.path());
+            disk.load();
+            assert!(!disk.is_loaded.load(Ordering::Acquire));
+            assert!(matches!(disk.lookup(9), Lookup::Unknown));
+            disk.removals.lock().unwrap().is_stopping = false;
+            disk.close(true);
+            assert!(!scratch.path().join(SNAPSHOT).exists());
         }
     }
 }
