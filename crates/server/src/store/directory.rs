@@ -1,7 +1,8 @@
 //! The directory of a disk: names, temporary files, who owns it.
 //!
 //! ```text
-//! DIR/sealion-cache      16 octets of salt for the hashes of keys
+//! DIR/sealion-cache      16 octets by which the directory is told from others, and gets its share of the objects
+//! DIR/salt               16 octets of salt for the hashes of keys, the same in all directories of a cache
 //! DIR/lock               flock(2): one process writes
 //! DIR/clean              the boot at which everything was written back, after an orderly stop
 //! DIR/temporary/N        files that are being written
@@ -15,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -34,7 +35,10 @@ use super::format::{FOOTER, Footer, Metadata};
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     place: ArcSwap<Place>,
-    pub(super) salt: [u8; 16],
+    /// Differs from those of other directories.
+    pub(super) number: [u8; 16],
+    /// The salt for the hashes of keys ([`share_salt`]).
+    salt: OnceLock<[u8; 16]>,
     /// Whether this process may write.
     is_owner: AtomicBool,
     /// Whether the place is another one than before ([`Self::reopen`]).
@@ -71,10 +75,6 @@ pub(super) struct Opened {
     pub(super) length: u64,
 }
 
-impl Directory {
-    /// Opens `path`, and makes what is missing in it.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
 /// How far a directory was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
@@ -82,13 +82,17 @@ pub(super) enum Scan {
     Stopped,
 }
 
+impl Directory {
+    /// Opens `path`, and makes what is missing in it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(path)?;
         let place = Place::open(path)?;
-        let salt = match read_file(&place.root, SALT) {
-            Ok(salt) => salt.try_into().map_err(|_| {
-                let what = format!("{SALT} is damaged: remove the directory's content to begin an empty cache");
+        let number = match read_file(&place.root, NUMBER) {
+            Ok(number) => number.try_into().map_err(|_| {
+                let what = format!("{NUMBER} is damaged: remove the directory's content to begin an empty cache");
                 io::Error::new(io::ErrorKind::InvalidData, what)
             })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_salt(&place.root)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_number(&place.root)?,
             Err(error) => return Err(error),
         };
         let boot = boot();
@@ -97,7 +101,8 @@ pub(super) enum Scan {
         Ok(Directory {
             path: path.to_owned(),
             place: ArcSwap::from_pointee(place),
-            salt,
+            number,
+            salt: OnceLock::new(),
             is_owner: AtomicBool::new(false),
             is_renewed: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
@@ -107,7 +112,7 @@ pub(super) enum Scan {
 
     /// What the user that serves must own.
     pub(super) fn own_paths(&self) -> Vec<PathBuf> {
-        let within = ["lock", SALT, TEMPORARY].map(|name| self.path.join(name));
+        let within = ["lock", NUMBER, SALT, TEMPORARY].map(|name| self.path.join(name));
         [self.path.clone()].into_iter().chain(within).collect()
     }
 
@@ -153,7 +158,7 @@ pub(super) enum Scan {
         Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
     }
 
-    /// Whether the path leads to it still, and it has the salt by which objects are found.
+    /// Whether the path leads to it still, and it has the number by which it is known.
     pub(super) fn is_in_place(&self) -> bool {
         let place = self.place.load();
         let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
@@ -163,7 +168,7 @@ pub(super) enum Scan {
             // A directory above may be closed to the user that serves, or the disk fails.
             _ => true,
         };
-        is_there && !matches!(statat(&place.root, SALT, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+        is_there && !matches!(statat(&place.root, NUMBER, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
     }
 
     /// Opens what the path leads to now, and makes the directory if it was removed. Another process may own it.
@@ -173,19 +178,22 @@ pub(super) enum Scan {
     pub(super) fn reopen(&self) -> io::Result<()> {
         let there = self.path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
         let is_same_disk = there.metadata()?.dev() == fstat(&self.place.load().root)?.st_dev;
-        let salt = match std::fs::read(self.path.join(SALT)) {
-            Ok(salt) => Some(salt),
+        let number = match std::fs::read(self.path.join(NUMBER)) {
+            Ok(number) => Some(number),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        match salt {
-            Some(salt) if salt == self.salt => {}
+        match number {
+            Some(number) if number == self.number => {}
             None if is_same_disk => std::fs::create_dir_all(&self.path)?,
             _ => return Err(io::Error::other("something else is there: restart the server if it is to be the cache")),
         }
         let place = Place::open(&self.path)?;
-        if statat(&place.root, SALT, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            write_file(&place.root, SALT, &self.salt)?;
+        if let Some(salt) = self.salt.get() {
+            write_file(&place.root, SALT, salt)?;
+        }
+        if statat(&place.root, NUMBER, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            write_file(&place.root, NUMBER, &self.number)?;
         }
         self.is_owner.store(false, Ordering::Release);
         self.place.store(Arc::new(place));
@@ -412,10 +420,30 @@ fn boot() -> u32 {
     }
 }
 
-fn make_salt(root: &OwnedFd) -> io::Result<[u8; 16]> {
-    let mut salt = [0; 16];
-    aws_lc_rs::rand::fill(&mut salt).map_err(|_| io::Error::other("no random numbers"))?;
-    write_file(root, SALT, &salt)?;
+fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
+    let mut number = [0; 16];
+    aws_lc_rs::rand::fill(&mut number).map_err(|_| io::Error::other("no random numbers"))?;
+    write_file(root, NUMBER, &number)?;
+    Ok(number)
+}
+
+/// The salt for the hashes of keys: the one that most of the directories have. Writes it to the others, so that none is needed to find the objects
+/// of the rest.
+pub(super) fn share_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> io::Result<[u8; 16]> {
+    let mut found: Vec<[u8; 16]> = Vec::new();
+    for directory in directories.clone() {
+        found.extend(optional(directory.read_file(SALT))?.and_then(|salt| <[u8; 16]>::try_from(salt).ok()));
+    }
+    let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
+    let first = directories.clone().next().ok_or_else(|| io::Error::other("no directory"))?;
+    // Of two with equal votes, `max_by_key` returns the later one.
+    let salt = found.iter().rev().max_by_key(votes).copied().unwrap_or(first.number);
+    for directory in directories {
+        if directory.read_file(SALT).ok().as_deref() != Some(&salt[..]) {
+            directory.write_file(SALT, &salt)?;
+        }
+        let _ = directory.salt.set(salt);
+    }
     Ok(salt)
 }
 
@@ -455,7 +483,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// Responses may be private to a site: only this user reads them.
 const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const TEMPORARY: &str = "temporary";
-const SALT: &str = "sealion-cache";
+const NUMBER: &str = "sealion-cache";
+const SALT: &str = "salt";
 const CLEAN: &str = "clean";
 
 #[cfg(test)]
@@ -532,7 +561,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let first = Arc::new(Directory::open(scratch.path()).unwrap());
         let second = Arc::new(Directory::open(scratch.path()).unwrap());
-        assert_eq!(first.salt, second.salt);
+        assert_eq!(first.number, second.number);
         assert!(first.try_own().unwrap());
         assert!(!second.try_own().unwrap());
         assert!(second.create().is_err());

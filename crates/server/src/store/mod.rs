@@ -48,6 +48,7 @@ pub(crate) use rule::{CacheRule, Targeted};
 pub(crate) use stream::PurgeStreamState;
 
 use crate::values::Problems;
+use directory::share_salt;
 use disk::{Disk, Lookup};
 use fill::{Fill, Known};
 use front::Front;
@@ -142,9 +143,11 @@ impl Store {
         };
         let disks: Box<[_]> = self.paths.iter().map(open).collect::<Result<_, _>>()?;
         let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
-        let hasher = KeyHasher::new(&disks[0].directory.salt);
         let purges = Purges::load(disks.iter().map(|disk| &*disk.directory));
         let _ = self.opened.set(Opened { disks, hasher, purges });
+        let salt = share_salt(disks.iter().map(|disk| &*disk.directory))
+            .map_err(|error| format!("cache.directories: cannot agree on how keys are hashed: {error}"))?;
+        let hasher = KeyHasher::new(&salt);
         Ok(made)
     }
 
@@ -199,8 +202,8 @@ impl Store {
     /// The disk of an object: the one that ranks highest for its hash, so that another disk moves its own share alone.
     fn disk(&self, hash: u128) -> &Arc<Disk> {
         let rank = |disk: &&Arc<Disk>| {
-            let salt = u128::from_le_bytes(disk.directory.salt);
-            (hash ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 64
+            let number = u128::from_le_bytes(disk.directory.number);
+            (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 64
         };
         self.disks().iter().max_by_key(rank).expect("a store has a disk")
     }
@@ -468,3 +471,35 @@ const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// How long requests for a response that cannot be shared go to the origin side by side.
 const NOT_SHARED_FOR: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(directories: &[PathBuf]) -> Arc<Store> {
+        let config = CacheConfig { directories: directories.to_vec().into(), ..CacheConfig::default() };
+        let store = Store::build(&config, None, &mut Problems::of_arguments()).unwrap();
+        store.open().unwrap();
+        store
+    }
+
+    #[test]
+    fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
+        let key = b"https://example.org/\n@=app";
+        let store = opened(&[a.clone(), b.clone(), c.clone()]);
+        let before = store.hash(key);
+        let disk = store.disk(before).directory.path.clone();
+        let replaced = if disk == a { b.clone() } else { a.clone() };
+        std::fs::remove_dir_all(replaced).unwrap();
+        for order in [[&a, &b, &c], [&b, &a, &c], [&c, &b, &a]] {
+            let store = opened(&order.map(Clone::clone));
+            assert_eq!(store.hash(key), before);
+        }
+        // Those that are alone know it too.
+        for directory in [a, b, c] {
+            assert_eq!(opened(&[directory]).hash(key), before);
+        }
+    }
+}
