@@ -519,7 +519,7 @@ fn tail(
 /// Octets of an object in a snapshot.
 const ROW: usize = 20;
 const SNAPSHOT: &str = "index";
-const TURN: Duration = Duration::from_millis(500);
+pub(super) const TURN: Duration = Duration::from_millis(500);
 const REMOVALS_AT_ONCE: usize = 64;
 /// After a failure of the disk.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -49,7 +49,7 @@ pub(crate) use stream::PurgeStreamState;
 
 use crate::values::Problems;
 use directory::share_salt;
-use disk::{Disk, Lookup};
+use disk::{Disk, Lookup, TURN};
 use fill::{Fill, Known};
 use front::Front;
 use key::KeyHasher;
@@ -163,10 +163,6 @@ impl Store {
                 if store.disks()[n].directory.take_renewed() {
                     store.write_purges();
                 }
-                // While one process takes over from another, both may purge.
-                if n == 0 && store.purges().catch_up(&store.disks()[0].directory) {
-                    store.all_changed();
-                }
             };
             disk.start(each_turn).map_err(|error| format!("cannot start the cache: {error}"))?;
         }
@@ -174,12 +170,31 @@ impl Store {
             stream::follow(self).map_err(|error| format!("cannot start the cache: {error}"))?;
         }
         Ok(())
+        self.follow_purges().map_err(|error| format!("cannot start the cache: {error}"))?;
     }
 
     /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
     pub(crate) fn close(&self, is_clean: bool) {
         for disk in self.disks() {
             disk.close(is_clean);
+    /// Starts a thread that reads the purges of other processes. While one process takes over from another, both answer, and both may purge.
+    fn follow_purges(self: &Arc<Self>) -> std::io::Result<()> {
+        let store = Arc::downgrade(self);
+        let follow = move || {
+            while let Some(store) = store.upgrade() {
+                if store.purges().catch_up(&store.disks()[0].directory) {
+                    // What is on its way may have been made before.
+                    store.fills().clear();
+                    store.all_changed();
+                }
+                drop(store);
+                std::thread::sleep(TURN);
+            }
+        };
+        std::thread::Builder::new().name("sealion-purges".to_owned()).spawn(follow)?;
+        Ok(())
+    }
+
         }
     }
 

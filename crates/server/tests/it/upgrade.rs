@@ -20,8 +20,8 @@ fn times(name: &str, usual: usize) -> usize {
 }
 
 /// The newest process of a service, which is none that the test has started itself.
-struct Service {
-    first: Server,
+pub(crate) struct Service {
+    pub(crate) first: Server,
 }
 
 impl Service {
@@ -41,7 +41,7 @@ impl Service {
     }
 
     #[track_caller]
-    fn upgrade(&self) {
+    pub(crate) fn upgrade(&self) {
         let before = self.successors().len();
         self.signal(Signal::USR2);
         self.wait_for_upgrades(before + 1);

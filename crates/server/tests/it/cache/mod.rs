@@ -1,6 +1,7 @@
 //! Responses that are stored and sent again. The origin of each test counts what reaches it.
 
 mod disk;
+mod ending;
 mod fleet;
 mod kill;
 mod orders;
@@ -17,6 +18,7 @@ use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Server;
 use tempfile::TempDir;
 
+use crate::support::config::Config;
 use crate::support::upstream::{Received, Upstream};
 use crate::support::{Site, wait_for_cache};
 
@@ -75,6 +77,10 @@ impl Cached {
             server.signal(Signal::TERM);
             server.wait();
         }
+        self.server = Some(self.config().serve_from_user_space());
+    }
+
+    fn config(&self) -> Config {
         let (table, rule) = self.keys;
         let own = format!("{{ path = '{}', upstream = 'app', cache = {{ {rule} }} }}", self.path);
         let others = if self.path == "/" { "" } else { ", { upstream = 'app' }" };
@@ -84,7 +90,7 @@ impl Cached {
             "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{path}']\n{table}\n",
             self.origin.url()
         );
-        self.server = Some(config.table(&tables).serve_from_user_space());
+        config.table(&tables)
     }
 
     fn server(&self) -> &Server {

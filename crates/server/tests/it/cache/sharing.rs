@@ -12,15 +12,15 @@ use crate::support::upstream::{Accepted, Upstream};
 use crate::support::{begin, get, wait_until};
 
 /// Octets of a body that comes in two halves.
-const LENGTH: usize = 600_000;
+pub(super) const LENGTH: usize = 600_000;
 
-fn body() -> Vec<u8> {
+pub(super) fn body() -> Vec<u8> {
     (0..LENGTH).map(|at| (at % 251) as u8).collect()
 }
 
 /// An origin that sends the first half of its body, and the second half, or what `end` does, when the test says so. Its connection ends if that
 /// returns `false`.
-fn in_halves(
+pub(super) fn in_halves(
     cache_control: &'static str,
     end: impl Fn(&mut Accepted) -> bool + Send + Sync + 'static,
 ) -> (Upstream, mpsc::Sender<()>) {
@@ -40,7 +40,7 @@ fn in_halves(
     (origin, go_on)
 }
 
-fn second_half(accepted: &mut Accepted) -> bool {
+pub(super) fn second_half(accepted: &mut Accepted) -> bool {
     accepted.write(&body()[LENGTH / 2..]);
     true
 }
