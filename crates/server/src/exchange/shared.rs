@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
 
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub proxies_refused: AtomicU64,
     /// Connections closed because they outlasted the grace time.
     pub cut: AtomicUsize,
+    /// The workers, until the connections of each have ended.
+    pub busy: TaskTracker,
 }
 
 impl Shared {

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connection::{self, Entrance};
 use super::{ListenConfig, Listener, ListeningSocket, https_port};
@@ -54,7 +55,7 @@ pub(crate) fn start(
         .into_iter()
         .enumerate()
         .map(|(n, listeners)| {
-            let (shared, entered) = (Arc::clone(shared), entered.clone());
+            let (shared, entered, busy) = (Arc::clone(shared), entered.clone(), shared.busy.token());
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -72,7 +73,7 @@ pub(crate) fn start(
                 .spawn(move || {
                     shared.metrics.enter_worker();
                     drop(entered);
-                    runtime.block_on(run(acceptors, shared));
+                    runtime.block_on(run(acceptors, shared, busy));
                 })
                 .map_err(|e| format!("cannot start worker {n}: {e}"))
         })
@@ -118,8 +119,8 @@ impl Acceptor {
     }
 }
 
-/// Accepts until the server drains, then waits for the connections.
-async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
+/// Accepts until the server drains, then waits for the connections. `busy`: says that they have not all ended.
+async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {
@@ -134,8 +135,15 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>) {
     connections.close();
     let grace = shared.generations.current().limits.grace.duration();
     let mut phase = shared.phase.clone();
+    let all_ended = async {
+        connections.wait().await;
+        drop(busy);
+        // Clients of other workers may read what a task of this one fetches.
+        shared.busy.close();
+        shared.busy.wait().await;
+    };
     let ended = tokio::select! {
-        ended = timeout(grace, connections.wait()) => ended.is_ok(),
+        ended = timeout(grace, all_ended) => ended.is_ok(),
         _ = phase.wait_for(|phase| *phase == Phase::Stopping) => false,
     };
     if !ended {

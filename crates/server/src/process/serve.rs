@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
+use tokio_util::task::TaskTracker;
 
 use super::announce::{announce, describe};
 use super::control::{self, Order, Orders, Outcome};
@@ -162,6 +163,7 @@ impl<'a> Server<'a> {
             phase: phase.subscribe(),
             proxies_refused: AtomicU64::new(0),
             cut: AtomicUsize::new(0),
+            busy: TaskTracker::new(),
         });
         if let Some(store) = &shared.generations.latest().store {
             store.start()?;
