@@ -23,6 +23,7 @@ use crate::exchange::Shared;
 use crate::files::cache::SWEEP;
 use crate::limits::Moment;
 use crate::observe::metrics;
+use crate::store;
 use crate::values::{Phase, draining};
 
 /// Pause after an accept that failed for lack of descriptors or memory. Ten attempts a second cost no measurable processor time, and a
@@ -119,8 +120,21 @@ impl Acceptor {
     }
 }
 
-/// Accepts until the server drains, then waits for the connections. `busy`: says that they have not all ended.
+/// Serves, and has deleted files closed meanwhile.
 async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
+    let store = shared.generations.latest().store.clone();
+    let served = serve(listening, shared, busy);
+    match store {
+        Some(store) => tokio::select! {
+            () = served => {}
+            () = every(store::SWEEP, || store.sweep()) => {}
+        },
+        None => served.await,
+    }
+}
+
+/// Accepts until the server drains, then waits for the connections. `busy`: says that they have not all ended.
+async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {

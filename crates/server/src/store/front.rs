@@ -1,5 +1,6 @@
 //! Stored responses that a worker was asked for lately: a hit takes no lock, no hash of the whole store and no system call.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::HeaderName;
@@ -13,7 +14,8 @@ use super::object::{Object, Stored};
 pub(super) struct Front {
     entries: LruCache<Box<[u8]>, Entry>,
     memory: usize,
-    open: usize,
+    /// The keys of entries that hold a file.
+    files: HashSet<Box<[u8]>>,
     most_memory: usize,
     most_open: usize,
     /// Room for a key.
@@ -48,7 +50,14 @@ pub(super) enum Kept {
 
 impl Front {
     pub(super) fn new(most_memory: usize, most_open: usize) -> Self {
-        Front { entries: LruCache::unbounded(), memory: 0, open: 0, most_memory, most_open, key: Key::default() }
+        Front {
+            entries: LruCache::unbounded(),
+            memory: 0,
+            files: HashSet::new(),
+            most_memory,
+            most_open,
+            key: Key::default(),
+        }
     }
 
     /// `now`: in seconds. `epoch`: gives the state of changes of an object.
@@ -73,30 +82,49 @@ impl Front {
     }
 
     pub(super) fn keep(&mut self, key: &[u8], hash: u128, stored: Stored, epoch: u64, now: u64) {
-        self.count(key, &stored, 1);
-        if let Some((key, before)) = self.entries.push(key.into(), Entry { stored, hash, epoch, touched: now }) {
-            self.count(&key, &before.stored, -1);
+        self.remove(key);
+        self.memory += memory(key, &stored);
+        if matches!(&stored, Stored::Object(object) if object.is_open()) {
+            self.files.insert(key.into());
         }
-        while self.memory > self.most_memory || self.open > self.most_open {
+        self.entries.put(key.into(), Entry { stored, hash, epoch, touched: now });
+        while self.memory > self.most_memory || self.files.len() > self.most_open {
             let Some((key, oldest)) = self.entries.pop_lru() else { return };
-            self.count(&key, &oldest.stored, -1);
+            self.forget(&key, &oldest);
         }
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) {
         if let Some((key, entry)) = self.entries.pop_entry(key) {
-            self.count(&key, &entry.stored, -1);
+            self.forget(&key, &entry);
         }
     }
 
-    fn count(&mut self, key: &[u8], stored: &Stored, sign: isize) {
-        let (memory, open) = match stored {
-            Stored::Object(object) => (object.memory(), usize::from(object.is_open())),
-            Stored::Variants(names) => (names.len() * size_of::<HeaderName>(), 0),
+    /// Closes files that were deleted.
+    pub(super) fn sweep(&mut self) {
+        let is_deleted = |key: &[u8]| match self.entries.peek(key).map(|entry| &entry.stored) {
+            Some(Stored::Object(object)) => object.is_deleted(),
+            _ => false,
         };
-        self.memory = self.memory.wrapping_add_signed(sign * (memory + key.len() + OVERHEAD) as isize);
-        self.open = self.open.wrapping_add_signed(sign * open as isize);
+        let deleted: Vec<_> = self.files.iter().filter(|key| is_deleted(key)).cloned().collect();
+        for key in deleted {
+            self.remove(&key);
+        }
     }
+
+    fn forget(&mut self, key: &[u8], entry: &Entry) {
+        self.memory -= memory(key, &entry.stored);
+        self.files.remove(key);
+    }
+}
+
+/// Octets of memory that an entry takes.
+fn memory(key: &[u8], stored: &Stored) -> usize {
+    let memory = match stored {
+        Stored::Object(object) => object.memory(),
+        Stored::Variants(names) => names.len() * size_of::<HeaderName>(),
+    };
+    memory + key.len() + OVERHEAD
 }
 
 /// GUESS: an entry's place in the map and the list, and its allocations.

@@ -195,6 +195,18 @@ impl Store {
         Ok(())
     }
 
+    /// Has the worker of this thread close files that were deleted. Workers call it each [`SWEEP`], asked or not: the room of a deleted file is
+    /// free when the last one has closed it.
+    pub(crate) fn sweep(&self) {
+        if let Some(front) = self.fronts.get() {
+            front.borrow_mut().sweep();
+        }
+    }
+
+    /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
+    pub(crate) fn close(&self, is_clean: bool) {
+        for disk in self.disks() {
+            disk.close(is_clean);
         }
     }
 
@@ -476,8 +488,11 @@ static LATEST: AtomicU64 = AtomicU64::new(0);
 /// Bodies of at most so many octets are kept in memory.
 const KEPT_IN_MEMORY: u64 = 128 << 10;
 
-/// Files that a worker keeps open.
+/// Most files that a worker keeps open.
 const MOST_OPEN: usize = 1000;
+
+/// Time between calls of [`Store::sweep`].
+pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 
 const CHANGES: usize = 64;
 

@@ -87,6 +87,14 @@ impl Object {
         matches!(self.body.content, Content::File(_))
     }
 
+    /// Whether its file has no name any more. It takes room on the disk until it is closed.
+    pub(super) fn is_deleted(&self) -> bool {
+        match &self.body.content {
+            Content::File(file) => rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0),
+            Content::Memory(_) => false,
+        }
+    }
+
     /// What is written behind the body.
     pub(super) fn metadata(&self) -> Metadata {
         let head = &self.head;

@@ -1,13 +1,17 @@
 //! Stored responses on the disk: what a restart, a crash, a damage or a full disk does to them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
+use sealion_testkit::http;
+use sealion_testkit::server::Server;
 
 use super::{Cached, answer, counting, status};
 use crate::support::upstream::Upstream;
-use crate::support::{Tmpfs, messages, tool, wait_until};
+use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_cache, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
@@ -137,6 +141,53 @@ fn what_is_stored_stays_within_the_size_that_is_set() {
         let size: u64 = objects(&cached.directory).iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
         size <= 1 << 20
     });
+}
+
+/// Octets on the disk of deleted files that the server has open.
+fn deleted_octets(cached: &Cached) -> u64 {
+    let is_deleted = |path: &PathBuf| {
+        fs::read_link(path)
+            .is_ok_and(|to| to.starts_with(&cached.directory) && to.to_string_lossy().ends_with(" (deleted)"))
+    };
+    let open = fs::read_dir(format!("/proc/{}/fd", cached.server().pid())).expect("it is ours");
+    let deleted = open.flatten().map(|entry| entry.path()).filter(is_deleted);
+    deleted.filter_map(|path| Some(path.metadata().ok()?.blocks() * 512)).sum()
+}
+
+#[test]
+fn files_that_were_evicted_are_closed_without_a_further_request() {
+    let body = vec![b'x'; 200_000];
+    let origin = Upstream::answering(move |_| answer(200, FRESH, &body));
+    let cached = Cached::with(origin, "size = '4MiB'", "");
+    for n in 0..60 {
+        // From the origin, then until a worker keeps it.
+        for _ in 0..4 {
+            assert_eq!(cached.get(&format!("/{n}"), &[]).body.len(), 200_000);
+        }
+    }
+    wait_until("old objects are removed", || objects(&cached.directory).len() <= 20);
+    wait_until("they are closed", || deleted_octets(&cached) == 0);
+}
+
+#[test]
+fn the_cache_takes_no_more_descriptors_than_there_are() {
+    let body = vec![b'x'; 200_000];
+    let origin = Upstream::answering(move |_| answer(200, FRESH, &body));
+    let mut cached = Cached::stopped(origin, "[server]\nworkers = 1\n", "");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 300; exec \"$@\"", "sh", PROGRAM, "serve", "--ktls=never", "--config"]);
+    limited.arg(cached.config().write());
+    cached.server = Some(Server::spawn(limited));
+    wait_for_cache(&cached.directory);
+    let mut client = cached.site.connect(cached.server());
+    // From the origin, then from the disk: the worker keeps what it has read there.
+    for _ in 0..2 {
+        for n in 0..400 {
+            assert_eq!(http::get(&mut client, &format!("/{n}")).expect("a response").body.len(), 200_000);
+        }
+        wait_for_objects(&cached, 400);
+    }
+    assert_eq!(messages(cached.server(), "Too many open files"), 0, "{:#?}", cached.server().lines());
 }
 
 #[test]
