@@ -10,7 +10,7 @@ use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen;
 use crate::site::Sites;
-use crate::store::Store;
+use crate::store::{MOST_OPEN, Store};
 use crate::upstream::Upstreams;
 use crate::values::Problems;
 
@@ -46,7 +46,12 @@ pub(crate) fn build(
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
         &mut problems,
     );
-    let store = Store::build(&config.cache, before.and_then(|before| before.store.as_ref()), &mut problems);
+    let store = Store::build(
+        &config.cache,
+        store_files(config),
+        before.and_then(|before| before.store.as_ref()),
+        &mut problems,
+    );
     let mut sites = Vec::new();
     for site in &config.site {
         if let Some(built) = site.build(
@@ -96,14 +101,23 @@ pub(crate) fn build(
     }
 }
 
+/// Files that each worker may keep open for the cache of responses, which takes at most as many as the file cache.
+pub(crate) fn store_files(config: &Config) -> usize {
+    if config.cache.directories.is_empty() { 0 } else { MOST_OPEN.min(open_share(config)) }
+}
+
+/// A worker's share of an eighth of all descriptors.
+fn open_share(config: &Config) -> usize {
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    usize::try_from(allowed / 8).unwrap_or(usize::MAX) / config.server.worker_count()
+}
+
 /// Bounds of each worker's file cache. Its open files take at most an eighth of all descriptors; the rest is for connections.
 pub(crate) fn cache_limits(config: &Config) -> CacheLimits {
-    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let limits = CacheLimits {
         age: config.server.file_cache_age.0,
         memory: usize::try_from(config.server.file_cache_memory.0).unwrap_or(usize::MAX),
         ..CacheLimits::default()
     };
-    let share = usize::try_from(allowed / 8).unwrap_or(usize::MAX) / config.server.worker_count();
-    CacheLimits { open: limits.open.min(share), ..limits }
+    CacheLimits { open: limits.open.min(open_share(config)), ..limits }
 }

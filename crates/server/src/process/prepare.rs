@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealion_ktls::probe;
 
-use super::build::{build, cache_limits};
+use super::build::{build, cache_limits, store_files};
 use crate::certificates::TlsProcess;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::Generation;
@@ -27,6 +27,15 @@ const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Descriptors of a worker beside its listeners and cached files: epoll, wake-up, signals. It uses about 4.
 const WORKER_DESCRIPTORS: u64 = 8;
+
+/// Descriptors of a directory of the cache: itself, its lock, and those that are open while it is read or written to.
+const CACHE_DIRECTORY_DESCRIPTORS: u64 = 6;
+
+/// Descriptors of a connection: its socket, and the file that it sends.
+const CONNECTION_DESCRIPTORS: u64 = 2;
+
+/// Those of a connection whose response is fetched into the cache: the socket of the server, and a file that is written and sent at once.
+const FETCH_DESCRIPTORS: u64 = 3;
 
 /// Most connections unless the operator sets `--max-connections`.
 const DEFAULT_MAX_CONNECTIONS: u64 = 10_000;
@@ -105,17 +114,20 @@ fn max_connections(config: &Config) -> Result<usize, String> {
     let wanted = config.limits.max_connections.map(Bounded::get);
     let workers = config.server.worker_count() as u64;
     let addresses: usize = config.listen.iter().map(|listen| 2 * listen.address.addresses.len()).sum();
-    let kept = cache_limits(config).open;
-    let others = OTHER_DESCRIPTORS + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64);
+    let kept = cache_limits(config).open + store_files(config);
+    let directories = config.cache.directories.len() as u64;
+    let others = OTHER_DESCRIPTORS
+        + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)
+        + directories * CACHE_DIRECTORY_DESCRIPTORS;
+    let each = CONNECTION_DESCRIPTORS + if directories > 0 { FETCH_DESCRIPTORS } else { 0 };
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(u64::MAX);
-    // Two descriptors each: the connection and the file that it sends.
-    let possible = allowed.saturating_sub(others) / 2;
+    let possible = allowed.saturating_sub(others) / each;
     let connections = match wanted {
         Some(wanted) if wanted > possible => {
             return Err(format!(
                 "--max-connections {wanted} needs {} open files, but at most {allowed} are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=) or lower the number to {possible}",
-                wanted * 2 + others
+                wanted * each + others
             ));
         }
         Some(wanted) => wanted,
@@ -124,7 +136,7 @@ fn max_connections(config: &Config) -> Result<usize, String> {
     if connections == 0 {
         return Err(format!("only {allowed} open files are allowed: raise the limit (`ulimit -Hn`, LimitNOFILE=)"));
     }
-    let needed = connections * 2 + others;
+    let needed = connections * each + others;
     if limit.current.is_some_and(|current| current < needed) {
         let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised)

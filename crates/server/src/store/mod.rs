@@ -76,6 +76,8 @@ pub(crate) struct Store {
     /// How often objects were replaced or purged, by a part of their hash: workers then compare what they keep.
     changes: [AtomicU64; CHANGES],
     fronts: ThreadLocal<RefCell<Front>>,
+    /// Files that each worker keeps open.
+    most_open: usize,
 }
 
 #[derive(Debug)]
@@ -94,9 +96,10 @@ struct Passed {
 }
 
 impl Store {
-    /// `None`: there are no directories. `before`: the store in use. Opens nothing.
+    /// `None`: there are no directories. `before`: the store in use. `most_open`: files that each worker may keep open. Opens nothing.
     pub(crate) fn build(
         config: &CacheConfig,
+        most_open: usize,
         before: Option<&Arc<Store>>,
         problems: &mut Problems,
     ) -> Option<Arc<Self>> {
@@ -126,6 +129,7 @@ impl Store {
             variants: Variants::new(),
             changes: std::array::from_fn(|_| AtomicU64::new(0)),
             fronts: ThreadLocal::new(),
+            most_open,
         }))
     }
 
@@ -142,12 +146,12 @@ impl Store {
             })
         };
         let disks: Box<[_]> = self.paths.iter().map(open).collect::<Result<_, _>>()?;
-        let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
-        let purges = Purges::load(disks.iter().map(|disk| &*disk.directory));
-        let _ = self.opened.set(Opened { disks, hasher, purges });
         let salt = share_salt(disks.iter().map(|disk| &*disk.directory))
             .map_err(|error| format!("cache.directories: cannot agree on how keys are hashed: {error}"))?;
         let hasher = KeyHasher::new(&salt);
+        let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
+        let purges = Purges::load(disks.iter().map(|disk| &*disk.directory));
+        let _ = self.opened.set(Opened { disks, hasher, purges });
         Ok(made)
     }
 
@@ -166,17 +170,13 @@ impl Store {
             };
             disk.start(each_turn).map_err(|error| format!("cannot start the cache: {error}"))?;
         }
+        self.follow_purges().map_err(|error| format!("cannot start the cache: {error}"))?;
         if self.stream.is_some() {
             stream::follow(self).map_err(|error| format!("cannot start the cache: {error}"))?;
         }
         Ok(())
-        self.follow_purges().map_err(|error| format!("cannot start the cache: {error}"))?;
     }
 
-    /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
-    pub(crate) fn close(&self, is_clean: bool) {
-        for disk in self.disks() {
-            disk.close(is_clean);
     /// Starts a thread that reads the purges of other processes. While one process takes over from another, both answer, and both may purge.
     fn follow_purges(self: &Arc<Self>) -> std::io::Result<()> {
         let store = Arc::downgrade(self);
@@ -449,7 +449,7 @@ impl Store {
     fn front(&self) -> &RefCell<Front> {
         self.fronts.get_or(|| {
             let memory = usize::try_from(self.config.memory.0).unwrap_or(usize::MAX);
-            RefCell::new(Front::new(memory, MOST_OPEN))
+            RefCell::new(Front::new(memory, self.most_open))
         })
     }
 
@@ -489,7 +489,7 @@ static LATEST: AtomicU64 = AtomicU64::new(0);
 const KEPT_IN_MEMORY: u64 = 128 << 10;
 
 /// Most files that a worker keeps open.
-const MOST_OPEN: usize = 1000;
+pub(crate) const MOST_OPEN: usize = 1000;
 
 /// Time between calls of [`Store::sweep`].
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
@@ -508,7 +508,7 @@ mod tests {
 
     fn opened(directories: &[PathBuf]) -> Arc<Store> {
         let config = CacheConfig { directories: directories.to_vec().into(), ..CacheConfig::default() };
-        let store = Store::build(&config, None, &mut Problems::of_arguments()).unwrap();
+        let store = Store::build(&config, MOST_OPEN, None, &mut Problems::of_arguments()).unwrap();
         store.open().unwrap();
         store
     }

@@ -121,7 +121,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directories = At::from(vec![scratch.path().to_owned()]);
         let config = CacheConfig { directories, size: Size(1 << 20), ..CacheConfig::default() };
-        let store = Store::build(&config, None, &mut Problems::of_arguments()).unwrap();
+        let store = Store::build(&config, 0, None, &mut Problems::of_arguments()).unwrap();
         store.open().unwrap();
         let disk = &store.disks()[0];
         assert!(disk.directory.try_own().unwrap());
