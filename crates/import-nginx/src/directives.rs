@@ -54,7 +54,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "error_log",
         Converted(&["server.log"]),
-        "messages go to standard error, and so to the journal; the level is converted",
+        "messages go to standard error, and so to the journal; the level is converted, `error` to `warn`, as which failures of servers are logged here",
     ),
     // Addresses and names.
     (
@@ -176,11 +176,15 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Response fields.
     (
         "add_header",
-        Converted(&["site.headers", "site.cache_control", "site.hsts"]),
-        "fields that Sealion sets itself are reported",
+        Converted(&["site.headers", "site.cache_control", "site.hsts", "site.proxy.response_headers"]),
+        "fields that Sealion sets itself are reported; Cache-Control of forwarded answers as `expires`",
     ),
     ("add_trailer", Unsupported("responses have no trailers"), ""),
-    ("expires", Converted(&["site.cache_control"]), "as Cache-Control, which overrides Expires"),
+    (
+        "expires",
+        Converted(&["site.cache_control", "site.proxy.response_headers"]),
+        "as Cache-Control, which overrides Expires; of forwarded answers where it forbids keeping them, and otherwise reported: nginx leaves out errors, a rule does not",
+    ),
     // Compression.
     (
         "gzip gzip_types gzip_min_length brotli brotli_types brotli_min_length zstd zstd_types zstd_min_length",
@@ -415,7 +419,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "proxy_cache proxy_cache_path",
         Converted(&["site.proxy.cache", "cache.directories", "cache.size", "cache.free"]),
-        "one cache for all rules, in a directory beside nginx' own; without `max_size` its size is 1 GB; `inactive` and the size of `keys_zone` have no counterpart: what was asked for least goes first",
+        "one cache for all rules, in /var/cache/sealion, where the service may write: each zone has a directory there, named by its path; without `max_size` its size is 1 GB; `inactive` and the size of `keys_zone` have no counterpart: what was asked for least goes first",
     ),
     (
         "proxy_cache_key",
@@ -425,7 +429,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "proxy_cache_valid",
         Converted(&["site.proxy.cache.ttl", "site.proxy.cache.heuristic"]),
-        "`any` stands for the usual statuses but 401 and 403; X-Accel-Expires of the application has no effect",
+        "`any` stands for the usual statuses but 401 and 403; X-Accel-Expires of the application goes before it, and 0 forbids storing, as in nginx",
     ),
     (
         "proxy_cache_bypass proxy_no_cache",
@@ -445,7 +449,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "proxy_ignore_headers",
         Converted(&["site.proxy.cache.ignore"]),
-        "Set-Cookie is removed from what is stored; X-Accel-… have no meaning in any case",
+        "Set-Cookie is removed from what is stored; X-Accel-… but X-Accel-Expires have no meaning in any case",
     ),
     (
         "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset",
@@ -454,7 +458,11 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         ),
         "",
     ),
-    ("proxy_cache_purge", Unsupported("use sealion purge, or purge_from of the rule's cache"), ""),
+    (
+        "proxy_cache_purge",
+        Unsupported("use sealion purge, or purge_from of the rule's cache"),
+        "a location that only purges is left out",
+    ),
     (
         "proxy_buffering proxy_request_buffering proxy_buffers proxy_buffer_size proxy_busy_buffers_size proxy_max_temp_file_size proxy_temp_file_write_size proxy_temp_path",
         NotNeeded("content is passed on as it comes, in both directions"),

@@ -162,6 +162,8 @@ impl Conditions {
                     // Responses to requests with it are stored only where the origin says so.
                     ("http_authorization" | "remote_user", _) => add(&mut key.headers, "authorization".to_owned()),
                     ("http_pragma" | "http_cache_control", _) => self.honour_clients = true,
+                    // An upgrade is never answered from the cache.
+                    ("http_upgrade", _) => {}
                     ("upstream_http_set_cookie" | "sent_http_set_cookie", _) => self.need_set_cookie = true,
                     _ if name.starts_with("arg_") => {
                         let remedy = "a request with the parameter has a key of its own, and its response is stored: let the \
@@ -223,8 +225,8 @@ fn ignored<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>,
                 }
                 add(&mut ignored, lower);
             }
-            "cache-control" | "expires" | "vary" => add(&mut ignored, lower),
-            // X-Accel-…, which have no meaning here.
+            "cache-control" | "expires" | "vary" | "x-accel-expires" => add(&mut ignored, lower),
+            // The other X-Accel-…, which have no meaning here.
             _ => {}
         }
     }
@@ -246,17 +248,12 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
         return Ok(());
     }
     let zone = zone.clone();
-    // nginx removes files from its directory that it does not know.
-    let path = zone.first().trim_end_matches('/');
-    if !path.starts_with('/') {
-        context.report_with(&zone, "relative to nginx's prefix (nginx -V): write the full path in [cache] directories");
-    }
-    let directory = format!("{}{path}-sealion", if path.starts_with('/') { "" } else { "/var/cache/" });
     let table = context.root.table("cache");
-    table.comment(&zone.place);
+    table.comment(format!("{}, in a directory that the service may write", zone.place));
     let mut directories = table.get("directories").and_then(Value::as_array).cloned().unwrap_or_default();
     let is_first = directories.is_empty();
-    directories.push(directory.into());
+    let directory = directory(zone.first(), &directories);
+    directories.push(directory.as_str().into());
     table.set("directories", directories);
     let size_of = |name: &str| parameter(&zone, name).and_then(values::size);
     let known = table.get("size").and_then(Value::as_str).map(str::to_owned);
@@ -266,6 +263,15 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
     }
     if let Some(free) = size_of("min_free") {
         table.set("free", free.to_string());
+    }
+    let path = zone.first().trim_end_matches('/');
+    if path.is_empty() || path.starts_with('/') && !path.starts_with("/var/cache/") {
+        // nginx removes files from its directory that it does not know.
+        let remedy = format!(
+            "responses are stored in {directory}, where the service may write: for the disk of nginx, write {path}-sealion in [cache] \
+             directories, and ReadWritePaths={path}-sealion in the service (systemctl edit sealion)"
+        );
+        context.report_with(&zone, remedy);
     }
     match size {
         None => context.report_with(&zone, "it has no max_size: set size in [cache], which is 1 GB otherwise"),
@@ -277,6 +283,20 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
     }
     Ok(())
 }
+
+/// The directory for a zone of nginx: one of its own beneath that of the service's unit, named by the path in nginx.
+fn directory(path: &str, others: &[Value]) -> String {
+    let path =
+        ["/var/cache/nginx/", "/var/cache/"].into_iter().find_map(|start| path.strip_prefix(start)).unwrap_or(path);
+    let name: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let name = if name.is_empty() { "cache".to_owned() } else { name.join("-") };
+    let numbered = (2..).map(|number| format!("{DIRECTORY}/{name}-{number}"));
+    let mut all = std::iter::once(format!("{DIRECTORY}/{name}")).chain(numbered);
+    all.find(|directory| !others.iter().any(|other| other.as_str() == Some(directory))).expect("numbers do not end")
+}
+
+/// `CacheDirectory=` of the service.
+const DIRECTORY: &str = "/var/cache/sealion";
 
 fn parameter<'a>(directive: &'a Directive, name: &str) -> Option<&'a str> {
     directive.arguments.iter().skip(1).find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='))
@@ -340,7 +360,7 @@ mod tests {
         );
         assert!(named.is_empty(), "{named:#?}");
         let cache = cache.unwrap();
-        assert_eq!(cache["directories"].to_string(), r#"["/var/cache/nginx/app-sealion"]"#);
+        assert_eq!(cache["directories"].to_string(), r#"["/var/cache/sealion/app"]"#);
         assert_eq!(cache["size"].as_str(), Some("10GiB"));
         let rule = rule.unwrap();
         let ttl = rule["ttl"].as_table().unwrap();
@@ -350,7 +370,7 @@ mod tests {
             ("heuristic", "false"),
             ("min_uses", "3"),
             ("bypass_cookies", r#"["session"]"#),
-            ("ignore", r#"["expires", "vary"]"#),
+            ("ignore", r#"["expires", "vary", "x-accel-expires"]"#),
             ("stale_if_error", r#""24h""#),
             ("stale_while_revalidate", r#""24h""#),
         ] {
@@ -376,6 +396,8 @@ mod tests {
             ("proxy_cache_bypass $cookie_a$cookie_b;", "bypass_cookies", Some(r#"["a", "b"]"#), 0),
             ("proxy_cache_bypass $arg_nocache;", "bypass_cookies", None, 1),
             ("proxy_no_cache 0 '';", "bypass_cookies", None, 0),
+            ("proxy_cache_bypass $http_upgrade; proxy_no_cache $http_upgrade;", "bypass_cookies", None, 0),
+            ("proxy_ignore_headers X-Accel-Buffering X-Accel-Expires;", "ignore", Some(r#"["x-accel-expires"]"#), 0),
             ("proxy_no_cache $upstream_http_set_cookie; proxy_ignore_headers Set-Cookie;", "ignore", None, 0),
             ("proxy_ignore_headers Set-Cookie;", "ignore", Some(r#"["set-cookie"]"#), 1),
             ("proxy_ignore_headers Set-Cookie; proxy_hide_header Set-Cookie;", "ignore", Some(r#"["set-cookie"]"#), 0),
@@ -416,7 +438,7 @@ mod tests {
 
     #[test]
     fn zones_share_one_cache() {
-        let zones = "proxy_cache_path /a keys_zone=a:1m max_size=1g min_free=2g; proxy_cache_path /b/ keys_zone=b:1m; \
+        let zones = "proxy_cache_path /var/cache/a keys_zone=a:1m max_size=1g min_free=2g; proxy_cache_path cache/b/ keys_zone=b:1m; \
                      proxy_cache_path /c keys_zone=c:1m max_size=1g;";
         let (config, named) = import(&format!(
             "{zones} server {{ listen 443 ssl; server_name a.example; ssl_certificate c; ssl_certificate_key k; proxy_cache a; \
@@ -425,12 +447,35 @@ mod tests {
         ));
         assert_eq!(
             config["cache"].to_string(),
-            r#"{ directories = ["/a-sealion", "/b-sealion"], size = "1GiB", free = "2GiB" }"#
+            r#"{ directories = ["/var/cache/sealion/a", "/var/cache/sealion/cache-b"], size = "1GiB", free = "2GiB" }"#
         );
         assert_eq!(named.len(), 1, "{named:#?}");
         assert!(named[0].contains("no max_size"), "{named:#?}");
         let site = config["site"][0].as_table().unwrap();
         let cached: Vec<_> = rules(site).iter().map(|rule| rule.get("cache").is_some()).collect();
         assert_eq!(cached, [true, false, true], "{site}");
+    }
+
+    #[test]
+    fn each_zone_has_a_directory_that_the_service_may_write() {
+        let paths = ["/var/cache/nginx/app", "/var/cache/app", "/data/a/b", "/data/a-b/", "/var/cache/nginx", "/"];
+        let zones = paths.iter().enumerate();
+        let zones = zones.map(|(at, path)| format!("proxy_cache_path {path} keys_zone=z{at}:1m max_size=1g;"));
+        let locations =
+            (0..paths.len()).map(|at| format!("location /{at}/ {{ proxy_pass http://x; proxy_cache z{at}; }}"));
+        let (config, named) = import(&format!(
+            "{} server {{ listen 443 ssl; server_name a.example; ssl_certificate c; ssl_certificate_key k; {} }}",
+            zones.collect::<String>(),
+            locations.collect::<String>()
+        ));
+        let directories = config["cache"]["directories"].as_array().unwrap();
+        let names: Vec<_> = directories
+            .iter()
+            .map(|path| path.as_str().unwrap().strip_prefix("/var/cache/sealion/").unwrap())
+            .collect();
+        assert_eq!(names, ["app", "app-2", "data-a-b", "data-a-b-2", "nginx", "cache"]);
+        // Elsewhere, another disk may be meant.
+        assert_eq!(named.len(), 3, "{named:#?}");
+        assert!(named[0].contains("/data/a/b ") && named[0].contains("ReadWritePaths=/data/a/b-sealion"), "{named:#?}");
     }
 }
