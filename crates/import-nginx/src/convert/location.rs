@@ -162,6 +162,7 @@ pub(super) fn convert(
         context,
         site,
         &pattern,
+        true,
         &all("add_header"),
         &all("expires"),
         if scope == Scope::Everything { &[] } else { &from_server },

@@ -153,6 +153,12 @@ impl Context {
         self.unconverted.push(Unconverted { place, directive, remedy, unguarded });
     }
 
+    /// Whether a directive was reported.
+    pub(super) fn is_reported(&self, directive: &Directive) -> bool {
+        let shown = directive.to_string();
+        self.unconverted.iter().any(|one| one.place == directive.place && one.directive == shown)
+    }
+
     /// Sets a process-wide key. The first value wins.
     pub(super) fn process_wide(&mut self, directive: &Directive, table: &str, key: &str, value: impl Into<Value>) {
         let value = value.into();
@@ -291,8 +297,9 @@ impl Context {
         let level = match directive.arguments.get(1).map_or("error", String::as_str) {
             "debug" => "debug",
             "info" => "info",
-            "notice" | "warn" => "warn",
-            _ => "error",
+            "crit" | "alert" | "emerg" => "error",
+            // Failures of servers behind a rule are errors in nginx, and warnings here.
+            _ => "warn",
         };
         self.root.table("server").set("log", level);
     }

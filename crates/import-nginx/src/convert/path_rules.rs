@@ -10,17 +10,18 @@ use crate::syntax::Directive;
 use crate::toml_text::Table;
 
 /// `add_header` and `expires` of one block. `replaced`: those of the enclosing block, which nginx drops if the block has
-/// its own.
+/// its own. `sends_files`: whether files are sent there, of which Cache-Control is a rule of the site.
 pub(super) fn fields(
     context: &mut Context,
     site: &mut Table,
     pattern: &str,
+    sends_files: bool,
     add_header: &[&Directive],
     expires: &[&Directive],
     replaced: &[&Directive],
 ) {
     let mut cache_control: Vec<String> = Vec::new();
-    if let Some(expires) = expires.last() {
+    if let Some(expires) = expires.last().filter(|_| sends_files) {
         match expires_value(expires) {
             Some(value) => cache_control.extend(value),
             None => context.report_with(expires, "use [[site.cache_control]]"),
@@ -42,7 +43,8 @@ pub(super) fn fields(
             "cache-control" => cache_control.push(value.clone()),
             // Cache-Control overrides them.
             "expires" | "pragma" if has_cache_control => {}
-            "expires" | "pragma" => context.report_with(directive, "use [[site.cache_control]]"),
+            "expires" | "pragma" if sends_files => context.report_with(directive, "use [[site.cache_control]]"),
+            "expires" | "pragma" => context.report_with(directive, "use response_headers of the rule"),
             "strict-transport-security" if pattern == EVERYTHING => hsts(context, site, directive, value),
             "access-control-allow-origin" => cors(context, site, pattern, directive, value),
             _ if lower.starts_with("access-control-") => context.report_with(directive, "use [site.cors]"),
@@ -56,7 +58,7 @@ pub(super) fn fields(
             }
         }
     }
-    if !cache_control.is_empty() {
+    if !cache_control.is_empty() && sends_files {
         let mut table = Table::default();
         let place = expires.iter().chain(add_header).next().map(|directive| directive.place.to_string());
         table.comment(place.unwrap_or_default());
@@ -85,7 +87,7 @@ pub(super) fn fields(
 }
 
 /// The Cache-Control value of `expires`. `Some(None)`: no field. `None`: a form that is not converted.
-fn expires_value(directive: &Directive) -> Option<Option<String>> {
+pub(super) fn expires_value(directive: &Directive) -> Option<Option<String>> {
     let value = match directive.arguments.as_slice() {
         [value] => value,
         _ => return None,

@@ -203,7 +203,7 @@ pub(super) fn convert(
     for page in settings.all("error_page") {
         path_rules::error_page(context, &mut site, page);
     }
-    path_rules::fields(context, &mut site, "**", &settings.all("add_header"), &settings.all("expires"), &[]);
+    path_rules::fields(context, &mut site, "**", true, &settings.all("add_header"), &settings.all("expires"), &[]);
     guards::access(context, &mut site, &Scope::Everything, &settings.access());
     if let Some(realm) = settings.last("auth_basic").filter(|realm| realm.first() != "off") {
         guards::basic_auth(context, &mut site, &Scope::Everything, realm, settings.last("auth_basic_user_file"));

@@ -166,6 +166,47 @@ pub(super) fn of_answers(context: &mut Context, hidden: &[&Directive], added: &[
     fields
 }
 
+/// The Cache-Control of a rule's answers, by `expires` and `add_header`. nginx sets it on answers without an error alone, and a rule on all: what
+/// would make clients keep errors is reported.
+pub(super) fn cache_control<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>) -> Option<String> {
+    let expires = all("expires").pop();
+    let mut added = all("add_header");
+    added.retain(|directive| directive.first().eq_ignore_ascii_case("cache-control"));
+    let of_expires = expires.map_or(Some(None), path_rules::expires_value);
+    let of_added = added.iter().map(|directive| {
+        let value = directive.arguments.get(1).filter(|value| !value.contains('$') && is_value(value));
+        value.cloned()
+    });
+    // nginx adds the fields to those of the application; here they replace them, as `expires` does in nginx.
+    let is_safe = |value: &String| value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-store"));
+    let is_safe_alone = |value: &String| matches!(value.as_str(), "no-cache" | "max-age=0");
+    let values: Option<Vec<String>> = match of_expires {
+        Some(of_expires) => of_expires.into_iter().map(Some).chain(of_added).collect(),
+        None => None,
+    };
+    let remedy = match values {
+        Some(values) if values.is_empty() => return None,
+        Some(values) if values.iter().any(is_safe) || added.is_empty() && values.iter().all(is_safe_alone) => {
+            return Some(values.join(", "));
+        }
+        Some(values) => {
+            let value = values.join(", ");
+            format!(
+                "not set on forwarded answers: let the application send Cache-Control: {value}, or write response_headers = [{{ name = \
+                 \"Cache-Control\", value = {value:?} }}] in the rule, which clients get with errors too"
+            )
+        }
+        None => "variables are not supported in values: let the application send Cache-Control, or set it by response_headers of the \
+                 rule"
+            .to_owned(),
+    };
+    let first = expires.into_iter().chain(added).find(|directive| directive.first() != "off")?;
+    if !context.is_reported(first) {
+        context.report_with(first, remedy);
+    }
+    None
+}
+
 fn is_of_connection(name: &str) -> bool {
     HOP_BY_HOP.iter().any(|own| own.eq_ignore_ascii_case(name)) || name.eq_ignore_ascii_case("host")
 }

@@ -99,6 +99,16 @@ pub(super) fn convert(
         }
         return true;
     }
+    if let Some(purge) = only_purges(location) {
+        let allowed = location.children().iter().filter(|inner| inner.name == "allow" && inner.first() != "all");
+        let networks: Vec<_> = allowed.map(|allow| format!("{:?}", allow.first())).collect();
+        let networks = if networks.is_empty() { "…".to_owned() } else { networks.join(", ") };
+        let remedy = format!(
+            "{location} is left out: with purge_from = [{networks}] in the rule's cache, clients send PURGE for the URL itself; or use sealion purge"
+        );
+        context.report_with(purge, remedy);
+        return true;
+    }
     let Some((block, pass)) = passes(settings, location) else { return false };
     let constants = Constants { name: constants.0, port: constants.1 };
     let scope = Scope::of(location);
@@ -128,6 +138,25 @@ pub(super) fn convert(
         Err(why) => return refuse(context, site, &why),
     }
     true
+}
+
+/// The `proxy_cache_purge` of a location that does nothing else: it sends no files.
+fn only_purges(location: &Directive) -> Option<&Directive> {
+    let is_beside = |inner: &Directive| {
+        guards::is_access(inner)
+            || matches!(
+                inner.name.as_str(),
+                "proxy_cache_purge"
+                    | "satisfy"
+                    | "auth_basic"
+                    | "auth_basic_user_file"
+                    | "access_log"
+                    | "default_type"
+                    | "set"
+            )
+    };
+    let purge = location.children().iter().find(|inner| inner.name == "proxy_cache_purge")?;
+    location.children().iter().all(is_beside).then_some(purge)
 }
 
 /// Converts the `try_files` of a server that leads to a named location. `false`: it does not.
@@ -224,8 +253,11 @@ fn draft(
         keys.push(("host", host.into()));
     }
     keys.extend(of_requests.into_value().map(|fields| ("request_headers", fields)));
-    let added = added(context, site, settings, scope, location, block);
-    let of_answers = fields::of_answers(context, &all("proxy_hide_header"), &added);
+    let added = added(context, site, settings, scope, location, block, files_first);
+    let mut of_answers = fields::of_answers(context, &all("proxy_hide_header"), &added);
+    if let Some(value) = fields::cache_control(context, &all) {
+        of_answers.set("Cache-Control", &value);
+    }
     keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
     let mut limits = location.children().iter().chain(block.children()).filter(|inner| inner.name == "limit_except");
     if let Some(limit) = limits.rfind(|limit| denies_all(limit)) {
@@ -350,7 +382,8 @@ fn files_first(context: &mut Context, location: &Directive) -> bool {
     tried.iter().any(|tried| tried == "$uri")
 }
 
-/// The fields that nginx adds to answers and that are set in the rule, since no pattern has its paths. The others are set in the site.
+/// The fields that nginx adds to answers and that are set in the rule, since no pattern has its paths. The others are set in the site. Of
+/// Cache-Control see [`fields::cache_control`].
 fn added<'a>(
     context: &mut Context,
     site: &mut Table,
@@ -358,6 +391,7 @@ fn added<'a>(
     scope: &Scope,
     location: &'a Directive,
     block: &'a Directive,
+    files_first: bool,
 ) -> Vec<&'a Directive> {
     let of = |block: &'a Directive, name: &str| -> Vec<&'a Directive> {
         block.children().iter().filter(|inner| inner.name == name).collect()
@@ -370,13 +404,15 @@ fn added<'a>(
     match scope.pattern() {
         Some(pattern) => {
             let from_server = if *scope == Scope::Everything { Vec::new() } else { settings.all("add_header") };
-            path_rules::fields(context, site, &pattern, &own, &expires, &from_server);
+            path_rules::fields(context, site, &pattern, files_first, &own, &expires, &from_server);
         }
         None => {
-            expires.iter().for_each(|expires| context.report_with(expires, "use [[site.cache_control]]"));
+            let of_files = expires.iter().filter(|_| files_first);
+            of_files.for_each(|expires| context.report_with(expires, "use [[site.cache_control]]"));
             rest.extend(own);
         }
     }
+    rest.retain(|directive| !directive.first().eq_ignore_ascii_case("cache-control"));
     rest
 }
 
@@ -580,7 +616,8 @@ fn files(site: &Table, settings: &Settings<'_>, drafts: &[Draft]) -> Vec<Other> 
     let is_forwarded = |location: &Directive| drafts.iter().any(|draft| draft.location == *location);
     let has_files = |location: &&Directive, scope: &Scope| {
         let is_answered = location.children().iter().any(|inner| inner.name == "return");
-        !is_answered && !is_forwarded(location) && !guards::is_closed_scope(site, scope)
+        let is_other = is_answered || is_forwarded(location) || only_purges(location).is_some();
+        !is_other && !guards::is_closed_scope(site, scope)
     };
     let others = settings.all("location").into_iter().enumerate().filter_map(|(order, location)| {
         let scope = Scope::of(location)?;

@@ -570,6 +570,79 @@ fn what_has_no_counterpart_is_named() {
 }
 
 #[test]
+fn how_long_clients_keep_an_answer_is_set_where_that_is_right_for_errors_too() {
+    let cases = [
+        ("location / { proxy_pass http://app; expires -1; }", Some("no-cache"), 0),
+        ("location / { proxy_pass http://app; expires epoch; }", Some("no-cache"), 0),
+        ("location / { proxy_pass http://app; expires off; }", None, 0),
+        ("location / { proxy_pass http://app; add_header Cache-Control no-store; }", Some("no-store"), 0),
+        ("expires -1; location / { proxy_pass http://app; }", Some("no-cache"), 0),
+        ("expires 1h; location / { proxy_pass http://app; expires off; }", None, 0),
+        ("location ~ ^/(a|b)x { proxy_pass http://app; expires -1; }", Some("no-cache"), 0),
+        (
+            "location / { try_files $uri @app; expires 1h; } location @app { proxy_pass http://app; expires -1; }",
+            Some("no-cache"),
+            0,
+        ),
+        // 404 and 500 would be kept as long.
+        ("location / { proxy_pass http://app; expires 1h; }", None, 1),
+        ("expires 1h; location / { proxy_pass http://app; } location /a/ { proxy_pass http://app; }", None, 1),
+        ("location / { proxy_pass http://app; add_header Cache-Control 'public, max-age=60'; }", None, 1),
+        ("location / { proxy_pass http://app; add_header Cache-Control public; expires -1; }", None, 1),
+        ("location / { proxy_pass http://app; expires $expires; }", None, 1),
+        ("location ~ ^/(a|b)x { proxy_pass http://app; expires 1h; }", None, 1),
+    ];
+    for (body, expected, names) in cases {
+        let (site, named) = site(body);
+        let of_rule = rules(&site)[0].get("response_headers").and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut set = of_rule.iter().filter(|field| field["name"].as_str() == Some("Cache-Control"));
+        assert_eq!(set.next().map(|field| field["value"].as_str().unwrap()), expected, "{body}");
+        assert_eq!(named.len(), names, "{body}: {named:#?}");
+        assert!(named.iter().all(|line| line.contains("response_headers")), "{body}: {named:#?}");
+    }
+    let (_, named) = site("location / { proxy_pass http://app; expires 1h; }");
+    assert!(named[0].contains(r#"{ name = "Cache-Control", value = "max-age=3600" }"#), "{named:#?}");
+    // Of files alone.
+    let (site, _) = site("location / { proxy_pass http://app; expires 1h; } location /static/ { expires 1d; }");
+    assert_eq!(site["cache_control"].as_array().map(Vec::len), Some(1), "{site}");
+}
+
+#[test]
+fn failures_of_servers_are_logged_where_nginx_logs_them() {
+    for (level, expected) in
+        [("", "warn"), ("error", "warn"), ("warn", "warn"), ("notice", "warn"), ("info", "info"), ("crit", "error")]
+    {
+        let (config, named) = import(&format!("error_log /var/log/nginx/error.log {level};"));
+        assert_eq!((config["server"]["log"].as_str(), named.len()), (Some(expected), 0), "{level}");
+    }
+}
+
+#[test]
+fn a_location_that_only_purges_takes_nothing_from_others() {
+    let purge =
+        "location ~ /purge(/.*) { allow 127.0.0.1; allow 10.0.0.0/8; deny all; proxy_cache_purge app $host$1; }";
+    for before in [true, false] {
+        let main = "location / { proxy_pass http://app; }";
+        let (site, named) = match before {
+            true => site(&format!("{purge} {main}")),
+            false => site(&format!("{main} {purge}")),
+        };
+        assert_eq!(destinations(&site, &["/", "/a", "/purge/a"]), ["app"; 3]);
+        assert_eq!((named.len(), marked(&named).len()), (1, 0), "{named:#?}");
+        assert!(named[0].contains(r#"purge_from = ["127.0.0.1", "10.0.0.0/8"]"#), "{named:#?}");
+    }
+    // One that forwards too, or sends files, is no such location.
+    let (site, named) = site(
+        "location / { proxy_pass http://app; proxy_cache_purge PURGE from 127.0.0.1; } location /p/ { deny all; }",
+    );
+    assert_eq!(
+        (destinations(&site, &["/", "/p/"]), named.len()),
+        (vec!["app".to_owned(), "-".to_owned()], 1),
+        "{named:#?}"
+    );
+}
+
+#[test]
 fn a_rewrite_may_lead_to_what_is_forwarded() {
     let (site, named) =
         site("rewrite ^/old/(.*)$ /new/$1 last; rewrite ^/p$ /index.php last; location / { proxy_pass http://app; }");
