@@ -14,6 +14,7 @@ use sealion_testkit::server::Server;
 use sealion_testkit::{Client, Connector, Suite};
 use tempfile::TempDir;
 
+use super::disk::objects;
 use super::{answer, counting};
 use crate::support::config::Config;
 use crate::support::port::free_port;
@@ -125,6 +126,7 @@ fn a_node_that_was_away_purges_before_it_serves() {
     let [one, mut other] = nodes(&redis);
     let bodies = |node: &Node| ["/a", "/b"].map(|target| node.body(target));
     assert_eq!(bodies(&other), ["body 0", "body 1"]);
+    wait_until("both are written", || objects(&other.scratch.path().join("cache")).len() == 2);
     for signal in [Signal::TERM, Signal::KILL] {
         other.stop(signal);
         other.start_again();
