@@ -71,9 +71,9 @@ fn drained_responses_may_be_of_a_cache() {
     for len in [0, 1000, 40_000] {
         let body = pattern::bytes(0..len);
         let server = Server::answering(move |session, number| {
-            let cache = match number % 10 {
+            let cache = match number {
                 0 => "fwd=uri-miss; collapsed\r\nAge: 0\r\n".to_owned(),
-                n => format!("hit; ttl={}\r\nAge: {}\r\n", 100 - 11 * n, 11 * n),
+                n => format!("hit; ttl={}\r\nAge: {}\r\n", 100 - 11 * (n % 10), 11 * (n % 10)),
             };
             let head = head(body.len()).replacen("\r\n", &format!("\r\nCache-Status: a; {cache}"), 1);
             session.send(head.as_bytes())?;
