@@ -34,7 +34,8 @@ fn every_study_runs_and_is_reported() {
         // Of two loads, and of connections that only wait, the cost is not kept.
         let idle = row.cell.ends_with(" idle");
         assert_eq!(row.server_cpu.is_some_and(|cpu| cpu > 0), !idle && row.beside.is_empty(), "{row:?}");
-        assert_eq!(row.idle_memory.is_some_and(|m| m > 0), idle, "{row:?}");
+        // Of so few connections it can be less than a page.
+        assert_eq!(row.idle_memory.is_some(), idle, "{row:?}");
         assert!(row.tls_tx_opened.is_none_or(|opened| opened == 0), "{row:?}");
         let last = if row.study == "nginx-article" || row.study == "size-by-calls" {
             "AES_256_GCM_SHA384"
