@@ -51,6 +51,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the file that was sent is the reason.
+    pub fn is_of_file(&self) -> bool {
+        matches!(self, Self::File(_) | Self::FileShrank { .. })
+    }
+
     /// The alert to send before closing. `None`: it could not arrive, or the peer ended the connection.
     pub fn alert(&self) -> Option<AlertDescription> {
         match self {

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -81,6 +81,8 @@ pub(crate) struct SiteFile {
     state: State,
     /// The file system clock before the bytes were read, in seconds and nanoseconds.
     read_at: [u64; 2],
+    /// Whether a response with it was cut short, because it could not be read.
+    is_unreadable: AtomicBool,
 }
 
 /// The content of a file.
@@ -233,6 +235,7 @@ impl Root {
             content: kept.map_or_else(|| Content::File(Arc::new(file)), Content::Memory),
             state,
             read_at,
+            is_unreadable: AtomicBool::new(false),
         })))
     }
 
@@ -309,7 +312,18 @@ impl SiteFile {
             varies: false,
             state: State([0; 7]),
             read_at: [0; 2],
+            is_unreadable: AtomicBool::new(false),
         })
+    }
+
+    /// A response with it was cut short, because it could not be read.
+    pub(crate) fn note_unreadable(&self) {
+        self.is_unreadable.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a response with it was cut short.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(Ordering::Relaxed)
     }
 
     /// The same content, now that its length is known.
@@ -378,6 +392,7 @@ impl SiteFile {
             content: Content::Memory(bytes),
             state: self.state,
             read_at: self.read_at,
+            is_unreadable: AtomicBool::new(false),
         })
     }
 }
@@ -409,6 +424,7 @@ impl SiteFile {
             varies: false,
             state,
             read_at: file_system_time(),
+            is_unreadable: AtomicBool::new(false),
         })
     }
 }

@@ -478,6 +478,11 @@ impl<'a> Responding<'a> {
     /// Ends it with the result of [`respond`].
     fn end(mut self, result: Result<(), Error>) -> Result<(), Error> {
         self.has_ended = true;
+        if let Err(Error::Tls(error)) = &result
+            && error.is_of_file()
+        {
+            self.response.body.note_unreadable();
+        }
         self.finish(result.as_ref().err().map(|error| error as &dyn Display));
         result
     }

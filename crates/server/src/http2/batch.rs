@@ -199,6 +199,15 @@ impl Batch {
         self.stretches.iter().map(|stretch| self.part(stretch)).collect()
     }
 
+    /// One of its files cannot be read.
+    pub(super) fn note_unreadable(&self) {
+        for stretch in &self.stretches {
+            if let Stretch::File(file, _) = stretch {
+                file.note_unreadable();
+            }
+        }
+    }
+
     fn part<'a>(&'a self, stretch: &'a Stretch) -> Part<'a> {
         match stretch {
             Stretch::Copied(range) => Part::Bytes(&self.copied[range.clone()]),

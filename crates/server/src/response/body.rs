@@ -126,6 +126,13 @@ impl Body {
         Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
     }
 
+    /// The file that it is of cannot be read.
+    pub(crate) fn note_unreadable(&self) {
+        if let Body::File { file, .. } | Body::Multipart { file, .. } = self {
+            file.note_unreadable();
+        }
+    }
+
     /// Length in bytes. `None`: not known in advance.
     pub(crate) fn len(&self) -> Option<u64> {
         Some(match self {

@@ -15,7 +15,7 @@ use sealion_cache::{Assessment, CacheStatus, Forward, Lifetime, Precondition, Re
 use sealion_http::{Method, Request, Status};
 use tokio::task::spawn_blocking;
 
-use super::disk::Lookup;
+use super::disk::{Lookup, Waits};
 use super::fetch::{Asked, Fetch, StaleObject, variant};
 use super::fill::{End, Failed, Fill, How, Phase};
 use super::front::{Front, Kept};
@@ -24,7 +24,8 @@ use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Targeted, hides_fields};
-use super::{KEPT_IN_MEMORY, Store, now_ms, now_s};
+use super::{Store, now_ms, now_s};
+use crate::files::resolve::Wait;
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::Response;
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
@@ -165,7 +166,8 @@ impl CacheRule {
             let id = store.hash(key);
             if let Some(old) = &stale
                 && let Some(Stored::Object(newer)) = store.being_written(id, key, &self.rules)
-                && newer.stored > old.object.stored
+                && newer.stored >= old.object.stored
+                && !Arc::ptr_eq(&newer, &old.object)
             {
                 // It was validated or fetched just now, and its file is being written.
                 let epoch = store.epoch(id);
@@ -403,6 +405,13 @@ impl Store {
                 None
             }
             Kept::Variants { names, is_old: false } => Some(Stored::Variants(names)),
+            Kept::Object { object, .. } if object.body.is_unreadable() => {
+                self.disk(object.hash).remove(object.hash);
+                // Other workers may have it open too.
+                self.changed(object.hash);
+                front.remove(key);
+                None
+            }
             Kept::Object { object, is_old, touches } => {
                 if is_old {
                     let epoch = self.epoch(object.hash);
@@ -483,25 +492,15 @@ impl Store {
             Lookup::Unknown => None,
         };
         let epoch = self.epoch(hash);
-        let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(&rule.rules), key.to_vec());
-        let loaded = spawn_blocking(move || {
-            let opened = disk.open_object(hash, &whole)?;
-            let is_suspect = disk.directory.is_suspect(&opened.footer);
-            let loaded = Stored::load(opened, KEPT_IN_MEMORY, is_suspect, &rules);
-            match loaded {
-                Ok(Some(stored)) => Some(stored),
-                Ok(None) => {
-                    tracing::warn!("cache {}: a damaged object was removed", disk.directory.path.display());
-                    disk.remove(hash);
-                    None
-                }
-                Err(error) => {
-                    disk.failed("read an object", &error);
-                    None
-                }
+        let stored = match disk.load_object(hash, key, &rule.rules, Wait::No) {
+            Ok(stored) => stored?,
+            // Its content is not in the kernel's cache.
+            Err(Waits) => {
+                let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(&rule.rules), key.to_vec());
+                let loaded = spawn_blocking(move || disk.load_object(hash, &whole, &rules, Wait::Yes));
+                loaded.await.ok()?.ok().flatten()?
             }
-        });
-        let stored = loaded.await.ok().flatten()?;
+        };
         let stored = match stored {
             Stored::Object(object) => {
                 if let Some(version) = version.or_else(|| self.disk(hash).version(hash)) {

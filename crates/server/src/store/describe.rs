@@ -11,6 +11,7 @@ use super::format::Kind;
 use super::key::variant_in_words;
 use super::purge::{Target, Verdict};
 use super::{Store, now_s, plain_key};
+use crate::files::resolve::Wait;
 
 impl Store {
     /// A line for each directory.
@@ -43,7 +44,7 @@ impl Store {
         for upstream in upstreams {
             let key = plain_key(&url, upstream);
             let hash = self.hash(&key);
-            if let Some(opened) = self.disk(hash).open_object(hash, &key) {
+            if let Ok(Some(opened)) = self.disk(hash).open_object(hash, &key, Wait::Yes) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(opened));
             }
             if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
@@ -94,7 +95,7 @@ impl Store {
     }
 
     fn describe_variants(&self, names: &[String], hashes: &[u128]) -> String {
-        let found = hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash).ok().flatten());
+        let found = hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash, Wait::Yes).ok().flatten());
         let lines: Vec<_> = found
             .map(|opened| {
                 let variant = variant_in_words(&opened.metadata.key);

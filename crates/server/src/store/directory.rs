@@ -6,12 +6,13 @@
 //! DIR/lock               flock(2): one process writes
 //! DIR/clean              the boot at which everything was written back, after an orderly stop
 //! DIR/temporary/N        files that are being written
-//! DIR/ab/cd/ef…          an object, by the hash of its key
+//! DIR/abc/def…           an object, by the hash of its key
 //! ```
 //!
 //! An object appears by rename(2), whole. Nothing is synchronised to the disk meanwhile: after a loss of power, an object that was written before
 //! the boot is checked as a whole before it is sent ([`Directory::is_suspect`]).
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,12 +24,13 @@ use arc_swap::ArcSwap;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, fsync, mkdirat, openat, renameat, stat, statat,
-    syncfs, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, fsync, mkdirat, openat, openat2,
+    renameat, stat, statat, syncfs, unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::format::{FOOTER, Footer, Metadata};
+use crate::files::resolve::Wait;
 
 /// A directory of stored responses.
 #[derive(Debug)]
@@ -126,6 +128,8 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(errno.into()),
         }
+        // Somebody may be emptying the directory still.
+        make_directory(&self.place.load().root, TEMPORARY)?;
         let temporary = self.directory(TEMPORARY)?;
         for entry in Dir::read_from(&temporary)? {
             let entry = entry?;
@@ -237,25 +241,49 @@ impl Directory {
     }
 
     /// The object with this hash. `Ok(None)`: there is none that is valid.
-    pub(super) fn find(&self, hash: u128) -> io::Result<Option<Opened>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match openat(&self.place.load().root, name(hash), flags, Mode::empty()) {
+    ///
+    /// # Errors
+    /// The file cannot be read; `WouldBlock`: not without blocking.
+    pub(super) fn find(&self, hash: u128, wait: Wait) -> io::Result<Option<Opened>> {
+        let file = match self.open_object(hash, wait) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
         let length = file.metadata()?.len();
-        let Some(at) = length.checked_sub(FOOTER as u64) else { return Ok(None) };
-        let mut bytes = [0; FOOTER];
-        file.read_exact_at(&mut bytes, at)?;
-        let footer = Footer::from_bytes(&bytes).filter(|footer| footer.hash == hash && footer.fits(length));
+        // Footer and metadata, usually.
+        let mut end = [0; 4096];
+        let end = &mut end[..length.min(4096) as usize];
+        read_exact_at(&file, end, length - end.len() as u64, wait)?;
+        let Some((before, footer)) = end.split_last_chunk::<FOOTER>() else { return Ok(None) };
+        let footer = Footer::from_bytes(footer).filter(|footer| footer.hash == hash && footer.fits(length));
         let Some(footer) = footer else { return Ok(None) };
-        let mut metadata = vec![0; footer.metadata as usize];
-        file.read_exact_at(&mut metadata, at - u64::from(footer.metadata))?;
+        let octets = footer.metadata as usize;
+        let metadata = match before.len().checked_sub(octets) {
+            Some(from) => Cow::Borrowed(&before[from..]),
+            None => {
+                let mut metadata = vec![0; octets];
+                read_exact_at(&file, &mut metadata, length - (FOOTER + octets) as u64, wait)?;
+                Cow::Owned(metadata)
+            }
+        };
         if crc32c::crc32c(&metadata) != footer.metadata_checksum {
             return Ok(None);
         }
         Ok(Metadata::from_bytes(&metadata).map(|metadata| Opened { file, footer, metadata, length }))
+    }
+
+    fn open_object(&self, hash: u128, wait: Wait) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let (place, name) = (self.place.load(), name(hash));
+        match wait {
+            Wait::Yes => openat(&place.root, name, flags, Mode::empty()),
+            // EINVAL: before Linux 5.12.
+            Wait::No => match openat2(&place.root, name, flags, Mode::empty(), ResolveFlags::CACHED) {
+                Err(Errno::INVAL) => Err(Errno::AGAIN),
+                opened => opened,
+            },
+        }
     }
 
     /// Opens the file of an object for writing behind its end.
@@ -274,21 +302,19 @@ impl Directory {
 
     /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
     pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
-        for first in 0..=u8::MAX {
-            let Some(outer) = optional(self.directory(&format!("{first:02x}")))? else { continue };
+        let place = self.place.load();
+        for entry in Dir::read_from(&place.root)? {
+            let entry = entry?;
+            let Some(first) = hex(entry.file_name().to_bytes(), OUTER) else { continue };
+            let outer = openat(&place.root, entry.file_name(), DIRECTORY, Mode::empty());
+            let Some(outer) = optional(outer.map_err(io::Error::from))? else { continue };
             for entry in Dir::read_from(&outer)? {
                 let entry = entry?;
-                let Some(second) = hex(entry.file_name().to_bytes(), 2) else { continue };
-                let inner = openat(&outer, entry.file_name(), DIRECTORY, Mode::empty());
-                let Some(inner) = optional(inner.map_err(io::Error::from))? else { continue };
-                for entry in Dir::read_from(&inner)? {
-                    let entry = entry?;
-                    let Some(rest) = hex(entry.file_name().to_bytes(), 28) else { continue };
-                    let Ok(stat) = statat(&inner, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
-                    let hash = (u128::from(first) << 120) | (second << 112) | rest;
-                    if !visit(hash, stat.st_size as u64) {
-                        return Ok(Scan::Stopped);
-                    }
+                let digits = 32 - OUTER;
+                let Some(rest) = hex(entry.file_name().to_bytes(), digits) else { continue };
+                let Ok(stat) = statat(&outer, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+                if !visit(first << (4 * digits) | rest, stat.st_size as u64) {
+                    return Ok(Scan::Stopped);
                 }
             }
         }
@@ -374,9 +400,7 @@ impl Temporary {
         let name = name(hash);
         match renameat(root, &self.name, root, &name) {
             Err(Errno::NOENT) => {
-                let (outer, inner) = (&name[..2], &name[..5]);
-                make_directory(root, outer)?;
-                make_directory(root, inner)?;
+                make_directory(root, &name[..OUTER])?;
                 renameat(root, &self.name, root, &name)?;
             }
             renamed => renamed?,
@@ -394,11 +418,36 @@ impl Drop for Temporary {
     }
 }
 
+/// Reads octets of a file.
+///
+/// # Errors
+/// `WouldBlock`: they are not in the kernel's cache, or it cannot tell.
+pub(super) fn read_exact_at(file: &File, octets: &mut [u8], at: u64, wait: Wait) -> io::Result<()> {
+    if wait == Wait::Yes || octets.is_empty() {
+        return file.read_exact_at(octets, at);
+    }
+    let wanted = octets.len();
+    loop {
+        return match preadv2(file, &mut [io::IoSliceMut::new(octets)], at, ReadWriteFlags::NOWAIT) {
+            Ok(read) if read == wanted => Ok(()),
+            Err(Errno::INTR) => continue,
+            // Some file systems do not support RWF_NOWAIT. A part of it: the rest is not in the cache, or the file is shorter by now.
+            Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(errno) => Err(errno.into()),
+        };
+    }
+}
+
 /// The path of an object beneath the directory.
 fn name(hash: u128) -> String {
-    let hex = format!("{hash:032x}");
-    format!("{}/{}/{}", &hex[..2], &hex[2..4], &hex[4..])
+    let mut name = format!("{hash:032x}");
+    name.insert(OUTER, '/');
+    name
 }
+
+/// Hexadecimal digits of a hash by which objects share a directory. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536 by
+/// 50 to 76 (ext4, 40,000 files, 2026-11-22).
+const OUTER: usize = 3;
 
 fn hex(name: &[u8], digits: usize) -> Option<u128> {
     let is_lower_hex = |octet: &u8| matches!(octet, b'0'..=b'9' | b'a'..=b'f');
@@ -519,7 +568,7 @@ mod tests {
         let hashes = [0, 1, u128::MAX, 0xabcd_ef00_0000_0000_0000_0000_0000_0001];
         for hash in hashes {
             write(&directory, hash, b"body");
-            let found = directory.find(hash).unwrap().unwrap();
+            let found = directory.find(hash, Wait::Yes).unwrap().unwrap();
             assert_eq!((found.footer.body, found.metadata.key.as_slice()), (4, &b"k"[..]));
         }
         let mut seen = Vec::new();
@@ -536,7 +585,7 @@ mod tests {
         for hash in hashes {
             directory.remove(hash).unwrap();
             directory.remove(hash).unwrap();
-            assert!(directory.find(hash).unwrap().is_none());
+            assert!(directory.find(hash, Wait::Yes).unwrap().is_none());
         }
     }
 
@@ -550,10 +599,10 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            assert!(directory.find(7).unwrap().is_none(), "{length} octets");
+            assert!(directory.find(7, Wait::Yes).unwrap().is_none(), "{length} octets");
         }
         std::fs::write(&path, &whole).unwrap();
-        assert!(directory.find(7).unwrap().is_some());
+        assert!(directory.find(7, Wait::Yes).unwrap().is_some());
     }
 
     #[test]

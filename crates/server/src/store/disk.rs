@@ -1,11 +1,12 @@
 //! A disk: its directory, its index, and a thread that removes what must go.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +16,9 @@ use rustix::io::Errno;
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
-use super::object::{Object, checksum};
+use super::object::{Object, Stored, checksum};
+use super::rule::Rules;
+use crate::files::resolve::Wait;
 
 /// A disk with stored responses.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(super) struct Disk {
     begun: Instant,
     /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
     naming: RwLock<()>,
+    /// One of them is held while an object is compared with the one that has its name, and takes its place.
+    replacing: [Mutex<()>; LOCKS],
     removals: Mutex<Removals>,
     has_work: Condvar,
     /// Objects that were stored, removed to make room, failures, and variants that were removed because their URL had too many.
@@ -58,6 +63,8 @@ pub(crate) struct DiskState {
 #[derive(Debug, Default)]
 struct Removals {
     hashes: Vec<u128>,
+    /// Those that were removed while the index is being loaded, and not stored again: loading may find their files still.
+    while_loading: HashSet<u128>,
     is_stopping: bool,
 }
 
@@ -74,6 +81,7 @@ impl Disk {
             paused_until: AtomicU64::new(0),
             begun: Instant::now(),
             naming: RwLock::default(),
+            replacing: std::array::from_fn(|_| Mutex::default()),
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Default::default(),
@@ -126,7 +134,7 @@ impl Disk {
                 "cache {path}: its file system {lacks}; responses pass without being stored until there is more"
             );
         }
-        let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut removals = self.removals();
         if removals.hashes.is_empty() && !removals.is_stopping {
             removals = self.has_work.wait_timeout(removals, TURN).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -170,7 +178,7 @@ impl Disk {
     }
 
     fn is_stopping(&self) -> bool {
-        self.removals.lock().unwrap_or_else(PoisonError::into_inner).is_stopping
+        self.removals().is_stopping
     }
 
     /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself. After a failure, a later turn tries again.
@@ -187,6 +195,7 @@ impl Disk {
             }
         }
         self.is_loaded.store(true, Ordering::Release);
+        self.removals().while_loading = HashSet::new();
         let (objects, octets) = (self.index.len(), self.index.octets());
         tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
     }
@@ -222,15 +231,26 @@ impl Disk {
         }))
     }
 
-    /// Adds an object that was there at the start, unless a newer one is.
+    /// Adds an object that was there at the start, unless a newer one is, or it was removed.
     fn add_found(&self, hash: u128, length: u64) {
-        if self.index.peek(hash).is_none() {
-            self.add(hash, length);
+        if self.index.peek(hash).is_none() && !self.removals().while_loading.contains(&hash) {
+            self.add_to_index(hash, length);
         }
+    }
+
+    fn removals(&self) -> MutexGuard<'_, Removals> {
+        self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an object to the index, and has removed what must go for it. Returns its version.
     fn add(&self, hash: u128, length: u64) -> u32 {
+        if !self.is_loaded.load(Ordering::Acquire) {
+            self.removals().while_loading.remove(&hash);
+        }
+        self.add_to_index(hash, length)
+    }
+
+    fn add_to_index(&self, hash: u128, length: u64) -> u32 {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
         self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
         self.remove_later(gone);
@@ -240,7 +260,7 @@ impl Disk {
     /// Writes the snapshot and leaves the directory to the next process.
     pub(super) fn close(&self, is_clean: bool) {
         let _all_named = self.naming.write().unwrap_or_else(PoisonError::into_inner);
-        let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut removals = self.removals();
         if std::mem::replace(&mut removals.is_stopping, true) {
             return;
         }
@@ -327,28 +347,53 @@ impl Disk {
         self.index.peek(hash).map(|entry| entry.version)
     }
 
-    /// Opens an object. May block. Removes a damaged one.
-    pub(super) fn open_object(&self, hash: u128, key: &[u8]) -> Option<Opened> {
-        match self.directory.find(hash) {
+    /// Loads an object. Removes a damaged one.
+    pub(super) fn load_object(
+        &self,
+        hash: u128,
+        key: &[u8],
+        rules: &Rules,
+        wait: Wait,
+    ) -> Result<Option<Stored>, Waits> {
+        let Some(opened) = self.open_object(hash, key, wait)? else { return Ok(None) };
+        let is_suspect = self.directory.is_suspect(&opened.footer);
+        match Stored::load(opened, is_suspect, rules, wait) {
+            Ok(Some(stored)) => Ok(Some(stored)),
+            Ok(None) => {
+                tracing::warn!("cache {}: a damaged object was removed", self.directory.path.display());
+                self.remove(hash);
+                Ok(None)
+            }
+            Err(error) => self.unread(&error, wait),
+        }
+    }
+
+    /// Opens an object. Removes a damaged one.
+    pub(super) fn open_object(&self, hash: u128, key: &[u8], wait: Wait) -> Result<Option<Opened>, Waits> {
+        match self.directory.find(hash, wait) {
             Ok(Some(opened)) if opened.metadata.key == key => {
                 if self.index.peek(hash).is_none() {
                     self.add(hash, opened.length);
                 }
-                Some(opened)
+                Ok(Some(opened))
             }
-            Ok(Some(_)) => {
-                // Another key has the same hash.
-                None
-            }
+            // Another key has the same hash.
+            Ok(Some(_)) => Ok(None),
             Ok(None) => {
                 self.remove(hash);
-                None
+                Ok(None)
             }
-            Err(error) => {
-                self.failed("read an object", &error);
-                None
-            }
+            Err(error) => self.unread(&error, wait),
         }
+    }
+
+    /// An object was not read: the disk failed, or the call would have blocked.
+    fn unread<T>(&self, error: &io::Error, wait: Wait) -> Result<Option<T>, Waits> {
+        if wait == Wait::No && error.kind() == io::ErrorKind::WouldBlock {
+            return Err(Waits);
+        }
+        self.failed("read an object", error);
+        Ok(None)
     }
 
     /// Begins a file with room for a body of this length. May block.
@@ -364,7 +409,7 @@ impl Disk {
         Ok(temporary)
     }
 
-    /// Ends the file of an object whose body is written, and adds it to the index. May block. Returns its version.
+    /// Ends the file of an object whose body is written, and adds it to the index. May block. Returns its version; `Ok(None)`: a newer one is there.
     pub(super) fn finish(
         &self,
         temporary: Temporary,
@@ -372,17 +417,33 @@ impl Disk {
         hash: u128,
         stored: u64,
         body: (u64, u32),
-    ) -> io::Result<u32> {
+    ) -> io::Result<Option<u32>> {
         let (tail, length) = tail(metadata, hash, stored, body, self.directory.boot())?;
         temporary.file.write_all_at(&tail, body.0)?;
-        let _naming = self.naming();
-        temporary.publish(hash)?;
-        self.counts[0].fetch_add(1, Ordering::Relaxed);
-        Ok(self.add(hash, length))
+        let version = self.publish(temporary, hash, stored, length)?;
+        self.counts[0].fetch_add(u64::from(version.is_some()), Ordering::Relaxed);
+        Ok(version)
     }
 
-    /// Writes a small object at once. May block. Returns its version.
-    pub(super) fn write(&self, body: &[u8], metadata: &Metadata, hash: u128, stored: u64) -> io::Result<u32> {
+    /// Gives a file its name, in place of an older object. `Ok(None)`: a newer one is there. Two responses to one request are written in any order.
+    fn publish(&self, temporary: Temporary, hash: u128, stored: u64, length: u64) -> io::Result<Option<u32>> {
+        let _naming = self.naming();
+        let _alone = self.replacing(hash);
+        // A true miss looks at no file.
+        let is_newer = |there: &Opened| there.footer.stored > stored;
+        if self.may_have(hash) && self.directory.find(hash, Wait::Yes)?.as_ref().is_some_and(is_newer) {
+            return Ok(None);
+        }
+        temporary.publish(hash)?;
+        Ok(Some(self.add(hash, length)))
+    }
+
+    fn replacing(&self, hash: u128) -> MutexGuard<'_, ()> {
+        self.replacing[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a small object at once. May block. Returns its version; `Ok(None)`: a newer one is there.
+    pub(super) fn write(&self, body: &[u8], metadata: &Metadata, hash: u128, stored: u64) -> io::Result<Option<u32>> {
         let mut temporary = self.create(None)?;
         let of_body = (body.len() as u64, crc32c::crc32c(body));
         let (tail, length) = tail(metadata, hash, stored, of_body, self.directory.boot())?;
@@ -392,18 +453,19 @@ impl Disk {
             let rest = [body, &tail].concat().split_off(written);
             temporary.file.write_all(&rest)?;
         }
-        let _naming = self.naming();
-        temporary.publish(hash)?;
-        if matches!(metadata.kind, Kind::Response { .. }) {
+        let version = self.publish(temporary, hash, stored, length)?;
+        if version.is_some() && matches!(metadata.kind, Kind::Response { .. }) {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
         }
-        Ok(self.add(hash, length))
+        Ok(version)
     }
 
     /// Appends metadata to an object, after its validation at `stored`. May block. Returns its version; `Ok(None)`: the file is another one by now.
     pub(super) fn append(&self, object: &Object, metadata: &Metadata, stored: u64) -> io::Result<Option<u32>> {
         let hash = object.hash;
-        let Some(Opened { file, footer, metadata: old, length }) = self.directory.find(hash)? else { return Ok(None) };
+        let Some(Opened { file, footer, metadata: old, length }) = self.directory.find(hash, Wait::Yes)? else {
+            return Ok(None);
+        };
         let is_same = old.key == metadata.key
             && (footer.stored, footer.body, footer.body_checksum) == (object.stored, object.body.len, object.checksum);
         if !is_same || !self.directory.is_owner() {
@@ -418,10 +480,9 @@ impl Disk {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             temporary.file.write_all_at(&tail, footer.body)?;
-            let _naming = self.naming();
-            temporary.publish(hash)?;
-            return Ok(Some(self.add(hash, whole)));
+            return self.publish(temporary, hash, stored, whole);
         }
+        let _alone = self.replacing(hash);
         let mut target = self.directory.open_to_append(hash)?;
         // Another response may have taken the name since.
         if target.metadata()?.ino() != file.metadata()?.ino() {
@@ -444,13 +505,16 @@ impl Disk {
 
     /// Removes an object.
     pub(super) fn remove(&self, hash: u128) {
+        if !self.is_loaded.load(Ordering::Acquire) {
+            self.removals().while_loading.insert(hash);
+        }
         self.index.remove(hash);
         self.remove_later(vec![hash]);
     }
 
     fn remove_later(&self, hashes: Vec<u128>) {
         if !hashes.is_empty() {
-            self.removals.lock().unwrap_or_else(PoisonError::into_inner).hashes.extend(hashes);
+            self.removals().hashes.extend(hashes);
             self.has_work.notify_one();
         }
     }
@@ -473,6 +537,10 @@ impl Disk {
         }
     }
 }
+
+/// A call that must not block would have blocked.
+#[derive(Debug)]
+pub(super) struct Waits;
 
 /// Whether the index has an object.
 pub(super) enum Lookup {
@@ -521,6 +589,7 @@ const ROW: usize = 20;
 const SNAPSHOT: &str = "index";
 pub(super) const TURN: Duration = Duration::from_millis(500);
 const REMOVALS_AT_ONCE: usize = 64;
+const LOCKS: usize = 64;
 /// After a failure of the disk.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Octets that validations may append to an object before its file is rewritten.
@@ -578,11 +647,11 @@ mod tests {
         let disk = open(scratch.path(), objects);
         // Before anything is loaded, an object is found by its name.
         assert!(matches!(disk.lookup(hash_of(0)), Lookup::Unknown));
-        assert!(disk.open_object(hash_of(0), key).is_some());
+        assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
         disk.start(|| ()).unwrap();
         let mut found = 1;
         wait_until_loaded(&disk, || {
-            assert!(disk.open_object(hash_of(0), key).is_some());
+            assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
             found += 1;
             std::thread::sleep(Duration::from_millis(1));
         });
@@ -640,7 +709,7 @@ mod tests {
     fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
         let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
         let stop: fn(&Disk, &Path) = |disk, _| disk.removals.lock().unwrap().is_stopping = true;
-        let fail: fn(&Disk, &Path) = |_, path| std::fs::write(path.join("ff"), "no directory").unwrap();
+        let fail: fn(&Disk, &Path) = |_, path| std::fs::write(path.join("fff"), "no directory").unwrap();
         for prevent in [stop, fail] {
             let scratch = tempfile::tempdir().unwrap();
             let disk = open(scratch.path(), 100);

@@ -94,11 +94,17 @@ impl Fetch {
     /// Runs to the end of the response to `forwarded`.
     pub(super) async fn run(self, forwarded: Forwarded) {
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
-        self.fetch(forwarded).await;
-        drop(guard);
+        // Who looks for it meanwhile finds the fill.
+        if let Some(whole) = self.fetch(forwarded).await {
+            spawn_blocking(move || {
+                whole.store();
+                drop(guard);
+            });
+        }
     }
 
-    async fn fetch(self, mut forwarded: Forwarded) {
+    /// `None`: nothing is to be stored.
+    async fn fetch(self, mut forwarded: Forwarded) -> Option<Whole> {
         // The request that caused it may be HEAD.
         forwarded.method = http::Method::GET;
         for_all_clients(&mut forwarded.fields);
@@ -115,7 +121,8 @@ impl Fetch {
         {
             if sealion_cache::is_for(&stale.head.fields, &reply.fields) {
                 let fields = reply.fields.clone();
-                return self.validated(&stale, &fields, requested, trace).await;
+                self.validated(&stale, &fields, requested, trace).await;
+                return None;
             }
             // It is valid for another response than the stored one.
             (trace, result) = forward(&self.upstream, unconditional).await;
@@ -126,16 +133,18 @@ impl Fetch {
         };
         if let Some(stale) = self.stale.as_ref().filter(|stale| is_error && stale.may_serve_on_error) {
             let object = Arc::clone(&stale.object);
-            return self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
+            self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
+            return None;
         }
-        match result {
+        let failure = match result {
             Ok(reply) if reply.status == Status::NOT_MODIFIED => {
-                let failure = Failure::Broken("it is 304 to a request without conditions".to_owned());
-                self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) })));
+                Failure::Broken("it is 304 to a request without conditions".to_owned())
             }
-            Ok(reply) => self.answered(reply, trace, requested).await,
-            Err(failure) => self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) }))),
-        }
+            Ok(reply) => return self.answered(reply, trace, requested).await,
+            Err(failure) => failure,
+        };
+        self.fill.end(End::Failed(Arc::new(Failed { failure, trace: Some(trace) })));
+        None
     }
 
     /// The origin says that the stored response is valid.
@@ -199,7 +208,7 @@ impl Fetch {
     }
 
     /// The head of the answer came.
-    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) {
+    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
         let received = now_s();
         let rules = Arc::clone(&self.rules);
         let (lifetime, names) = match self.may_store(&reply, requested.second, received) {
@@ -208,7 +217,8 @@ impl Fetch {
                 if !is_of_request(why) {
                     rules.store.is_not_shared(self.id, why);
                 }
-                return self.fill.not_shared(why, reply, trace);
+                self.fill.not_shared(why, reply, trace);
+                return None;
             }
         };
         let Reply { status, fields, body, .. } = reply;
@@ -232,11 +242,8 @@ impl Fetch {
         let flowing = Arc::new(Flowing { key: key.into(), head, length, is_stored, trace: Some(trace) });
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
-        let Some(object) = self.store_body(&flowing, body.into(), hash, stored, &disk).await else { return };
-        if !names.is_empty() {
-            self.store_names(names, hash).await;
-        }
-        rules.store.stored(&object);
+        let object = self.store_body(&flowing, body.into(), hash, stored, &disk).await?;
+        Some(Whole { rules, disk, object, key: self.key, names })
     }
 
     fn may_store(
@@ -270,7 +277,7 @@ impl Fetch {
         Ok((lifetime, names))
     }
 
-    /// Reads the body, and stores it. `None`: it is not stored, and the fill has ended.
+    /// Reads the body, and stores a long one. `None`: it is not stored, and the fill has ended.
     async fn store_body(
         &self,
         flowing: &Arc<Flowing>,
@@ -333,18 +340,8 @@ impl Fetch {
                 let (pieces, _) = self.fill.unwritten();
                 let content = SiteFile::of_content(Content::Memory(pieces.concat().into()), size);
                 let object = new(content);
-                let metadata = object.metadata();
-                self.fill.end(End::Stored {
-                    object: Arc::clone(&object),
-                    how: How::Fetched,
-                    trace: flowing.trace.clone(),
-                });
-                let body = Arc::clone(&object.body);
-                let version = on_disk(disk, "store a response", move |disk| {
-                    let Content::Memory(bytes) = &body.content else { return Err(io::Error::other("no memory")) };
-                    disk.write(bytes, &metadata, hash, stored)
-                });
-                object.set_version(version.await?);
+                let trace = flowing.trace.clone();
+                self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Fetched, trace });
                 Some(object)
             }
             Storing::InFile(mut storing) => {
@@ -360,22 +357,14 @@ impl Fetch {
                 let finished = on_disk(disk, "store a response", move |disk| {
                     disk.finish(temporary, &metadata, hash, stored, (size, checksum))
                 });
-                match finished.await {
-                    Some(version) => {
-                        object.set_version(version);
-                        self.fill.end(End::Stored {
-                            object: Arc::clone(&object),
-                            how: How::Fetched,
-                            trace: flowing.trace.clone(),
-                        });
-                        Some(object)
-                    }
-                    // The body is whole in the file, which has no name any more.
-                    None => {
-                        self.fill.end(End::Stored { object, how: How::Fetched, trace: flowing.trace.clone() });
-                        None
-                    }
+                // Without a version, the body is whole in a file that has no name any more.
+                let version = finished.await.flatten();
+                if let Some(version) = version {
+                    object.set_version(version);
                 }
+                let trace = flowing.trace.clone();
+                self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Fetched, trace });
+                version.map(|_| object)
             }
         }
     }
@@ -418,18 +407,43 @@ impl Fetch {
         self.fill.wrote(&in_file.file, count);
         Ok(())
     }
+}
 
-    /// Stores the names of the request fields that select among the variants of the URL, with one more variant.
-    async fn store_names(&self, names: Vec<HeaderName>, variant: u128) {
-        let hash = self.rules.store.hash(&self.key);
-        let (rules, key) = (Arc::clone(&self.rules), self.key.clone());
-        let names: Vec<String> = names.iter().map(|name| name.as_str().to_owned()).collect();
-        let written = on_disk(self.rules.store.disk(hash), "store a response", move |disk| {
-            rules.store.add_to_variants(disk, key, names, variant, rules.variants)
-        });
-        if written.await == Some(true) {
-            self.rules.store.changed(hash);
+/// A response that came whole, and goes into the store: a short body lies in memory still, a long one in its file.
+struct Whole {
+    rules: Arc<Rules>,
+    disk: Arc<Disk>,
+    object: Arc<Object>,
+    /// The key without variant.
+    key: Vec<u8>,
+    /// The request fields that select among the variants of the URL.
+    names: Vec<HeaderName>,
+}
+
+impl Whole {
+    /// Writes what is not written. May block.
+    fn store(self) {
+        let Whole { rules, disk, object, key, names } = self;
+        let store = &rules.store;
+        if let Content::Memory(bytes) = &object.body.content {
+            match disk.write(bytes, &object.metadata(), object.hash, object.stored) {
+                Ok(Some(version)) => object.set_version(version),
+                // There is a newer one: workers that keep this one are to notice.
+                Ok(None) => return store.changed(object.hash),
+                Err(error) => return disk.failed("store a response", &error),
+            }
         }
+        if !names.is_empty() {
+            let list = store.hash(&key);
+            let names = names.iter().map(|name| name.as_str().to_owned()).collect();
+            let disk = store.disk(list);
+            match store.add_to_variants(disk, key, names, object.hash, rules.variants) {
+                Ok(true) => store.changed(list),
+                Ok(false) => {}
+                Err(error) => disk.failed("store a response", &error),
+            }
+        }
+        store.stored(&object);
     }
 }
 

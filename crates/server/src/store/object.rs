@@ -10,10 +10,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::Lifetime;
 use sealion_http::{ExtraFields, Status};
 
-use super::directory::Opened;
+use super::KEPT_IN_MEMORY;
+use super::directory::{Opened, read_exact_at};
 use super::format::{Kind, Metadata};
 use super::rule::Rules;
-use crate::files::resolve::{Content, SiteFile};
+use crate::files::resolve::{Content, SiteFile, Wait};
 
 /// A stored response.
 #[derive(Debug)]
@@ -111,9 +112,11 @@ impl Object {
 }
 
 impl Stored {
-    /// What a file holds. Bodies of at most `keep` octets are read into memory. `is_suspect`: the whole body is to be checked. `Ok(None)`: it is
-    /// damaged.
-    pub(super) fn load(opened: Opened, keep: u64, is_suspect: bool, rules: &Rules) -> io::Result<Option<Self>> {
+    /// What a file holds. Short bodies are read into memory. `is_suspect`: the whole body is to be checked. `Ok(None)`: it is damaged.
+    ///
+    /// # Errors
+    /// The file cannot be read; `WouldBlock`: not without blocking.
+    pub(super) fn load(opened: Opened, is_suspect: bool, rules: &Rules, wait: Wait) -> io::Result<Option<Self>> {
         let Opened { file, footer, metadata, .. } = opened;
         let Metadata { key, kind } = metadata;
         let (status, fields, lifetime) = match kind {
@@ -133,14 +136,17 @@ impl Stored {
         }
         let lifetime = lifetime.as_slice().try_into().ok().and_then(Lifetime::from_bytes);
         let (Some(status), Some(lifetime)) = (Status::new(status), lifetime) else { return Ok(None) };
-        let content = if footer.body <= keep {
+        let content = if footer.body <= KEPT_IN_MEMORY {
             let mut bytes = vec![0; footer.body as usize];
-            file.read_exact_at(&mut bytes, 0)?;
+            read_exact_at(&file, &mut bytes, 0, wait)?;
             if crc32c::crc32c(&bytes) != footer.body_checksum {
                 return Ok(None);
             }
             Content::Memory(bytes.into())
         } else {
+            if is_suspect && wait == Wait::No {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             if is_suspect && checksum(&file, footer.body)? != footer.body_checksum {
                 return Ok(None);
             }

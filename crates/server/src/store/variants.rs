@@ -9,6 +9,7 @@ use lru::LruCache;
 use super::disk::Disk;
 use super::format::{Kind, Metadata};
 use super::{Store, now_ms};
+use crate::files::resolve::Wait;
 
 /// What the process knows of variants besides the lists, which lie on the disks.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Store {
         let hash = self.hash(&key);
         let _alone = self.variants.writing[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner);
         self.variants.used(variant);
-        let (before, mut hashes) = match disk.directory.find(hash)?.map(|opened| opened.metadata) {
+        let (before, mut hashes) = match disk.directory.find(hash, Wait::Yes)?.map(|opened| opened.metadata) {
             Some(Metadata { key: own, kind: Kind::Variants { names, hashes } }) if own == key => (Some(names), hashes),
             _ => (None, Vec::new()),
         };
@@ -94,7 +95,7 @@ impl Store {
 
     /// The hashes of the variants that are listed under a key. May block.
     pub(super) fn listed_variants(&self, hash: u128) -> Vec<u128> {
-        match self.disk(hash).directory.find(hash) {
+        match self.disk(hash).directory.find(hash, Wait::Yes) {
             Ok(Some(opened)) => match opened.metadata.kind {
                 Kind::Variants { hashes, .. } => hashes,
                 Kind::Response { .. } => Vec::new(),

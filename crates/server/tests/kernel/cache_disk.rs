@@ -1,11 +1,12 @@
 //! Stored responses on a disk that loses its last writes, fails, or becomes read-only. In guests, because it takes such a disk.
 
-use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use sealion_testkit::http;
 use sealion_testkit::http;
 use sealion_testkit::server::Server;
 
@@ -144,9 +145,15 @@ fn stored(directory: &Path, length: u64) -> Option<PathBuf> {
 }
 
 fn ask(site: &Site, server: &Server, length: u64) {
-    let response = http::get(&mut site.connect(server), &format!("/{length}")).expect("a response");
+    try_to_ask(site, server, length).expect("a response");
+}
+
+/// The response may be cut, but not as if it were whole.
+fn try_to_ask(site: &Site, server: &Server, length: u64) -> io::Result<()> {
+    let response = http::get(&mut site.connect(server), &format!("/{length}"))?;
     assert_eq!(response.status, 200);
     content::assert_equal(&response.body, 0..length);
+    Ok(())
 }
 
 /// The server serves on while the disk has a fault, says so once, and stores again when the fault is over.
@@ -167,7 +174,11 @@ fn a_fault_costs_hits(site: &Site, fault: impl FnOnce(&dyn Fn())) {
     let requests = AtomicUsize::new(0);
     let meanwhile = || {
         for length in old.iter().copied().chain([new_length(), new_length(), 1000]) {
-            ask(site, &server, length);
+            // A file that was open already may be found unreadable when the head of the response was chosen. Then it is forgotten.
+            if try_to_ask(site, &server, length).is_err() {
+                assert!(old.contains(&length), "{length}");
+                ask(site, &server, length);
+            }
             requests.fetch_add(1, Ordering::Relaxed);
         }
     };

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
-use sealion_testkit::http;
 use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http};
 
 use super::{Cached, answer, counting, status};
+use crate::support::http2::{Ended, Http2, INITIAL_WINDOW_SIZE, window_update};
 use crate::support::upstream::Upstream;
 use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_cache, wait_until};
 
@@ -19,15 +20,14 @@ const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 pub(super) fn objects(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    for outer in below(directory).filter(|path| path.file_name().is_some_and(|name| name.len() == 2)) {
-        for inner in below(&outer) {
-            found.extend(below(&inner));
-        }
+    for outer in below(directory).filter(|path| path.file_name().is_some_and(|name| name.len() == 3)) {
+        found.extend(below(&outer));
     }
     found
 }
 
-fn wait_for_objects(cached: &Cached, count: usize) {
+#[track_caller]
+pub(super) fn wait_for_objects(cached: &Cached, count: usize) {
     wait_until("the objects are on the disk", || objects(&cached.directory).len() == count);
 }
 
@@ -115,6 +115,46 @@ fn a_damaged_object_is_not_sent() {
         fetches = cached.fetches();
         for object in objects(&cached.directory) {
             fs::remove_file(object).unwrap();
+        }
+    }
+}
+
+/// Over both protocols: who is served while the file becomes unreadable notices, and nobody after.
+#[test]
+fn an_object_that_cannot_be_read_any_more_is_fetched_again() {
+    let body: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let sent = body.clone();
+    let cached = Cached::new(Upstream::answering(move |_| answer(200, FRESH, &sent)));
+    for over_http2 in [false, true] {
+        assert!(wait_until_stored(&cached, "/a") == body);
+        let fetches = cached.fetches();
+        let truncate = || {
+            let object = objects(&cached.directory).remove(0);
+            fs::File::options().write(true).open(object).unwrap().set_len(100_000).unwrap();
+        };
+        // The first request has the worker of the connection open the file.
+        if over_http2 {
+            let settings = [(INITIAL_WINDOW_SIZE, 1 << 20)];
+            let mut http = Http2::connect(cached.site.connector(Suite::TLS13), cached.server().address(), &settings);
+            http.send(&window_update(0, 1 << 20));
+            assert!(http.fetch("/a").1 == body);
+            truncate();
+            let stream = http.get("/a");
+            assert!(matches!(http.response(stream).ended, Some(Ended::Reset(_))));
+        } else {
+            let mut client = cached.site.connect(cached.server());
+            assert!(http::get(&mut client, "/a").unwrap().body == body);
+            truncate();
+            assert!(http::get(&mut client, "/a").is_err());
+        }
+        assert_eq!(cached.fetches(), fetches);
+        // Another worker may have it open too.
+        wait_until("it is fetched again", || {
+            let again = http::get(&mut cached.site.connect(cached.server()), "/a");
+            again.is_ok_and(|response| response.body == body) && cached.fetches() > fetches
+        });
+        for _ in 0..10 {
+            assert!(cached.get("/a", &[]).body == body);
         }
     }
 }
@@ -217,12 +257,19 @@ fn a_full_disk_has_responses_pass_whole_and_says_so() {
     drop(mounted);
 }
 
+/// Removes a directory that the server makes anew at once: at its path there would be new files before the old ones are removed.
+fn remove(directory: &Path) {
+    let away = directory.with_extension("away");
+    fs::rename(directory, &away).unwrap();
+    fs::remove_dir_all(&away).unwrap();
+}
+
 #[test]
 fn a_directory_that_vanishes_costs_hits_and_no_response() {
     let cached = Cached::new(counting(FRESH));
     assert_eq!(cached.get("/a", &[]).body, b"body 0");
     wait_for_objects(&cached, 1);
-    fs::remove_dir_all(&cached.directory).unwrap();
+    remove(&cached.directory);
     for n in 0..5 {
         assert_eq!(cached.get(&format!("/{n}"), &[]).status, 200);
     }
@@ -260,7 +307,7 @@ fn a_directory_that_was_removed_is_made_again_and_keeps_purges() {
     let mut cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
     assert_eq!(cached.get("/a", &[]).body, b"body 0");
     wait_for_objects(&cached, 1);
-    fs::remove_dir_all(&cached.directory).unwrap();
+    remove(&cached.directory);
     wait_until_it_stores_again(&cached);
     assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
     let before = wait_until_stored(&cached, "/b");

@@ -353,6 +353,7 @@ fn a_request_that_may_not_be_stored_removes_nothing_that_is() {
     });
     let cached = Cached::new(origin);
     cached.get("/a", &[]);
+    super::disk::wait_for_objects(&cached, 1);
     assert_eq!(status(&cached.get("/a", &[])), "hit");
     let forced = cached.get("/a", &[("Authorization", "x"), ("Cache-Control", "no-cache")]);
     assert_eq!((forced.status, forced.body.as_slice()), (200, &b"the body"[..]));
