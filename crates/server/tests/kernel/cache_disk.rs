@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use sealion_testkit::http;
-use sealion_testkit::http;
 use sealion_testkit::server::Server;
 
 use crate::support::disk::{Disk, drop_caches};
