@@ -18,6 +18,7 @@ use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored, checksum};
 use super::rule::Rules;
+use super::writer::Writer;
 use crate::files::resolve::Wait;
 
 /// A disk with stored responses.
@@ -40,6 +41,7 @@ pub(super) struct Disk {
     naming: RwLock<()>,
     /// One of them is held while an object is compared with the one that has its name, and takes its place.
     replacing: [Mutex<()>; LOCKS],
+    pub(super) writer: Writer,
     removals: Mutex<Removals>,
     has_work: Condvar,
     /// Objects that were stored, removed to make room, failures, and variants that were removed because their URL had too many.
@@ -82,6 +84,7 @@ impl Disk {
             begun: Instant::now(),
             naming: RwLock::default(),
             replacing: std::array::from_fn(|_| Mutex::default()),
+            writer: Writer::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Default::default(),
@@ -91,6 +94,7 @@ impl Disk {
 
     /// Starts the thread of the disk, which calls `each_turn` now and then: it becomes the owner of the directory, loads the index, and removes files.
     pub(super) fn start(self: &Arc<Self>, each_turn: impl Fn() + Send + 'static) -> io::Result<()> {
+        self.writer.start()?;
         let disk = Arc::downgrade(self);
         std::thread::Builder::new().name("sealion-cache".to_owned()).spawn(move || {
             loop {
@@ -259,6 +263,7 @@ impl Disk {
 
     /// Writes the snapshot and leaves the directory to the next process.
     pub(super) fn close(&self, is_clean: bool) {
+        self.writer.stop();
         let _all_named = self.naming.write().unwrap_or_else(PoisonError::into_inner);
         let mut removals = self.removals();
         if std::mem::replace(&mut removals.is_stopping, true) {

@@ -22,6 +22,7 @@ use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
 use super::rule::Rules;
+use super::writer::Full;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
@@ -96,10 +97,14 @@ impl Fetch {
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
         // Who looks for it meanwhile finds the fill.
         if let Some(whole) = self.fetch(forwarded).await {
-            spawn_blocking(move || {
+            let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
+            let stored = disk.writer.push(octets, move || {
                 whole.store();
                 drop(guard);
             });
+            if let Err(Full) = stored {
+                disk.failed("keep up", &io::Error::other("too much waits to be written"));
+            }
         }
     }
 
@@ -421,6 +426,14 @@ struct Whole {
 }
 
 impl Whole {
+    /// Octets of memory that wait with it.
+    fn octets(&self) -> usize {
+        match &self.object.body.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::File(_) => 0,
+        }
+    }
+
     /// Writes what is not written. May block.
     fn store(self) {
         let Whole { rules, disk, object, key, names } = self;

@@ -28,6 +28,7 @@ mod respond;
 mod rule;
 mod stream;
 mod variants;
+mod writer;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
