@@ -138,7 +138,7 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let key = key.in_store();
-                    let (fill, is_new) = store.join(store.hash(key), key);
+                    let (fill, is_new) = store.join(store.hash(key), key, names_user(request));
                     if is_new {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
                         self.fetch(&fill, key, of_url, forwarded, upstream, Some(stale), request, directives, true);
@@ -187,7 +187,8 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) = if is_alone { (Fill::new(key), true) } else { store.join(id, key) };
+            let (fill, is_new) =
+                if is_alone { (Fill::new(key), true) } else { store.join(id, key, names_user(request)) };
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();
@@ -536,6 +537,11 @@ impl Store {
         key.begin(rule.rules.number).extend_from_slice(&object.key);
         self.front().borrow_mut().keep(key.in_front(), object.hash, Stored::Object(Arc::clone(object)), epoch, now);
     }
+}
+
+/// As [`Asked::names_user`].
+fn names_user(request: &Request<'_>) -> bool {
+    request.fields.first_of(["authorization", "cookie"]).iter().any(Option::is_some)
 }
 
 /// Whether the origin has to evaluate the preconditions of a request (RFC 9111 §4.3.2).

@@ -61,6 +61,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
+    /// Whether the response may be for one user because of the request.
+    pub(super) fn names_user(&self) -> bool {
+        self.has_authorization || self.has_cookie
+    }
+
     pub(super) fn variant(&self, names: &[HeaderName]) -> Vec<u8> {
         variant(names, FieldSection::from_lines(&self.fields))
     }
@@ -220,7 +225,7 @@ impl Fetch {
             Ok(decision) => decision,
             Err(why) => {
                 if !is_of_request(why) {
-                    rules.store.is_not_shared(self.id, why);
+                    rules.store.is_not_shared(self.id, why, self.request.names_user());
                 }
                 self.fill.not_shared(why, reply, trace);
                 return None;

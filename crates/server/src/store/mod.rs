@@ -88,12 +88,13 @@ struct Opened {
     purges: Purges,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Passed {
     /// Requests for a response that waits for `min_uses`.
     uses: u64,
-    /// When its response could not be shared, and why: until some time after, nobody waits for another request's.
-    not_shared: Option<(Instant, &'static str)>,
+    /// When its response could not be shared, and why: until some time after, nobody waits for another request's. First for requests that name
+    /// nobody, then for those that name a user: a response may be private to users only.
+    not_shared: [Option<(Instant, &'static str)>; 2],
 }
 
 impl Store {
@@ -245,11 +246,11 @@ impl Store {
     }
 
     /// The fill under way for a key, or a new one, which the caller has to run.
-    fn join(&self, id: u128, key: &[u8]) -> (Arc<Fill>, bool) {
+    fn join(&self, id: u128, key: &[u8], names_user: bool) -> (Arc<Fill>, bool) {
         if self
             .passed()
             .peek(&id)
-            .and_then(|passed| passed.not_shared)
+            .and_then(|passed| passed.not_shared[usize::from(names_user)])
             .is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
         {
             return (Fill::new(key), true);
@@ -309,15 +310,16 @@ impl Store {
     }
 
     /// The response to a key was for one request only.
-    fn is_not_shared(&self, id: u128, why: &'static str) {
-        let passed = Passed { uses: 0, not_shared: Some((Instant::now(), why)) };
-        self.passed().put(id, passed);
+    fn is_not_shared(&self, id: u128, why: &'static str, names_user: bool) {
+        let mut passed = self.passed();
+        let entry = passed.get_or_insert_mut(id, Passed::default);
+        entry.not_shared[usize::from(names_user)] = Some((Instant::now(), why));
     }
 
     /// Counts a request for a response that is not stored. Returns how many there were, this one included.
     fn asked_for(&self, id: u128) -> u64 {
         let mut passed = self.passed();
-        let entry = passed.get_or_insert_mut(id, || Passed { uses: 0, not_shared: None });
+        let entry = passed.get_or_insert_mut(id, Passed::default);
         entry.uses += 1;
         entry.uses
     }

@@ -70,7 +70,14 @@ fn read(io: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
         "$" | "*" if number()? == -1 => Ok(Reply::Nothing),
         "$" => {
             let length =
-                usize::try_from(number()?).ok().filter(|length| *length <= LONGEST_TEXT).ok_or_else(invalid)?;
+                usize::try_from(number()?).ok().filter(|length| *length <= LONGEST_BULK).ok_or_else(invalid)?;
+            if length > LONGEST_TEXT {
+                // None that is wanted here: its reader finds nothing in it.
+                if io::copy(&mut io.take(length as u64 + 2), &mut io::sink())? < length as u64 + 2 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                return Ok(Reply::Text(Vec::new()));
+            }
             let mut text = vec![0; length + 2];
             io.read_exact(&mut text)?;
             if !text.ends_with(b"\r\n") {
@@ -94,6 +101,8 @@ fn invalid() -> io::Error {
 
 const LONGEST_LINE: u64 = 64 << 10;
 const LONGEST_TEXT: usize = 1 << 20;
+/// The longest that servers take by default.
+const LONGEST_BULK: usize = 512 << 20;
 const LONGEST_LIST: usize = 10_000;
 const DEEPEST: usize = 8;
 
@@ -127,6 +136,8 @@ mod tests {
         ] {
             assert_eq!(read(&mut octets.as_bytes(), 0).ok(), expected, "{octets:?}");
         }
+        let long = format!("*2\r\n${}\r\n{}\r\n:7\r\n", LONGEST_TEXT + 1, "x".repeat(LONGEST_TEXT + 1));
+        assert_eq!(read(&mut long.as_bytes(), 0).unwrap(), Reply::List(vec![text(""), Reply::Number(7)]));
         assert!(read(&mut "*1\r\n".repeat(20).as_bytes(), 0).is_err());
     }
 }

@@ -224,6 +224,28 @@ fn an_answer_for_one_request_only_is_given_to_no_other() {
 }
 
 #[test]
+fn a_response_to_a_cookie_does_not_keep_others_from_sharing() {
+    let (go_on, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let origin = Upstream::answering(move |request| {
+        if !request.all("cookie").is_empty() {
+            return answer(200, "Cache-Control: private\r\n", b"one user's");
+        }
+        wait.lock().expect("no panic").recv().expect("the test goes on");
+        answer(200, "Cache-Control: max-age=1000\r\n", b"for all")
+    });
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/a", &[("Cookie", "user=1")]).body, b"one user's");
+    let mut clients: Vec<_> = (0..8).map(|_| cached.site.connect(cached.server())).collect();
+    clients.iter_mut().for_each(|client| client.send(get("/a").as_bytes()).expect("the request leaves"));
+    (0..8).for_each(|_| go_on.send(()).expect("the origin waits"));
+    for client in &mut clients {
+        assert_eq!(http::read_response(client, "GET").expect("a response").body, b"for all");
+    }
+    assert_eq!(cached.fetches(), 2);
+}
+
+#[test]
 fn requests_of_different_variants_do_not_share_although_they_wait_together() {
     let origin = Upstream::answering(|request| {
         thread::yield_now();
