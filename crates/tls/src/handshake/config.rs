@@ -24,7 +24,7 @@ use super::tickets::{TicketKeys, Ticketer};
 pub struct ServerConfig {
     default: Policy,
     choice: Option<Box<Choice>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<Limits>,
 }
 
 /// What is asked of clients, and rustls' form of it.
@@ -226,7 +226,12 @@ impl ServerConfig {
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
-    pub fn from_pem_files(cert: &Path, key: &Path, alpn: &[&[u8]], limits: Limits) -> Result<Self, ConfigError> {
+    pub fn from_pem_files(
+        cert: &Path,
+        key: &Path,
+        alpn: &[&[u8]],
+        limits: impl Into<Arc<Limits>>,
+    ) -> Result<Self, ConfigError> {
         let certificates = Arc::new(SiteCertificates::new(vec![Certificate::from_pem_files(cert, key)?]));
         let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
         Self::new(&site, &[], &TlsOptions::new(alpn)?, limits)
@@ -240,7 +245,7 @@ impl ServerConfig {
         default: &SiteTls,
         others: &[SiteTls],
         options: &TlsOptions,
-        limits: Limits,
+        limits: impl Into<Arc<Limits>>,
     ) -> Result<Self, ConfigError> {
         Self::with_time(default, others, options, limits, Arc::new(DefaultTimeProvider))
     }
@@ -250,7 +255,7 @@ impl ServerConfig {
         default: &SiteTls,
         others: &[SiteTls],
         options: &TlsOptions,
-        limits: Limits,
+        limits: impl Into<Arc<Limits>>,
         time: Arc<dyn TimeProvider>,
     ) -> Result<Self, ConfigError> {
         let all = || std::iter::once(default).chain(others);
@@ -293,7 +298,7 @@ impl ServerConfig {
         let first = policies[0].clone();
         let differ = policies.len() > 1 || validation.is_some();
         let choice = by_name.filter(|_| differ).map(|by_name| Box::new(Choice { by_name, validation }));
-        Ok(Self { default: first, choice, limits })
+        Ok(Self { default: first, choice, limits: limits.into() })
     }
 
     /// The policy for all clients, if there is but one.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::Shutdown;
+use rustix::net::sockopt::set_socket_linger;
 use sealion_ktls::Kind;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -66,7 +67,7 @@ impl TlsStream {
     }
 
     /// Ends the connection because of an error: the alert, FIN, the same bounded wait. The peer
-    /// cannot take what it has received for complete.
+    /// cannot take what it has received for complete. Without TLS there is no alert: in a response the connection is reset when it is dropped.
     pub async fn abort(&mut self, alert: AlertDescription) {
         if poll_fn(|cx| self.poll_end_with(cx, alert)).await.is_ok() {
             self.linger().await;
@@ -75,7 +76,7 @@ impl TlsStream {
 
     /// [`Self::shutdown`] without the wait at its end.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if matches!(self.sending, Sending::Responding | Sending::Midway | Sending::Unfinished) {
+        if self.is_unfinished() {
             return Poll::Ready(Err(Error::Unfinished));
         }
         self.poll_end_with(cx, AlertDescription::CLOSE_NOTIFY)
@@ -85,9 +86,19 @@ impl TlsStream {
         loop {
             match self.sending {
                 Sending::Open | Sending::Responding | Sending::Midway | Sending::Unfinished => {
+                    if self.is_cut() {
+                        // FIN would say that nothing is missing.
+                        self.reset_on_close();
+                        self.sending = Sending::Closed;
+                        return Poll::Ready(Err(Error::Unfinished));
+                    }
                     ready!(self.poll_drain(cx))?;
                     let payload = alert.to_wire();
                     match &mut self.sender {
+                        Sender::Plain(_) => {
+                            self.sending = Sending::Notified;
+                            continue;
+                        }
                         Sender::User { sealer, .. } => {
                             let sealed = Outgoing::control(sealer, ContentType::Alert, &payload)?;
                             self.outgoing = Some(sealed);
@@ -121,7 +132,7 @@ impl TlsStream {
                 Err(e) if e.kind() == Kind::Peer => Err(Error::Io(e.into())),
                 unsent => unsent.map_err(Error::Kernel),
             };
-            let (patience, limits) = (&mut self.patience, &self.config.limits);
+            let (patience, limits) = (&mut self.patience, &self.limits);
             let (socket, written) = (self.sender.socket(), self.written);
             let given_up = |cx: &mut Context<'_>| patience.poll(cx, limits, || socket.taken(written));
             ready!(Delivery::poll(&mut self.delivery, cx, unsent, given_up))?;
@@ -130,11 +141,36 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether a response has begun and not ended.
+    fn is_unfinished(&self) -> bool {
+        matches!(self.sending, Sending::Responding | Sending::Midway | Sending::Unfinished)
+    }
+
+    /// Whether FIN alone would end a response that is incomplete.
+    fn is_cut(&self) -> bool {
+        matches!(self.sender, Sender::Plain(_)) && self.is_unfinished()
+    }
+
+    /// Has close(2) reset the connection (socket(7), SO_LINGER). A Unix socket has no reset: there the framing of the protocol alone shows
+    /// that something is missing.
+    fn reset_on_close(&self) {
+        let _ = set_socket_linger(self.socket(), Some(Duration::ZERO));
+    }
+
     /// A peer that has sent `close_notify` sends nothing after it that a reset could answer, and its FIN need not be awaited.
     async fn linger(&mut self) {
         let notified = self.counts.alert_received == Some(AlertDescription::CLOSE_NOTIFY);
         if !self.receiver.finished() && !notified {
-            let _ = timeout(self.config.limits.linger, self.discard_until_fin()).await;
+            let _ = timeout(self.limits.linger, self.discard_until_fin()).await;
+        }
+    }
+}
+
+/// A response that is dropped half-way, with its task, must not look complete either.
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        if self.is_cut() {
+            self.reset_on_close();
         }
     }
 }

@@ -21,6 +21,7 @@ pub struct Counts {
 /// Bytes of responses that the connections of one thread have sent, by path. Only that thread adds; any thread reads.
 #[derive(Debug, Default)]
 pub struct Progress {
+    plain: AtomicU64,
     user: AtomicU64,
     kernel: AtomicU64,
 }
@@ -39,6 +40,7 @@ impl Progress {
 
     fn of(&self, path: SealedBy) -> &AtomicU64 {
         match path {
+            SealedBy::Nobody => &self.plain,
             SealedBy::User => &self.user,
             SealedBy::Kernel => &self.kernel,
         }

@@ -43,7 +43,7 @@ impl AsyncWrite for TlsStream {
         self.remember_failure(drained)
     }
 
-    /// Sends `close_notify`, then FIN.
+    /// Sends `close_notify` if there is TLS, then FIN.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_close(cx))?;
         Poll::Ready(Ok(()))
@@ -60,8 +60,8 @@ impl TlsStream {
         ready!(self.poll_drain(cx))?;
         ready!(self.poll_key_for(cx, most_records(bytes.len() as u64)))?;
         ready!(self.poll_drain(cx))?;
-        if let Sender::Kernel(_) = self.sender {
-            return self.poll_kernel(cx, |tx| tx.send(bytes, More::No));
+        if !matches!(self.sender, Sender::User { .. }) {
+            return self.poll_write_bytes(cx, bytes, More::No);
         }
         let sealed = self.seal_bytes(bytes)?;
         match self.poll_drain(cx) {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::{MOVING, Outgoing, Sender, TlsStream};
+use super::{MOVING, Outgoing, Sender, Session, TlsStream};
 use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT};
 
@@ -19,7 +19,7 @@ impl TlsStream {
     /// Answers a requested update, where that is possible; where it is not, [`Self::should_close`]
     /// says so.
     pub(super) fn poll_answer_key_update(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.key_update_due && self.can_update_keys() {
+        if self.is_key_update_due() && self.can_update_keys() {
             return self.poll_update_sending_key(cx);
         }
         Poll::Ready(Ok(()))
@@ -28,8 +28,9 @@ impl TlsStream {
     /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
     /// user space there is then a key for one record at least, in the kernel for all `records`.
     pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, records: u64) -> Poll<Result<(), Error>> {
-        let limit = self.records_per_key;
+        let Some(Session { records_per_key: limit, .. }) = self.session else { return Poll::Ready(Ok(())) };
         match &mut self.sender {
+            Sender::Plain(_) => return Poll::Ready(Ok(())),
             Sender::User { sealer, .. } if sealer.records_left() > 0 => return Poll::Ready(Ok(())),
             Sender::User { .. } => return self.poll_update_sending_key(cx),
             Sender::Kernel(kernel) => {
@@ -58,15 +59,17 @@ impl TlsStream {
             return Poll::Ready(Err(Error::KeyExhausted));
         }
         ready!(self.poll_drain(cx))?;
+        let Some(Session { schedule, .. }) = &mut self.session else { return Poll::Ready(Err(Error::KeyExhausted)) };
         match &mut self.sender {
+            Sender::Plain(_) => {}
             Sender::User { sealer, .. } => {
                 self.outgoing = Some(Outgoing::control(sealer, ContentType::Handshake, &KEY_UPDATE)?);
-                sealer.replace_keys(self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?);
+                sealer.replace_keys(schedule.next_tx().map_err(|_| Error::KeyExhausted)?);
             }
             Sender::Kernel(kernel) => {
                 let next = match kernel.next_key.take() {
                     Some(next) => next,
-                    None => self.schedule.next_tx().map_err(|_| Error::KeyExhausted)?.into_crypto_info(),
+                    None => schedule.next_tx().map_err(|_| Error::KeyExhausted)?.into_crypto_info(),
                 };
                 let installed = self.poll_kernel(cx, |tx| tx.rekey(&KEY_UPDATE, &next));
                 let Sender::Kernel(kernel) = &mut self.sender else {
@@ -80,7 +83,9 @@ impl TlsStream {
             }
             Sender::Moving => unreachable!("{MOVING}"),
         }
-        self.key_update_due = false;
+        if let Some(session) = &mut self.session {
+            session.key_update_due = false;
+        }
         self.counts.key_updates_sent += 1;
         Poll::Ready(Ok(()))
     }

@@ -7,6 +7,7 @@ mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;
 mod patience;
+mod plain;
 mod receive;
 pub(crate) mod send;
 pub(crate) mod source;
@@ -23,7 +24,7 @@ use tokio::io::{AsyncRead, Interest, ReadBuf};
 
 use crate::buffers::{FULL_RECORD, RECORDS_PER_SEND, RECORDS_UNASKED, SendBuffer};
 use crate::error::{Error, HandshakeError};
-use crate::handshake::config::ServerConfig;
+use crate::handshake::config::{Limits, ServerConfig};
 use crate::handshake::key_schedule::KeySchedule;
 use crate::handshake::{self, HandshakeInfo};
 use crate::record::{Aead, ContentType, MAX_PLAINTEXT, Opener, Sealer};
@@ -36,6 +37,8 @@ use receive::Receiver;
 /// Who seals what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedBy {
+    /// Nobody: the connection has no TLS.
+    Nobody,
     /// This process, with aws-lc-rs.
     User,
     /// The kernel, by `TLS_TX`.
@@ -43,16 +46,17 @@ pub enum SealedBy {
 }
 
 impl SealedBy {
-    /// `user` or `kernel`, as logs and metrics write it.
+    /// `plain`, `user` or `kernel`, as logs and metrics write it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Nobody => "plain",
             Self::User => "user",
             Self::Kernel => "kernel",
         }
     }
 }
 
-/// A TLS connection of a server.
+/// A TLS connection of a server, or, made by [`TlsStream::plain`], one without TLS that is used in the same way.
 ///
 /// ```text
 ///             ┌──────────────finish─────────────┐
@@ -70,23 +74,20 @@ impl SealedBy {
 /// between [`begin`](Self::begin) and [`finish`](Self::finish) stays `Responding`, a send that is dropped stays `Midway`:
 /// neither has a way back to `Open`, but a response between two sends may go on. [`respond`](Self::respond) is the short
 /// way for a response that is known whole.
+///
+/// Without TLS there is no `close_notify`: FIN says the same, and a connection whose response is unfinished is reset.
 pub struct TlsStream {
-    config: Arc<ServerConfig>,
-    info: HandshakeInfo,
-    aead: Aead,
-    schedule: KeySchedule,
-    records_per_key: u64,
+    limits: Arc<Limits>,
+    /// `None`: a connection without TLS.
+    session: Option<Session>,
     sender: Sender,
-    opener: Opener,
     receiver: Receiver,
     outgoing: Option<Outgoing>,
     /// Bytes that TCP takes at once, as far as is known without asking it.
     room: usize,
     sending: Sending,
-    /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
-    key_update_due: bool,
     patience: Patience,
-    /// Bytes of records that the socket took in user space.
+    /// Bytes that the socket took of this process: records that were sealed in user space, or all of a connection without TLS.
     written: u64,
     delivery: Option<Box<Delivery>>,
     payload_sent: u64,
@@ -98,8 +99,21 @@ pub struct TlsStream {
     counts: Counts,
 }
 
+/// What TLS adds to a connection.
+struct Session {
+    info: HandshakeInfo,
+    aead: Aead,
+    schedule: KeySchedule,
+    records_per_key: u64,
+    opener: Opener,
+    /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
+    key_update_due: bool,
+}
+
 /// The sending side and the socket, which is written to by nobody else. Receiving shares the socket.
 enum Sender {
+    /// Nothing is sealed.
+    Plain(Socket),
     User {
         io: Socket,
         sealer: Sealer,
@@ -150,19 +164,34 @@ impl TlsStream {
         let done = handshake::accept(&mut io, config).await?;
         let (keys, tx_sequence) = done.tx;
         let (rx_keys, rx_sequence) = done.rx;
-        Ok(Self {
+        let session = Session {
             aead: keys.aead(),
-            sender: Sender::User { io, sealer: Sealer::new(keys, tx_sequence, done.records_per_key) },
             opener: Opener::new(&rx_keys, rx_sequence),
-            receiver: Receiver::new(done.incoming),
             schedule: done.schedule,
             records_per_key: done.records_per_key,
             info: done.info,
-            config: config.clone(),
-            outgoing: Outgoing::held(&done.held),
+            key_update_due: false,
+        };
+        let sender = Sender::User { io, sealer: Sealer::new(keys, tx_sequence, done.records_per_key) };
+        let mut stream = Self::new(config.limits.clone(), Some(session), sender, Receiver::new(done.incoming));
+        stream.outgoing = Outgoing::held(&done.held);
+        Ok(stream)
+    }
+
+    /// A connection without TLS: what is sent and received passes as it is. Of `limits`, those of keys do not apply.
+    pub fn plain(io: impl Into<Socket>, limits: &Arc<Limits>) -> Self {
+        Self::new(limits.clone(), None, Sender::Plain(io.into()), Receiver::new(Vec::new()))
+    }
+
+    fn new(limits: Arc<Limits>, session: Option<Session>, sender: Sender, receiver: Receiver) -> Self {
+        Self {
+            limits,
+            session,
+            sender,
+            receiver,
+            outgoing: None,
             room: 0,
             sending: Sending::Open,
-            key_update_due: false,
             patience: Patience::default(),
             written: 0,
             delivery: None,
@@ -171,22 +200,23 @@ impl TlsStream {
             small_window: true,
             progress: None,
             counts: Counts::default(),
-        })
+        }
     }
 
-    /// What the handshake agreed on.
-    pub fn info(&self) -> &HandshakeInfo {
-        &self.info
+    /// What the handshake agreed on; `None` without TLS.
+    pub fn info(&self) -> Option<&HandshakeInfo> {
+        self.session.as_ref().map(|session| &session.info)
     }
 
-    /// The AEAD of the suite, with which both directions are sealed.
-    pub fn aead(&self) -> Aead {
-        self.aead
+    /// The AEAD of the suite, with which both directions are sealed; `None` without TLS.
+    pub fn aead(&self) -> Option<Aead> {
+        self.session.as_ref().map(|session| session.aead)
     }
 
     /// Who seals what is sent now.
     pub fn path(&self) -> SealedBy {
         match self.sender {
+            Sender::Plain(_) => SealedBy::Nobody,
             Sender::User { .. } | Sender::Moving => SealedBy::User,
             Sender::Kernel(_) => SealedBy::Kernel,
         }
@@ -228,31 +258,39 @@ impl TlsStream {
     /// Whether the response being prepared should be the last on this connection: the key is nearly
     /// worn out and cannot be updated, or the peer asked for an update that this kernel cannot make.
     pub fn should_close(&self) -> bool {
-        if self.can_update_keys() {
-            return false;
-        }
-        let limit = self.records_per_key;
+        let Some(session) = self.session.as_ref().filter(|_| !self.can_update_keys()) else { return false };
+        let limit = session.records_per_key;
         let nearly = limit - limit / 16;
         let used = match &self.sender {
+            Sender::Plain(_) => 0,
             Sender::User { sealer, .. } => sealer.sequence(),
             // The count errs on the safe side; the kernel knows.
             Sender::Kernel(kernel) if kernel.records > nearly => kernel.tx.sequence().unwrap_or(u64::MAX),
             Sender::Kernel(kernel) => kernel.records,
             Sender::Moving => unreachable!("{MOVING}"),
         };
-        self.key_update_due || used > nearly
+        session.key_update_due || used > nearly
     }
 
     /// Whether the sending key can be changed on this connection as it is.
     fn can_update_keys(&self) -> bool {
         match self.sender {
-            Sender::User { .. } | Sender::Moving => self.info.version == Version::Tls13,
+            Sender::Plain(_) => false,
+            Sender::User { .. } | Sender::Moving => self.is_tls13(),
             Sender::Kernel(_) => self.can_update_keys_in_kernel(),
         }
     }
 
     fn can_update_keys_in_kernel(&self) -> bool {
-        self.info.version == Version::Tls13 && self.config.limits.kernel_rekeys
+        self.is_tls13() && self.limits.kernel_rekeys
+    }
+
+    fn is_tls13(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.info.version == Version::Tls13)
+    }
+
+    fn is_key_update_due(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.key_update_due)
     }
 
     /// How many records to seal for a send of `bytes`, so that little is left if the peer has stopped reading: few, or as many as TCP
@@ -329,7 +367,7 @@ impl TlsStream {
     /// acknowledgements alone.
     fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let (socket, written) = (self.sender.socket(), self.written);
-        self.patience.poll(cx, &self.config.limits, || socket.taken(written))
+        self.patience.poll(cx, &self.limits, || socket.taken(written))
     }
 
     /// Repeats an operation of the kernel's record layer until the socket takes it.
@@ -369,16 +407,16 @@ impl TlsStream {
 impl Sender {
     fn socket(&self) -> &Socket {
         match self {
-            Self::User { io, .. } => io,
+            Self::Plain(io) | Self::User { io, .. } => io,
             Self::Kernel(kernel) => kernel.tx.socket(),
             Self::Moving => unreachable!("{MOVING}"),
         }
     }
 
-    /// Receives from the socket, on either path.
+    /// Receives from the socket, on any path.
     fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::User { io, .. } => Pin::new(io).poll_read(cx, into),
+            Self::Plain(io) | Self::User { io, .. } => Pin::new(io).poll_read(cx, into),
             Self::Kernel(kernel) => Pin::new(&mut kernel.tx).poll_read(cx, into),
             Self::Moving => unreachable!("{MOVING}"),
         }

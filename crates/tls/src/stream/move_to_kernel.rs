@@ -13,6 +13,8 @@ use crate::record::KernelRefused;
 /// nothing is lost.
 #[derive(Debug)]
 pub enum MoveError {
+    /// The connection has no TLS.
+    NoTls,
     /// The kernel seals this connection already.
     AlreadyMoved,
     /// The kernel did not take the keys.
@@ -26,6 +28,7 @@ pub enum MoveError {
 impl std::fmt::Display for MoveError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::NoTls => f.write_str("the connection has no TLS"),
             Self::AlreadyMoved => f.write_str("the kernel seals this connection already"),
             Self::Refused(e) => std::fmt::Display::fmt(e, f),
             Self::KeyWorn => {
@@ -52,8 +55,10 @@ impl TlsStream {
         if !matches!(before, Sending::Open | Sending::Responding) {
             return Err(MoveError::Connection(Error::Unfinished));
         }
-        if matches!(self.sender, Sender::Kernel(_)) {
-            return Err(MoveError::AlreadyMoved);
+        match self.sender {
+            Sender::Plain(_) => return Err(MoveError::NoTls),
+            Sender::Kernel(_) => return Err(MoveError::AlreadyMoved),
+            Sender::User { .. } | Sender::Moving => {}
         }
         self.sending = Sending::Unfinished;
         poll_fn(|cx| self.poll_answer_key_update(cx)).await.map_err(MoveError::Connection)?;

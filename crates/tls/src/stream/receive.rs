@@ -1,4 +1,5 @@
 //! Receiving, always in user space. Application data goes to the caller; alerts and handshake messages are handled here.
+//! Without TLS everything is data, and FIN is the end in order.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -6,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use sealion_ktls::Version;
 use tokio::io::ReadBuf;
 
-use super::{Sending, TlsStream};
+use super::{Counts, Sending, Session, TlsStream};
 use crate::AlertDescription;
 use crate::buffers;
 use crate::error::Error;
@@ -59,6 +60,13 @@ impl Receiver {
         }
     }
 
+    fn add_data(&mut self, data: &[u8]) {
+        if self.plaintext.capacity() == 0 {
+            self.plaintext = buffers::take_plaintext();
+        }
+        self.plaintext.extend_from_slice(data);
+    }
+
     /// Whether the peer has sent FIN.
     pub(super) fn finished(&self) -> bool {
         self.state == State::Finished
@@ -86,7 +94,7 @@ impl TlsStream {
     }
 
     /// Waits for more application data and appends it to [`Self::buffered`]. Returns how many bytes
-    /// came; 0 when the peer has closed with `close_notify`. Dropping the future loses nothing.
+    /// came; 0 when the peer has closed with `close_notify`, or, without TLS, by FIN. Dropping the future loses nothing.
     ///
     /// It returns 0 also between responses, and forgets what is buffered, when the peer asked for a key update that cannot be made
     /// (before Linux 6.14 the kernel does not change the key that it seals with): data must not come before the update
@@ -101,7 +109,7 @@ impl TlsStream {
 
     /// Between responses: the peer asked for an update before our next data, and it cannot be made.
     fn owes_an_update_in_vain(&self) -> bool {
-        self.key_update_due && self.sending == Sending::Open && !self.can_update_keys()
+        self.is_key_update_due() && self.sending == Sending::Open && !self.can_update_keys()
     }
 
     /// [`Self::read_more`] for a caller that polls; it may be polled while a send waits, see [`Self::poll_send`].
@@ -120,6 +128,7 @@ impl TlsStream {
                 }
                 State::Open => {}
                 State::Notified => return Poll::Ready(Ok(0)),
+                State::Finished if self.session.is_none() => return Poll::Ready(Ok(0)),
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
                 State::Failed => return Poll::Ready(Err(Error::Unfinished)),
             }
@@ -199,19 +208,29 @@ impl TlsStream {
 
     /// Reads once and decrypts every complete record.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<(), Error>> {
-        let held = self.receiver.sealed.len();
+        let Self { session, receiver, sender, counts, .. } = self;
+        let Some(session) = session else {
+            let mut into = ReadBuf::new(buffer);
+            ready!(sender.poll_read(cx, &mut into)).map_err(Error::Io)?;
+            match into.filled() {
+                [] => receiver.state = State::Finished,
+                data => receiver.add_data(data),
+            }
+            return Poll::Ready(Ok(()));
+        };
+        let held = receiver.sealed.len();
         let mut end = held;
         // Complete records that followed the handshake are decrypted before anything is read.
-        let waits_for_more = match self.opener.record_len(&self.receiver.sealed)? {
+        let waits_for_more = match session.opener.record_len(&receiver.sealed)? {
             Some(len) => held < len,
             None => true,
         };
         if waits_for_more {
             let mut into = ReadBuf::new(&mut buffer[held..]);
-            ready!(self.sender.poll_read(cx, &mut into)).map_err(Error::Io)?;
+            ready!(sender.poll_read(cx, &mut into)).map_err(Error::Io)?;
             let came = into.filled().len();
             if came == 0 {
-                self.receiver.state = State::Finished;
+                receiver.state = State::Finished;
                 return Poll::Ready(Err(Error::Truncated));
             }
             end += came;
@@ -225,21 +244,47 @@ impl TlsStream {
                 &mut large[..]
             }
         };
-        bytes[..held].copy_from_slice(&self.receiver.sealed);
-        let opened = self.open_records(bytes)?;
-        self.receiver.sealed.clear();
-        self.receiver.sealed.extend_from_slice(&bytes[opened..]);
-        self.receiver.sealed.shrink_to(bytes.len() - opened);
+        bytes[..held].copy_from_slice(&receiver.sealed);
+        let opened = Opening { session, receiver, counts }.open_records(bytes)?;
+        receiver.sealed.clear();
+        receiver.sealed.extend_from_slice(&bytes[opened..]);
+        receiver.sealed.shrink_to(bytes.len() - opened);
         Poll::Ready(Ok(()))
     }
 
+    /// Reads and discards until FIN.
+    pub(super) async fn discard_until_fin(&mut self) {
+        poll_fn(|cx| {
+            buffers::with_receive_buffer(|buffer| {
+                loop {
+                    let mut into = ReadBuf::new(buffer);
+                    match ready!(self.sender.poll_read(cx, &mut into)) {
+                        Ok(()) if !into.filled().is_empty() => {}
+                        _ => return Poll::Ready(()),
+                    }
+                }
+            })
+        })
+        .await;
+        self.receiver.state = State::Finished;
+    }
+}
+
+/// The receiving side of a connection with TLS.
+struct Opening<'a> {
+    session: &'a mut Session,
+    receiver: &'a mut Receiver,
+    counts: &'a mut Counts,
+}
+
+impl Opening<'_> {
     /// Decrypts the complete records in `bytes`. Returns their total length.
     fn open_records(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
         let mut at = 0;
         while self.receiver.state == State::Open {
-            let Some(len) = self.opener.record_len(&bytes[at..])? else { break };
+            let Some(len) = self.session.opener.record_len(&bytes[at..])? else { break };
             let Some(record) = bytes.get_mut(at..at + len) else { break };
-            let opened = self.opener.open(record)?;
+            let opened = self.session.opener.open(record)?;
             self.receive(opened.content_type, &record[opened.payload])?;
             at += len;
         }
@@ -256,10 +301,7 @@ impl TlsStream {
             ContentType::ApplicationData => {
                 self.receiver.empty_records = 0;
                 self.receiver.key_updates = 0;
-                if self.receiver.plaintext.capacity() == 0 {
-                    self.receiver.plaintext = buffers::take_plaintext();
-                }
-                self.receiver.plaintext.extend_from_slice(payload);
+                self.receiver.add_data(payload);
                 Ok(())
             }
             ContentType::Alert => self.receive_alert(payload),
@@ -285,7 +327,7 @@ impl TlsStream {
         };
         let alert = AlertDescription(description);
         self.counts.alert_received = Some(alert);
-        match (self.info.version, level) {
+        match (self.session.info.version, level) {
             _ if alert == AlertDescription::CLOSE_NOTIFY => {
                 self.receiver.state = State::Notified;
                 Ok(())
@@ -300,7 +342,7 @@ impl TlsStream {
     /// A client may send KeyUpdate only (RFC 8446 §4.6). In TLS 1.2 it may ask for renegotiation, which is refused.
     fn receive_handshake(&mut self, payload: &[u8]) -> Result<(), Error> {
         const KEY_UPDATE: u8 = 24;
-        if self.info.version == Version::Tls12 {
+        if self.session.info.version == Version::Tls12 {
             return Err(Error::Protocol {
                 alert: AlertDescription::NO_RENEGOTIATION,
                 what: "a request to renegotiate, which is not supported",
@@ -341,29 +383,12 @@ impl TlsStream {
         if self.receiver.key_updates > MAX_KEY_UPDATES {
             return Err(unexpected("too many key updates in a row"));
         }
-        let keys = self.schedule.next_rx().map_err(|_| unexpected("a KeyUpdate"))?;
-        self.opener = Opener::new(&keys, 0);
+        let keys = self.session.schedule.next_rx().map_err(|_| unexpected("a KeyUpdate"))?;
+        self.session.opener = Opener::new(&keys, 0);
         // Several requests are answered by one update, before the next application data
         // (RFC 8446 §4.6.3): a storm of them costs us one record.
-        self.key_update_due |= requested;
+        self.session.key_update_due |= requested;
         Ok(())
-    }
-
-    /// Reads and discards until FIN.
-    pub(super) async fn discard_until_fin(&mut self) {
-        poll_fn(|cx| {
-            buffers::with_receive_buffer(|buffer| {
-                loop {
-                    let mut into = ReadBuf::new(buffer);
-                    match ready!(self.sender.poll_read(cx, &mut into)) {
-                        Ok(()) if !into.filled().is_empty() => {}
-                        _ => return Poll::Ready(()),
-                    }
-                }
-            })
-        })
-        .await;
-        self.receiver.state = State::Finished;
     }
 }
 

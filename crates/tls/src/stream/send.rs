@@ -1,10 +1,11 @@
-//! Sending a response that lies in several places, on either path.
+//! Sending a response that lies in several places, on any path.
 //!
 //! User space: the parts are copied and read straight into the payload slots of up to
 //! [`RECORDS_PER_SEND`] records in one buffer, sealed in place and sent by one call.
 //! Kernel: what lies in memory is sent by one call, and so is what fits one record; longer files go by sendfile, after
 //! a record of their own for what comes before them and the rest of their first page.
-//! On both paths the first record of a larger response is short: the peer opens nothing of a record before its last packet,
+//! Without TLS: as for the kernel, but nothing has to fill records.
+//! With TLS the first record of a larger response is short: the peer opens nothing of a record before its last packet,
 //! and a full record is longer than TCP's initial window (RFC 6928: 10 segments).
 
 use std::fs::File;
@@ -121,7 +122,7 @@ impl TlsStream {
         }
         let sent = ready!(match self.sender {
             Sender::User { .. } => self.poll_send_from_user(cx, source),
-            Sender::Kernel(_) => self.poll_send_from_kernel(cx, source),
+            Sender::Kernel(_) | Sender::Plain(_) => self.poll_send_unsealed(cx, source),
             Sender::Moving => unreachable!("{MOVING}"),
         });
         self.sending = if sent.is_ok() { Sending::Responding } else { Sending::Unfinished };
@@ -201,8 +202,9 @@ impl TlsStream {
         }
     }
 
-    fn poll_send_from_kernel(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
-        let sent = self.poll_send_parts_from_kernel(cx, source);
+    /// What this process does not seal: the kernel does, or nobody.
+    fn poll_send_unsealed(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        let sent = self.poll_send_parts_unsealed(cx, source);
         if std::mem::take(&mut source.corked) {
             self.cork(false);
         }
@@ -214,13 +216,9 @@ impl TlsStream {
         let _ = set_tcp_cork(self.socket(), corked);
     }
 
-    fn poll_send_parts_from_kernel(
-        &mut self,
-        cx: &mut Context<'_>,
-        source: &mut Source<'_>,
-    ) -> Poll<Result<(), Error>> {
+    fn poll_send_parts_unsealed(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         if matches!(source.stage, Stage::New) {
-            source.stage = self.kernels_first_record(source.form, &source.rest);
+            source.stage = self.first_stage(source.form, &source.rest);
         }
         if matches!(source.stage, Stage::Record(_)) {
             ready!(self.poll_send_record(cx, source))?;
@@ -263,12 +261,13 @@ impl TlsStream {
                     // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
                     // block of the cipher lies across two pages.
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
-                    // But a frame is one record.
-                    let more = match source.form != Form::Response && source.rest.is_frame(count, bytes) {
-                        true => More::Yes,
-                        false => More::No,
+                    // But a frame is one record, and without records the packets are to be full.
+                    let is_joined = match self.sender {
+                        Sender::Plain(_) => bytes < source.rest.len,
+                        _ => source.form != Form::Response && source.rest.is_frame(count, bytes),
                     };
-                    ready!(self.poll_kernel(cx, |tx| tx.send_vectored(&slices[..count], more)))? as u64
+                    let more = if is_joined { More::Yes } else { More::No };
+                    ready!(self.poll_write_slices(cx, &slices[..count], more))? as u64
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
@@ -331,12 +330,13 @@ impl TlsStream {
     /// body. While the window may be small, a response that nears it is worth one.
     fn begins_short(&self, form: Form, len: u64) -> bool {
         form == Form::Response
+            && self.session.is_some()
             && self.payload_sent == self.response_from
             && (len > MAX_PLAINTEXT as u64 || (self.small_window && len > NEAR_INITIAL_WINDOW))
     }
 
-    /// What the kernel gets first of a response: all of it in one record, a short record, or what [`Stage::Next`] sends.
-    fn kernels_first_record(&self, form: Form, rest: &Rest<'_>) -> Stage {
+    /// What is sent first of a response: all of it in one record, a short record, or what [`Stage::Next`] sends.
+    fn first_stage(&self, form: Form, rest: &Rest<'_>) -> Stage {
         let in_memory = rest.is_in_memory();
         if !self.begins_short(form, rest.len) {
             let one_record = rest.len <= MAX_PLAINTEXT as u64 && !in_memory;
@@ -351,7 +351,7 @@ impl TlsStream {
         }
     }
 
-    /// One record, one system call.
+    /// One record, or as much without TLS; one system call.
     fn poll_send_record(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         loop {
             ready!(source.poll_fetched(cx));
@@ -372,7 +372,7 @@ impl TlsStream {
             let Stage::Record(record) = &mut source.stage else {
                 unreachable!("only called in this stage");
             };
-            let sent = ready!(self.poll_kernel(cx, |tx| tx.send(record.unsent(), More::No)))?;
+            let sent = ready!(self.poll_write_bytes(cx, record.unsent(), More::No))?;
             record.sent += sent;
             self.progressed(sent as u64);
             if record.unsent().is_empty() {
@@ -389,13 +389,15 @@ impl TlsStream {
         range: Range<u64>,
         count: u64,
     ) -> Poll<Result<u64, Error>> {
-        let mut offset = range.start;
-        let sent = ready!(self.poll_kernel(cx, |tx| tx.send_file(file, &mut offset, count as usize)));
+        let sent = ready!(self.poll_write_file(cx, file, range.start, count as usize));
         Poll::Ready(match sent {
             Ok(0) => Err(Error::FileShrank { at: range.start, end: range.end }),
             Ok(sent) => Ok(sent as u64),
             Err(Error::Kernel(e)) if e.operation() == Operation::SendFile && is_of_the_file(e.errno()) => {
                 Err(Error::File(e.into()))
+            }
+            Err(Error::Io(e)) if matches!(self.sender, Sender::Plain(_)) && is_of_the_file(e.raw_os_error()) => {
+                Err(Error::File(e))
             }
             Err(error) => Err(error),
         })
@@ -404,7 +406,7 @@ impl TlsStream {
     /// Makes sure, once for each operation of the kernel, that its key may seal what the operation sends. An update that
     /// the peer asks for while the operation waits is answered before it.
     fn poll_reserve(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>, records: u64) -> Poll<Result<(), Error>> {
-        if self.key_update_due && self.can_update_keys() {
+        if self.is_key_update_due() && self.can_update_keys() {
             ready!(self.poll_update_sending_key(cx))?;
             source.reserved = false;
         }

@@ -249,6 +249,7 @@ fn the_path_is_the_one_under_test() {
     let serving = support::Server::new(support::limits()).serve(async |stream: TlsStream| stream.path());
     drop(support::connect(&serving, Suite::TLS13));
     let expected = match SENDER {
+        SealedBy::Nobody => "plain",
         SealedBy::User => "user",
         SealedBy::Kernel => "kernel",
     };

@@ -17,7 +17,7 @@ fn serve_info(server: &Server) -> support::Serving<HandshakeInfo> {
         support::take(&mut stream, 4).await.unwrap();
         stream.respond(&[Part::Bytes(b"pong")]).await.unwrap();
         stream.shutdown().await.unwrap();
-        stream.info().clone()
+        stream.info().unwrap().clone()
     })
 }
 
@@ -82,7 +82,8 @@ fn no_session_is_resumed_by_its_id() {
     let config = std::sync::Arc::new(config);
     let server = Server::new(support::limits());
     for round in 0..2 {
-        let serving = server.serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().resumed);
+        let serving =
+            server.serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().unwrap().resumed);
         let name = "localhost".try_into().unwrap();
         let mut client = rustls::ClientConnection::new(config.clone(), name).unwrap();
         let mut io = TcpStream::connect(serving.address).unwrap();
@@ -279,7 +280,7 @@ fn group(groups: &[&'static dyn rustls::crypto::SupportedKxGroup]) -> sealion_tl
     let config = rustls::ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
     let config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
     let serving = Server::new(support::limits())
-        .serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().group.unwrap());
+        .serve_handshakes(1, async |mut accepted| accepted.remove(0).unwrap().info().unwrap().group.unwrap());
     let mut client = rustls::ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
     let mut io = TcpStream::connect(serving.address).unwrap();
     io.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -3,6 +3,7 @@
 #[path = "../bodies/mod.rs"]
 mod bodies;
 mod handshake;
+mod plain;
 mod sites;
 #[path = "../support/mod.rs"]
 mod support;

@@ -42,7 +42,7 @@ fn connect(
         let mut stream: TlsStream = accepted.remove(0)?;
         // A client whose certificate was refused is told after its own handshake has ended (RFC 8446 §4.4.2.4).
         let _ = stream.respond(&[Part::Bytes(b"hello")]).await;
-        let info = stream.info().clone();
+        let info = stream.info().unwrap().clone();
         let _ = stream.shutdown().await;
         Ok(info)
     });
@@ -263,8 +263,9 @@ fn a_policy_is_chosen_by_a_client_hello_of_several_records() {
         assert!(error.contains(word), "{error}");
     }
     // A relay that cuts the ClientHello into records of seven bytes.
-    let serving = server
-        .serve_handshakes(1, async |mut accepted| accepted.remove(0).map(|stream| stream.info().server_name.clone()));
+    let serving = server.serve_handshakes(1, async |mut accepted| {
+        accepted.remove(0).map(|stream| stream.info().unwrap().server_name.clone())
+    });
     let relay = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let relay_address = relay.local_addr().unwrap();
     let upstream = serving.address;

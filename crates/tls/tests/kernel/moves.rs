@@ -173,7 +173,7 @@ fn a_resumed_connection_moves_too() {
         let connector = Connector::new(&PKI, suite);
         for round in 0..2 {
             let serving = server.serve(async move |mut stream| {
-                assert_eq!(stream.info().resumed, round > 0);
+                assert_eq!(stream.info().unwrap().resumed, round > 0);
                 large(&mut stream, 9).await;
                 stream.shutdown().await.unwrap();
             });
