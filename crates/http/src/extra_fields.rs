@@ -60,6 +60,16 @@ impl ExtraFields {
         self.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
     }
 
+    /// Removes the fields of this name, in any case.
+    pub fn remove(&mut self, name: &str) {
+        if self.has(name) {
+            let mut others = ExtraFields::with_capacity(self.lines.len());
+            let kept = self.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
+            kept.for_each(|(other, value)| others.add_octets(other, value));
+            *self = others;
+        }
+    }
+
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()

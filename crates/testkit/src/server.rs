@@ -81,7 +81,7 @@ impl Server {
         output.clone().follow(true, child.stderr.take().expect("stderr is piped"));
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut server = Self { child, output, address: unspecified };
-        let line = server.wait_for("an https:// address", |line| address_in(&line.text).is_some());
+        let line = server.wait_for("the address of a listener", |line| address_in(&line.text).is_some());
         server.address = address_in(&line.text).expect("the line was chosen for it");
         server
     }
@@ -200,9 +200,10 @@ impl Output {
     }
 }
 
-/// The first `https://host:port` in a line.
+/// The first `https://host:port` in a line, or the `http://host:port` on which sites are served.
 fn address_in(line: &str) -> Option<SocketAddr> {
-    let rest = &line[line.find("https://")? + "https://".len()..];
+    let served = || line.split_once("serving ").and_then(|(_, rest)| rest.split_once("http://"));
+    let (_, rest) = line.split_once("https://").or_else(served)?;
     let end = rest.find(|c: char| c.is_whitespace() || c == '/' || c == '"').unwrap_or(rest.len());
     let authority = &rest[..end];
     if let Some(port) = authority.strip_prefix("localhost:") {

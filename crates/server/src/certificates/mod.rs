@@ -68,15 +68,15 @@ impl TlsProcess {
 }
 
 /// The certificates of a generation, and the ticket keys and ACME sites that are watched with them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Certificates {
     watched: Vec<Watched>,
     tickets: Option<TicketDirectory>,
     acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
     /// Warnings for the operator: the configuration works, but deserves a look.
     pub notes: Vec<String>,
-    /// The file of the certificate for clients without SNI, and a note on its origin.
-    pub default: (PathBuf, &'static str),
+    /// The file of the certificate for clients without SNI, and a note on its origin. `None`: no listener has TLS.
+    pub default: Option<(PathBuf, &'static str)>,
 }
 
 /// A certificate in use.
@@ -163,20 +163,25 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) http2: bool,
 }
 
-/// What handshakes need.
+/// What connections need before their first request.
 pub(crate) struct Handshakes {
-    config: Arc<ServerConfig>,
+    /// `None`: no listener has TLS.
+    config: Option<Arc<ServerConfig>>,
     /// For listeners without HTTP/2.
     without_http2: Option<Arc<ServerConfig>>,
+    /// The bounds of every connection.
+    pub(crate) bounds: Arc<Limits>,
 }
 
 impl Handshakes {
     /// For a listener that offers HTTP/2, or does not.
-    pub(crate) fn of(&self, http2: bool) -> &Arc<ServerConfig> {
-        match &self.without_http2 {
-            Some(config) if !http2 => config,
-            _ => &self.config,
-        }
+    pub(crate) fn of(&self, http2: bool) -> Option<&Arc<ServerConfig>> {
+        self.without_http2.as_ref().filter(|_| !http2).or(self.config.as_ref())
+    }
+
+    /// Whether there are certificates for listeners with TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.config.is_some()
     }
 }
 
@@ -191,6 +196,8 @@ pub(crate) struct Others {
     pub(crate) any_certificate: bool,
     /// Whether HTTP-01 validations can arrive.
     pub(crate) has_plain_listener: bool,
+    /// Whether a listener has TLS.
+    pub(crate) has_tls_listener: bool,
 }
 
 /// Builds the TLS configuration. `None`: the errors are in `problems`.
@@ -202,7 +209,8 @@ pub(crate) fn build(
     process: &TlsProcess,
     problems: &mut Problems,
 ) -> Option<(Handshakes, Certificates)> {
-    let Others { http2, any_listener_without_http2, any_certificate, has_plain_listener } = others;
+    let Others { http2, any_listener_without_http2, any_certificate, has_plain_listener, has_tls_listener } = others;
+    let bounds = Arc::new(bounds);
     let mut building = Building {
         settings: Settings::new(&config.acme, sites, problems),
         watched: Vec::new(),
@@ -220,6 +228,10 @@ pub(crate) fn build(
             // The sites failed to build, for a reason in `problems`: make no development certificate for them.
             None if sites.is_empty() => return None,
             None if any_certificate => return None,
+            None if !has_tls_listener => {
+                let tls = Handshakes { config: None, without_http2: None, bounds };
+                return Some((tls, Certificates::default()));
+            }
             None => building.development(problems)?,
         },
     };
@@ -257,7 +269,7 @@ pub(crate) fn build(
     let with_and_without = made(&options).and_then(|config| {
         let options = TlsOptions { alpn: without_http2(), ..options };
         let without_http2 = any_listener_without_http2.then(|| made(&options)).transpose()?;
-        Ok(Handshakes { config, without_http2 })
+        Ok(Handshakes { config: Some(config), without_http2, bounds: bounds.clone() })
     });
     let built = match with_and_without {
         Ok(built) => built,
@@ -271,7 +283,7 @@ pub(crate) fn build(
     let shown =
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
     let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
-    Some((built, Certificates { watched, tickets, acme, notes, default: (shown?, note) }))
+    Some((built, Certificates { watched, tickets, acme, notes, default: Some((shown?, note)) }))
 }
 
 /// The protocols of a site or a listener without HTTP/2.

@@ -54,8 +54,10 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
         print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
     }
     let mut warnings = generation.certificates.notes.clone();
-    let (development, note) = &generation.certificates.default;
-    if !note.is_empty() && args.config.is_some() {
+    if let Some((development, note)) = &generation.certificates.default
+        && !note.is_empty()
+        && args.config.is_some()
+    {
         warnings.push(format!(
             "no site has a certificate: {}, for localhost only, would be used: add `certificates` or `acme = true` to the sites",
             development.display()
@@ -82,6 +84,7 @@ fn listeners(config: &Config) -> String {
         let name = &listen.address.name;
         lines += &match *listen.tls {
             true => format!("HTTPS on {name}\n"),
+            false if listen.serves() => format!("HTTP on {name}\n"),
             false => format!("HTTP on {name}, redirecting to HTTPS on port {}\n", listen.https_port.unwrap_or(https)),
         };
     }

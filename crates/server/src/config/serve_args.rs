@@ -34,6 +34,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 
+    /// Address and port to serve HTTP on, without TLS, for a proxy in front at which TLS ends; may be repeated. Without --listen, there
+    /// is then no listener with TLS
+    #[arg(long, value_name = "HOST:PORT", env = "SEALION_PLAIN", value_delimiter = ',')]
+    pub plain: Vec<Listen>,
+
     /// Port to listen on at localhost, short for `--listen localhost:PORT`
     #[arg(short, long, value_name = "PORT", conflicts_with = "listen")]
     pub port: Option<u16>,
@@ -142,9 +147,10 @@ impl ServeArgs {
         };
         if let Some(port) = self.port {
             config.listen = vec![ListenConfig::from(Listen::localhost(port))];
-        } else if !self.listen.is_empty() {
+        } else if !self.listen.is_empty() || !self.plain.is_empty() {
             config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
         }
+        config.listen.extend(self.plain.iter().cloned().map(ListenConfig::plain));
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
         config.metrics.override_by(&self.metrics, &self.given);

@@ -16,6 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use sealion_http::FieldSection;
 
+use super::Scheme;
+
 /// How proxies in front of a listener name the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Forwarding {
@@ -35,18 +37,41 @@ impl Forwarding {
 
     /// The client of a request on a connection from `peer`. Its port is 0 if the field names none.
     pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
+        self.client_and_entry(peer, fields).0
+    }
+
+    /// The scheme of the client's own request, as its proxy says it: in the element of Forwarded that names the client, or else at the end of
+    /// X-Forwarded-Proto. `None`: it says nothing, or is not trusted.
+    pub(super) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> Option<Scheme> {
         if !self.trusts(peer.ip()) {
-            return peer;
+            return None;
         }
-        let lines: Vec<&[u8]> = fields.all(&self.field).collect();
-        let entries = lines.iter().rev().flat_map(|line| FromRight(Some(line)));
-        let is_forwarded = self.field.eq_ignore_ascii_case("forwarded");
-        let mut client = peer;
+        let scheme = match self.is_forwarded() {
+            true => parameter(std::str::from_utf8(self.client_and_entry(peer, fields).1?).ok()?, "proto")?.as_bytes(),
+            false => FromRight(Some(fields.all("x-forwarded-proto").last()?)).next()?,
+        };
+        let is = |known: Scheme| scheme.eq_ignore_ascii_case(known.as_str().as_bytes()).then_some(known);
+        is(Scheme::Https).or_else(|| is(Scheme::Http))
+    }
+
+    fn is_forwarded(&self) -> bool {
+        self.field.eq_ignore_ascii_case("forwarded")
+    }
+
+    /// The client, and the entry that names it.
+    fn client_and_entry<'a>(&self, peer: SocketAddr, fields: FieldSection<'a>) -> (SocketAddr, Option<&'a [u8]>) {
+        if !self.trusts(peer.ip()) {
+            return (peer, None);
+        }
+        let lines: Vec<&'a [u8]> = fields.all(&self.field).collect();
+        let entries = lines.into_iter().rev().flat_map(|line| FromRight(Some(line)));
+        let is_forwarded = self.is_forwarded();
+        let mut client = (peer, None);
         for entry in entries.take(self.most.unwrap_or(usize::MAX)) {
             let node = if is_forwarded { node_of_element(entry) } else { std::str::from_utf8(entry).ok() };
             let Some(address) = node.and_then(address) else { break };
-            client = address;
-            if !self.trusts(client.ip()) {
+            client = (address, Some(entry));
+            if !self.trusts(address.ip()) {
                 break;
             }
         }
@@ -80,19 +105,23 @@ impl<'a> Iterator for FromRight<'a> {
 
 /// The node that an element of Forwarded names as the client of its proxy (RFC 7239 §4). `None`: none, or two.
 fn node_of_element(element: &[u8]) -> Option<&str> {
-    let element = std::str::from_utf8(element).ok()?;
-    // No address needs an escape.
+    parameter(std::str::from_utf8(element).ok()?, "for")
+}
+
+/// The value of an element's parameter, without quotes. `None`: there is none, or more than one.
+fn parameter<'a>(element: &'a str, wanted: &str) -> Option<&'a str> {
+    // No address and no scheme needs an escape.
     if element.contains('\\') {
         return None;
     }
-    let mut nodes = parameters(element).filter_map(|parameter| {
+    let mut values = parameters(element).filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        name.eq_ignore_ascii_case("for").then_some(value)
+        name.eq_ignore_ascii_case(wanted).then_some(value)
     });
-    let (Some(node), None) = (nodes.next(), nodes.next()) else { return None };
-    match node.strip_prefix('"') {
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    match value.strip_prefix('"') {
         Some(rest) => rest.strip_suffix('"'),
-        None => Some(node),
+        None => Some(value),
     }
 }
 
@@ -237,6 +266,39 @@ mod tests {
         ] {
             let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
             assert_eq!(client_of(&forwarded, PROXY, &lines), client, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_is_the_one_by_which_the_client_reached_its_proxy() {
+        let scheme = |field: &str, peer: &str, lines: &str| {
+            let found = forwarding(field).scheme(peer.parse().unwrap(), FieldSection::from_lines(lines.as_bytes()));
+            found.map(Scheme::as_str)
+        };
+        for (lines, found) in [
+            ("", None),
+            ("X-Forwarded-Proto: https\r\n", Some("https")),
+            ("X-Forwarded-Proto: HTTP\r\n", Some("http")),
+            ("X-Forwarded-Proto: http, https\r\n", Some("https")),
+            ("X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n", Some("http")),
+            ("X-Forwarded-Proto: wss\r\n", None),
+            ("X-Forwarded-Proto: \r\n", None),
+            ("Forwarded: for=192.0.2.7;proto=https\r\n", None),
+        ] {
+            assert_eq!(scheme("x-forwarded-for", PROXY, lines), found, "{lines}");
+            assert_eq!(scheme("x-forwarded-for", "192.0.2.1:5000", lines), None, "{lines}");
+        }
+        for (lines, found) in [
+            ("Forwarded: for=192.0.2.7;proto=https\r\n", Some("https")),
+            ("Forwarded: for=192.0.2.7;Proto=\"HTTPS\"\r\n", Some("https")),
+            ("Forwarded: for=192.0.2.7;proto=https, for=10.1.1.1;proto=http\r\n", Some("https")),
+            ("Forwarded: for=203.0.113.9;proto=https, for=192.0.2.7;proto=http\r\n", Some("http")),
+            ("Forwarded: for=203.0.113.9;proto=https, for=192.0.2.7\r\n", None),
+            ("Forwarded: for=192.0.2.7;proto=https;proto=http\r\n", None),
+            ("Forwarded: proto=https\r\n", None),
+            ("X-Forwarded-Proto: https\r\n", None),
+        ] {
+            assert_eq!(scheme("forwarded", PROXY, lines), found, "{lines}");
         }
     }
 

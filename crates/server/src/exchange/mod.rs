@@ -18,14 +18,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use sealion_http::{Coding, FieldSection, Request, Status, Target};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
+use serde::{Deserialize, Serialize};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
 use crate::observe::access_log::{CacheTrace, Entry, Requested, UpstreamTrace};
 use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
 use crate::path::policy::PathReason;
-use crate::response::Response;
+use crate::response::{Body, Response};
+use crate::site::plain_http::{self, PlainResponse};
 use crate::site::{self, Site};
 use crate::upstream::Endpoints;
 
@@ -63,12 +66,52 @@ pub(crate) struct Listener {
     pub(crate) name: Box<str>,
     /// `None`: the client is the remote end of the connection.
     pub(crate) forwarding: Option<Forwarding>,
+    /// Whether its connections have TLS.
+    pub(crate) is_tls: bool,
+    /// The scheme of requests without TLS of which no trusted proxy says another: TLS may end at one that says nothing.
+    pub(crate) scheme: Scheme,
 }
+
+/// The scheme of a request's URL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scheme {
+    #[default]
+    Http,
+    Https,
+}
+
+impl Scheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => HTTP,
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The scheme of requests that anybody on the way could read.
+const HTTP: &str = "http";
 
 impl Listener {
     /// Whether the other end of a connection is a trusted proxy.
     pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
+    }
+
+    /// The scheme of requests of which nobody says another.
+    pub(crate) fn own_scheme(&self) -> &'static str {
+        if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
+    }
+
+    /// The scheme of a request with these fields, on a connection from `peer`: without TLS, a trusted proxy may say that it has it.
+    pub(crate) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> &'static str {
+        match &self.forwarding {
+            Some(forwarding) if !self.is_tls => {
+                forwarding.scheme(peer, fields).map_or(self.own_scheme(), Scheme::as_str)
+            }
+            _ => self.own_scheme(),
+        }
     }
 
     /// The client of a request with these fields, on a connection from `peer`.
@@ -86,6 +129,22 @@ pub(crate) struct Peer {
     pub(crate) auth: Option<ClientAuthId>,
     /// Whether the connection is one of HTTP/2.
     pub(crate) http2: bool,
+    /// The scheme of the request.
+    pub(crate) scheme: &'static str,
+}
+
+impl Peer {
+    /// As the site sees it, which exceeds no limit and is not answered at once by the cache.
+    pub(crate) fn client(&self) -> site::Client {
+        site::Client { address: address(self.address), refusal: None, arrival: None, is_plain: self.scheme == HTTP }
+    }
+
+    /// Removes the field that must not be sent without TLS (RFC 6797 §7.2).
+    fn keep_to_scheme(&self, response: &mut Response) {
+        if self.scheme == HTTP {
+            response.fields.extra.remove("strict-transport-security");
+        }
+    }
 }
 
 /// The result of sending a response, for log and metrics.
@@ -210,8 +269,17 @@ impl<'a> Exchange<'a> {
         self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
     }
 
-    /// Logs the error behind the response.
-    pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &Response) {
+    /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
+    pub(crate) fn challenge(&self, request: &Request<'_>) -> Option<Response> {
+        let Target::Path { path, .. } = request.target else { return None };
+        let authorization = self.shared.tls.http.answer(path.strip_prefix(plain_http::CHALLENGES)?)?;
+        let PlainResponse { status, fields, content } = PlainResponse::of_challenge(authorization);
+        Some(Response::new(status, fields, Body::Bytes(content)))
+    }
+
+    /// Logs the error behind the response, and adapts it to the scheme of the request.
+    pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &mut Response) {
+        peer.keep_to_scheme(response);
         if let Some(cause) = &response.cause {
             let target = request.raw_target.escape_default();
             tracing::warn!("{}: {target}: answered {}: {cause}", peer.address, response.status);
@@ -221,10 +289,12 @@ impl<'a> Exchange<'a> {
     /// The response to a request that could not be read, or whose content could not. A site whose client authentication the connection did not
     /// pass shows nothing of itself.
     pub(crate) async fn refuse(&self, peer: Peer, status: Status) -> Response {
-        match self.route(peer) {
+        let mut response = match self.route(peer) {
             Some(site) => site::refuse(site, status).await,
             None => self.generation.sites.plain(status),
-        }
+        };
+        peer.keep_to_scheme(&mut response);
+        response
     }
 
     /// Why a response is dropped before its end.
@@ -238,7 +308,7 @@ impl<'a> Exchange<'a> {
         &self,
         request: Option<(&Request<'_>, &'static str)>,
         peer: SocketAddr,
-        tls: &HandshakeInfo,
+        tls: Option<&HandshakeInfo>,
         outcome: &Outcome<'_>,
     ) {
         let Some(started) = self.started else { return };

@@ -40,7 +40,10 @@ impl PathChoice {
         policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         (self.reason, self.set_up) = (None, None);
-        let (version, aead) = (stream.info().version, stream.aead());
+        let (Some(version), Some(aead)) = (stream.info().map(|info| info.version), stream.aead()) else {
+            self.reason = Some(PathReason::NoTls);
+            return Ok(());
+        };
         let cost = policy.costs.of(version, aead);
         let situation = Situation {
             path: stream.path(),
@@ -65,6 +68,7 @@ impl PathChoice {
                     self.set_up = Some(took);
                     PathReason::Moved
                 }
+                Err(MoveError::NoTls) => PathReason::NoTls,
                 Err(MoveError::AlreadyMoved) => PathReason::MovedBefore,
                 Err(MoveError::KeyWorn) => PathReason::KeyWorn,
                 Err(MoveError::Refused(error)) => {
@@ -86,7 +90,7 @@ impl PathChoice {
         policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         match self.reason {
-            Some(PathReason::Moved | PathReason::MovedBefore) => Ok(()),
+            Some(PathReason::Moved | PathReason::MovedBefore | PathReason::NoTls) => Ok(()),
             _ => self.make(stream, upcoming, policy).await,
         }
     }

@@ -21,7 +21,7 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
 use sealion_http::{HttpTime, Method, Request, Status};
-use sealion_tls::{Part, TlsStream};
+use sealion_tls::{ClientAuthId, Part, TlsStream};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -181,7 +181,8 @@ impl Http1<'_> {
             stream.expect_small_window();
         }
         let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
-        let client = Peer { address: *peer, auth: stream.info().client_auth, http2: false };
+        let scheme = self.listener.scheme(remote, head.request.fields);
+        let client = Peer { address: *peer, auth: client_auth(stream), http2: false, scheme };
         let site = exchange.route(client);
         // Of most requests it is asked once the caches have no answer.
         let needs_to_know = head.framing != Framing::None || head.expect_continue;
@@ -203,15 +204,19 @@ impl Http1<'_> {
                 }
             }
         }
-        let mut response = match (unread, site) {
-            (Some(status), _) => Box::pin(exchange.refuse(client, status)).await,
-            (None, None) => exchange.misdirected(),
+        // Where the site is served without TLS, its authority asks there too.
+        let challenge = (!self.listener.is_tls).then(|| exchange.challenge(&head.request)).flatten();
+        let mut response = match (challenge, unread, site) {
+            (Some(response), ..) => response,
+            (None, Some(status), _) => Box::pin(exchange.refuse(client, status)).await,
+            (None, None, None) => exchange.misdirected(),
             // A client that leaves meanwhile is noticed when the response is sent: what it asked, a wrong password too, is logged.
-            (None, Some(site)) => {
+            (None, None, Some(site)) => {
                 // The cache itself leaves out requests that ask for another protocol.
                 let is_plain = site.has_proxies() && head.framing == Framing::None;
-                let arrival = is_plain.then(|| Arrival { scheme: "https", is_trusted: self.listener.trusts(remote) });
-                let client = Client { address: address(*peer), refusal, arrival };
+                let arrival = is_plain.then(|| Arrival { scheme, is_trusted: self.listener.trusts(remote) });
+                let asking = client;
+                let client = Client { refusal, arrival, ..asking.client() };
                 let cached = site::answer_from_cache(site, &head.request, client, date);
                 if cached.is_none()
                     && let Some(hints) = early_hints(site, &head, client, date)
@@ -224,7 +229,7 @@ impl Http1<'_> {
                     None if forwards || site.may_forward(&head.request) => {
                         let patience = current.limits.request_timeout.duration();
                         let (here, gone) = oneshot::channel();
-                        let inbound = self.inbound(&head, remote, *peer, patience, &mut content);
+                        let inbound = self.inbound(&head, remote, asking, patience, &mut content);
                         // HTTP/1.0 has none (RFC 9110 §15.2).
                         let passes_interim = head.version == Version::Http11 && site.passes_interim(&head.request);
                         let (interim, interims) = passes_interim.then(interim_responses).unzip();
@@ -242,7 +247,7 @@ impl Http1<'_> {
                     }
                     None => {
                         let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
-                        let inbound = Inbound { endpoints, ..self.hop(remote, *peer) };
+                        let inbound = Inbound { endpoints, ..self.hop(remote, asking) };
                         Box::pin(site::answer(site, &head.request, client, date, inbound)).await
                     }
                 }
@@ -253,7 +258,7 @@ impl Http1<'_> {
             Some(content) => close |= !content.is_complete(),
             None => {}
         }
-        exchange.answered(&head.request, client, &response);
+        exchange.answered(&head.request, client, &mut response);
         close |= stream.should_close();
         let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
         let connection = match (close || framing.needs_close(), head.version) {
@@ -276,7 +281,7 @@ impl Http1<'_> {
         &self,
         head: &RequestHead<'_>,
         remote: SocketAddr,
-        client: SocketAddr,
+        client: Peer,
         patience: Duration,
         content: &mut Option<ContentReader>,
     ) -> Inbound {
@@ -294,12 +299,12 @@ impl Http1<'_> {
     }
 
     /// The same for a request that is not forwarded. Another server may be asked whether it may pass.
-    fn hop(&self, remote: SocketAddr, client: SocketAddr) -> Inbound {
+    fn hop(&self, remote: SocketAddr, client: Peer) -> Inbound {
         Inbound {
             remote: address(remote),
             is_trusted: self.listener.trusts(remote),
-            client: address(client),
-            scheme: "https",
+            client: address(client.address),
+            scheme: client.scheme,
             ..Inbound::default()
         }
     }
@@ -316,7 +321,8 @@ impl Http1<'_> {
         method: Method<'_>,
     ) -> Result<bool, Error> {
         let exchange = Exchange::begin(shared, current, self.listener, None);
-        let client = Peer { address: *peer, auth: stream.info().client_auth, http2: false };
+        let client =
+            Peer { address: *peer, auth: client_auth(stream), http2: false, scheme: self.listener.own_scheme() };
         let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
@@ -326,6 +332,10 @@ impl Http1<'_> {
         let result = respond(stream, path, policy, response, framing, close, &date, progress, None).await;
         sending.end(result).map(|()| false)
     }
+}
+
+fn client_auth(stream: &TlsStream) -> Option<ClientAuthId> {
+    stream.info().and_then(|info| info.client_auth)
 }
 
 fn protocol(version: Version) -> &'static str {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use sealion_h2::{HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
-use sealion_http::{Method, Status};
+use sealion_http::{Method, Request, Status};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 use tokio::sync::oneshot;
 
@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
         let decoded = head.request();
         let Some(request) = decoded.to_request() else { return false };
         let exchange = Exchange::resume(self.shared, &current, self.listener, Some(&request), None);
-        let peer = Peer { address: self.remote, auth: self.auth, http2: true };
+        let peer = self.peer(self.remote, &request);
         exchange.route(peer).is_some_and(|site| site.may_forward(&request))
     }
 
@@ -102,26 +102,26 @@ impl<'a> Context<'a> {
         let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);
-        let peer = Peer { address: client, auth: self.auth, http2: true };
+        let peer = self.peer(client, &request);
         let site = exchange.route(peer);
         let response = match site {
             None => Some(exchange.misdirected()),
             Some(site) => {
                 let is_trusted = self.listener.trusts(self.remote);
-                let arrival = content.is_none().then_some(Arrival { scheme: "https", is_trusted });
-                site::answer_from_cache(site, &request, Client { address: address(client), refusal, arrival }, now())
+                let arrival = content.is_none().then_some(Arrival { scheme: peer.scheme, is_trusted });
+                site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.client() }, now())
             }
         };
         let started = exchange.started();
         match response {
-            Some(response) => {
-                exchange.answered(&request, peer, &response);
+            Some(mut response) => {
+                exchange.answered(&request, peer, &mut response);
                 let framing = framing(request.method, &response);
                 let head = self.shared.access_log.is_on().then(|| std::mem::replace(head, free_head()));
                 Answer::Now(Box::new(Answered { head, current, started, client, response, framing }))
             }
             None => {
-                let client = Client { address: address(client), refusal, arrival: None };
+                let client = Client { refusal, ..peer.client() };
                 let hints = site.and_then(|site| site::early_hints(site, &request, client, now())).map(block_of_hints);
                 let forwards = site.is_some_and(|site| site.may_forward(&request));
                 let passes_interim = forwards && site.is_some_and(|site| site.passes_interim(&request));
@@ -135,6 +135,12 @@ impl<'a> Context<'a> {
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
         }
+    }
+
+    /// The client of a request, which has this address.
+    fn peer(&self, client: SocketAddr, request: &Request<'_>) -> Peer {
+        let scheme = self.listener.scheme(self.remote, request.fields);
+        Peer { address: client, auth: self.auth, http2: true, scheme }
     }
 
     async fn answer_later(
@@ -152,9 +158,9 @@ impl<'a> Context<'a> {
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
-                    let client = Client { address: address(peer.address), refusal, arrival: None };
-                    let response = site::answer(site, request, client, now(), inbound).await;
-                    exchange.answered(request, peer, &response);
+                    let client = Client { refusal, ..peer.client() };
+                    let mut response = site::answer(site, request, client, now(), inbound).await;
+                    exchange.answered(request, peer, &mut response);
                     let framing = framing(request.method, &response);
                     (response, framing)
                 }
@@ -177,7 +183,7 @@ impl<'a> Context<'a> {
             is_trusted: self.listener.trusts(self.remote),
             client: address(peer.address),
             endpoints: None,
-            scheme: "https",
+            scheme: peer.scheme,
             takes_trailers: true,
             fields: Vec::new(),
             interim: None,
@@ -194,7 +200,9 @@ impl<'a> Context<'a> {
                 let request = decoded.to_request();
                 let exchange = Exchange::begin(context.shared, &current, context.listener, request.as_ref());
                 let client = context.listener.client(context.remote, decoded.fields);
-                let response = exchange.refuse(Peer { address: client, auth: context.auth, http2: true }, status).await;
+                let scheme = context.listener.scheme(context.remote, decoded.fields);
+                let peer = Peer { address: client, auth: context.auth, http2: true, scheme };
+                let response = exchange.refuse(peer, status).await;
                 let framing = framing(Method::from_token(decoded.method), &response);
                 (response, framing, client, exchange.started())
             };
@@ -232,7 +240,7 @@ impl Answered {
     }
 
     /// Writes the line of the access log and updates the metrics.
-    pub(super) fn finish(mut self, context: &Context<'_>, tls: &HandshakeInfo, delivery: Delivery<'_>) {
+    pub(super) fn finish(mut self, context: &Context<'_>, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
         let Delivery { stream, body, wire, path, choice, aborted } = delivery;
         let head = self.head.take();
         let decoded = head.as_ref().map(HeadBuffer::request);

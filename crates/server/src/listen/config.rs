@@ -10,8 +10,19 @@ use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Address;
-use crate::exchange::{Forwarding, Listener};
+use crate::exchange::{Forwarding, Listener, Scheme};
 use crate::values::{At, Bounded, Problems, parse_network};
+
+/// What a listener without TLS does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Plain {
+    /// Redirects every request to HTTPS with status 308.
+    #[default]
+    Redirect,
+    /// Serves the sites, for a proxy in front at which TLS ends.
+    Serve,
+}
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,14 +33,24 @@ pub(crate) struct ListenConfig {
     #[schemars(with = "String")]
     pub address: Listen,
 
-    /// Whether connections are HTTPS. `false`: every request is redirected to HTTPS with status 308, except challenges of certificate
-    /// authorities, which are answered.
+    /// Whether connections are HTTPS. `false`: `plain` says what happens.
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// Whether clients of this listener are offered HTTP/2, unless `http2.enabled` is `false`.
-    #[serde(default = "yes")]
-    pub http2: At<bool>,
+    /// What a listener without TLS does. Challenges of certificate authorities are answered in either case.
+    #[serde(default)]
+    pub plain: At<Plain>,
+
+    /// Scheme of the requests of a listener with `plain = "serve"`, where no trusted proxy names another: `https` if TLS ends at a balancer that
+    /// says nothing of it, and clients cannot reach the listener itself [default: http]. With `client_address`, the field `X-Forwarded-Proto`
+    /// of trusted proxies names it, or `proto` of their `Forwarded`, if that is the field: they have to set it in every request.
+    #[serde(default)]
+    pub scheme: Option<At<Scheme>>,
+
+    /// Whether clients of this listener may use HTTP/2, unless `http2.enabled` is `false`: offered by ALPN, or, without TLS, by clients that
+    /// begin with it (prior knowledge, RFC 9113 §3.3) [default: true with TLS, false without]
+    #[serde(default)]
+    pub http2: Option<At<bool>>,
 
     /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS]
     #[serde(default)]
@@ -63,7 +84,62 @@ pub(crate) struct ListenConfig {
 }
 
 impl ListenConfig {
+    /// Without TLS, for the sites.
+    pub(crate) fn plain(address: Listen) -> Self {
+        ListenConfig { tls: false.into(), plain: Plain::Serve.into(), ..address.into() }
+    }
+
+    /// Whether sites answer on it, as opposed to a redirect.
+    pub(crate) fn serves(&self) -> bool {
+        *self.tls || *self.plain == Plain::Serve
+    }
+
+    /// Whether sites answer on it without TLS.
+    pub(crate) fn serves_plain(&self) -> bool {
+        !*self.tls && self.serves()
+    }
+
+    /// Whether clients may use HTTP/2.
+    pub(crate) fn http2(&self) -> bool {
+        self.http2.as_ref().map_or(*self.tls, |http2| **http2)
+    }
+
+    /// Whether requests can have the scheme `https`.
+    pub(crate) fn may_be_https(&self) -> bool {
+        *self.tls || self.serves() && (self.client_address.is_some() || self.scheme.as_deref() == Some(&Scheme::Https))
+    }
+
+    /// Whether the octets of its connections may leave this machine as they are.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.serves_plain()
+            && !self.may_be_https()
+            && self.address.addresses.iter().any(|address| match address {
+                Address::Tcp(address) => !address.ip().is_loopback(),
+                Address::Unix(_) => false,
+            })
+    }
+
+    fn check_plain(&self, problems: &mut Problems) {
+        if *self.tls && *self.plain == Plain::Serve {
+            let what = "has no effect with TLS: add tls = false, or remove it";
+            problems.add(&self.plain.span, "listen.plain", what);
+        }
+        if let Some(scheme) = self.scheme.as_ref().filter(|_| !self.serves_plain()) {
+            let what = "has effect only where sites are served without TLS: remove it, or add tls = false and plain = \"serve\"";
+            problems.add(&scheme.span, "listen.scheme", what);
+        }
+        if self.https_port.is_some() && self.serves_plain() {
+            let what = "is the port of redirects, and plain = \"serve\" makes none: remove one of the two";
+            problems.add(&self.plain.span, "listen.https_port", what);
+        }
+        if let Some(http2) = self.http2.as_ref().filter(|http2| ***http2 && !self.serves()) {
+            let what = "has no effect where every request is redirected: remove it, or add plain = \"serve\"";
+            problems.add(&http2.span, "listen.http2", what);
+        }
+    }
+
     fn check(&self, problems: &mut Problems) {
+        self.check_plain(problems);
         let tcp = self.address.addresses.iter().any(|address| matches!(address, Address::Tcp(_)));
         let span = &self.proxy_protocol.span;
         if *self.proxy_protocol && tcp && self.trusted_proxies.is_empty() {
@@ -108,8 +184,8 @@ impl ListenConfig {
             "names a field that carries no address of a client: write the one that the proxies set, for instance x-forwarded-for or forwarded"
         } else if *self.proxy_protocol {
             "and proxy_protocol both name the client: choose one"
-        } else if !*self.tls {
-            "has no effect without TLS, where every request is redirected: remove it"
+        } else if !self.serves() {
+            "has no effect without TLS, where every request is redirected: remove it, or add plain = \"serve\""
         } else if tcp && self.trusted_proxies.is_empty() {
             "without trusted_proxies any client could claim any address: name the networks of the proxies there, for instance [\"10.0.0.0/8\"]"
         } else {
@@ -125,7 +201,8 @@ impl ListenConfig {
             field: field.value.as_str().into(),
             most: self.max_proxies.as_ref().map(|most| most.usize()),
         });
-        Listener { name: self.address.name.as_str().into(), forwarding }
+        let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
+        Listener { name: self.address.name.as_str().into(), forwarding, is_tls: *self.tls, scheme }
     }
 
     /// Its first TCP port.
@@ -159,7 +236,7 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
     }
 }
 
-/// Checks that each name is the address of a listener, and that one of the listeners has TLS. `key`: the key that has them.
+/// Checks that each name is the address of a listener, and that sites answer on one of the listeners. `key`: the key that has them.
 pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str, problems: &mut Problems) {
     // Without a [[listen]] there is the default one.
     let development = [ListenConfig::from(Listen::development())];
@@ -169,7 +246,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
         problems.add(&(0..0), key, "is empty, so no request can reach the site: name a listener, or remove the key");
         return;
     };
-    let mut has_tls = false;
+    let mut is_served = false;
     for name in names {
         let found = find(name);
         if found.is_empty() {
@@ -177,14 +254,14 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
             let what = format_args!("no [[listen]] has the address {:?}: use one of {}", name.value, known.join(", "));
             problems.add(&name.span, key, what);
         }
-        has_tls |= found.is_empty() || found.iter().any(|listen| *listen.tls);
+        is_served |= found.is_empty() || found.iter().any(|listen| listen.serves());
     }
     let named = |listen: &&ListenConfig| names.iter().any(|name| listen.address.name == name.value);
     let is_port_of_site = |port: u16| all.iter().filter(named).any(|listen| *listen.tls && listen.port() == Some(port));
     let port = https_port(all);
-    if has_tls
+    if is_served
         && !is_port_of_site(port)
-        && let Some(plain) = all.iter().filter(named).find(|listen| !*listen.tls && listen.https_port.is_none())
+        && let Some(plain) = all.iter().filter(named).find(|listen| !listen.serves() && listen.https_port.is_none())
     {
         let what = format_args!(
             "{} redirects to port {port}, where the site does not answer: set https_port of that [[listen]] to the port of a listener of the site",
@@ -192,7 +269,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
         );
         problems.add(&first.span, key, what);
     }
-    if !has_tls {
+    if !is_served {
         problems.add(&first.span, key, "names only listeners without TLS, which redirect to HTTPS: add one with TLS");
     }
 }
@@ -264,7 +341,9 @@ impl From<Listen> for ListenConfig {
         ListenConfig {
             address,
             tls: yes(),
-            http2: yes(),
+            plain: At::default(),
+            scheme: None,
+            http2: None,
             https_port: None,
             mode: Mode::default(),
             proxy_protocol: At::default(),
@@ -455,6 +534,7 @@ mod tests {
             listen("address = '127.0.0.1:80'\ntls = false"),
             listen("address = '127.0.0.1:444'"),
             listen("address = '127.0.0.1:81'\ntls = false\nhttps_port = 444"),
+            listen("address = '127.0.0.1:82'\ntls = false\nplain = 'serve'"),
         ];
         for (names, words) in [
             (&["127.0.0.1:443"][..], ""),
@@ -467,6 +547,8 @@ mod tests {
             (&["127.0.0.1:80"], "names only listeners without TLS"),
             (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site does not answer"),
             (&["127.0.0.1:81", "127.0.0.1:444"], ""),
+            (&["127.0.0.1:82"], ""),
+            (&["127.0.0.1:82", "127.0.0.1:444"], ""),
             (&[], "is empty, so no request can reach the site"),
         ] {
             let names: Vec<At<String>> = names.iter().map(|name| (*name).to_owned().into()).collect();
@@ -495,6 +577,7 @@ mod tests {
                 "and proxy_protocol both",
             ),
             ("client_address = 'x-a'\ntls = false\ntrusted_proxies = ['10.0.0.0/8']", "has no effect without TLS"),
+            ("client_address = 'x-a'\ntls = false\nplain = 'serve'\ntrusted_proxies = ['10.0.0.0/8']", ""),
             ("max_proxies = 1", "has no effect without client_address"),
             (
                 "trusted_proxies = ['10.0.0.0/8']",
@@ -506,6 +589,29 @@ mod tests {
             assert!(problems.to_string().starts_with(words), "{keys}: {problems}");
             assert_eq!(problems.is_empty(), words.is_empty(), "{keys}: {problems}");
         }
+    }
+
+    #[test]
+    fn keys_of_another_kind_of_listener_are_refused() {
+        for (keys, words) in [
+            ("tls = false\nplain = 'serve'\nscheme = 'https'\nhttp2 = true", ""),
+            ("tls = false\nplain = 'redirect'\nhttps_port = 444", ""),
+            ("tls = false\nhttp2 = false", ""),
+            ("plain = 'serve'", "has no effect with TLS: add tls = false"),
+            ("scheme = 'https'", "has effect only where sites are served without TLS"),
+            ("tls = false\nscheme = 'https'", "has effect only where sites are served without TLS"),
+            ("tls = false\nplain = 'serve'\nhttps_port = 444", "is the port of redirects"),
+            ("tls = false\nhttp2 = true", "has no effect where every request is redirected"),
+        ] {
+            let mut problems = Problems::of_arguments();
+            check(&[toml::from_str(&format!("address = '127.0.0.1:0'\n{keys}")).unwrap()], None, &mut problems);
+            assert!(problems.to_string().starts_with(words), "{keys}: {problems}");
+            assert_eq!(problems.is_empty(), words.is_empty(), "{keys}: {problems}");
+        }
+        let listen = |keys: &str| toml::from_str::<ListenConfig>(&format!("address = '127.0.0.1:0'\n{keys}")).unwrap();
+        assert!(listen("").http2() && !listen("http2 = false").http2());
+        assert!(!listen("tls = false\nplain = 'serve'").http2());
+        assert!(listen("tls = false\nplain = 'serve'\nhttp2 = true").http2());
     }
 
     #[test]

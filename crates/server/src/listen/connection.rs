@@ -1,11 +1,12 @@
-//! A connection from accept to close: handshake, then HTTP/1.1, then an orderly end.
+//! A connection from accept to close: handshake, or the first octets without TLS, then HTTP, then an orderly end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use sealion_tls::{AlertDescription, HandshakeError, Socket, TlsStream};
+use sealion_h2::PREFACE;
+use sealion_tls::{AlertDescription, HandshakeError, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -49,13 +50,16 @@ pub(crate) fn serve(
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
-        let Some((mut stream, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
+        let Some((mut stream, protocol, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await
+        else {
             return;
         };
-        let served = match stream.info().alpn.as_deref() {
+        let served = match protocol {
             // Boxed: the first connections of HTTP/1.1 would hold its memory.
-            Some(b"h2") => Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await,
-            _ => http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await,
+            Protocol::Http2 => {
+                Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await
+            }
+            Protocol::Http1 => http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await,
         };
         Box::pin(close(&mut stream, served, peer, &shared)).await;
         if let Some(worker) = counted {
@@ -72,7 +76,7 @@ async fn establish(
     peer: &mut SocketAddr,
     entrance: &Entrance,
     shared: &Shared,
-) -> Option<(TlsStream, Option<Admitted>)> {
+) -> Option<(TlsStream, Protocol, Option<Admitted>)> {
     let counted = metrics::worker();
     let handshaking = counted.map(|worker| worker.handshaking.enter());
     let accepted = Instant::now();
@@ -90,7 +94,7 @@ async fn establish(
         }
     }
     let admitted = admit(*peer, entrance, &current, shared)?;
-    if !*listen.tls {
+    if !listen.serves() {
         let challenge = |token: &str| shared.tls.http.answer(token);
         if let Err(error) =
             Box::pin(http1::plain::serve(io, &current, &entrance.listener.name, entrance.https_port, challenge)).await
@@ -99,19 +103,90 @@ async fn establish(
         }
         return None;
     }
-    let mut stream = handshake(io, *peer, *listen.http2, &current).await?;
+    if !*listen.tls {
+        let mut stream = TlsStream::plain(io, &current.tls.bounds);
+        let protocol = first_octets(&mut stream, *peer, listen.http2(), &current).await?;
+        if let Some(worker) = counted {
+            stream.report_progress(&worker.progress);
+        }
+        return Some((stream, protocol, admitted));
+    }
+    let mut stream = handshake(io, *peer, listen.http2(), &current).await?;
     drop((current, handshaking));
+    let Some(info) = stream.info() else { return None };
     if let Some(worker) = counted {
-        worker.shook_hands(stream.info(), accepted.elapsed());
+        worker.shook_hands(info, accepted.elapsed());
+    }
+    tracing::debug!("{peer}: {:?} {}", info.version, info.suite);
+    let is_validation = info.is_validation();
+    let protocol = if info.alpn.as_deref() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
+    if let Some(worker) = counted {
         stream.report_progress(&worker.progress);
     }
-    tracing::debug!("{peer}: {:?} {}", stream.info().version, stream.info().suite);
-    if stream.info().is_validation() {
+    if is_validation {
         let _ = stream.shutdown().await;
         return None;
     }
-    Some((stream, admitted))
+    Some((stream, protocol, admitted))
 }
+
+/// The protocol of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Reads the first octets of a connection without TLS, as many as tell the protocol; the driver finds them in the stream. `None`: the connection
+/// is over.
+async fn first_octets(stream: &mut TlsStream, peer: SocketAddr, http2: bool, current: &Current) -> Option<Protocol> {
+    let deadline = current.limits.handshake_timeout.duration();
+    let seen = timeout(deadline, async {
+        loop {
+            match stream.buffered() {
+                [] => {}
+                seen if seen.starts_with(CLIENT_HELLO) => return Ok(None),
+                seen if http2 && PREFACE.starts_with(&seen[..seen.len().min(PREFACE.len())]) => {
+                    if seen.len() >= PREFACE.len() {
+                        return Ok(Some(Protocol::Http2));
+                    }
+                }
+                _ => return Ok(Some(Protocol::Http1)),
+            }
+            // The client has closed: what came is the beginning of a request.
+            if stream.read_more().await? == 0 {
+                return Ok(Some(Protocol::Http1));
+            }
+        }
+    });
+    match seen.await {
+        Ok(Ok(Some(protocol))) => return Some(protocol),
+        Ok(Ok(None)) => {
+            failed(HandshakeFailure::TlsToPlain);
+            tracing::debug!(
+                "{peer}: began with TLS, which this listener does not have: let the proxy in front speak HTTP to it, or remove tls = false"
+            );
+            // A client of TLS reports a wrong version, and a trace shows the text.
+            let _ = stream.respond(&[Part::Bytes(REFUSAL_OF_TLS)]).await;
+            let _ = stream.shutdown().await;
+        }
+        Ok(Err::<_, sealion_tls::Error>(error)) => {
+            failed(HandshakeFailure::Io);
+            tracing::debug!("{peer}: {error}");
+        }
+        Err(_) => {
+            failed(HandshakeFailure::Timeout);
+            tracing::debug!("{peer}: no request within {} s", deadline.as_secs_f32());
+        }
+    }
+    None
+}
+
+/// A handshake record of TLS (RFC 8446 §5.1). No method begins so.
+const CLIENT_HELLO: &[u8] = b"\x16";
+
+const REFUSAL_OF_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 73\r\nConnection: close\r\n\r\n\
+    This port speaks HTTP: write http:// instead of https:// in the address.\n";
 
 /// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
 fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
@@ -134,7 +209,12 @@ fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shar
 /// `None`: the handshake failed; the failure is counted and logged.
 async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current) -> Option<TlsStream> {
     let deadline = current.limits.handshake_timeout.duration();
-    match timeout(deadline, TlsStream::accept(io, current.tls.of(http2))).await {
+    let Some(config) = current.tls.of(http2) else {
+        // A reload cannot take the certificates of a listener with TLS away.
+        tracing::error!("{peer}: closed: this configuration has no certificate");
+        return None;
+    };
+    match timeout(deadline, TlsStream::accept(io, config)).await {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(HandshakeError::ClosedByPeer)) => {
             failed(HandshakeFailure::Closed);
@@ -152,8 +232,8 @@ async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current)
     None
 }
 
-/// Closes an established connection: with close_notify after its last response, with an alert after an error that has one. `served`: how
-/// HTTP ended.
+/// Closes an established connection: with close_notify after its last response, with an alert after an error that has one; without TLS with FIN,
+/// or a reset in a response. `served`: how HTTP ended.
 async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
     let counted = metrics::worker();
     let closed = match served {

@@ -272,7 +272,7 @@ impl Scrape<'_> {
         }
         page.counter(
             "sealion_responses_total",
-            "Responses by path (sealed in user space or by the kernel) and reason.",
+            "Responses by path (sealed in user space, by the kernel, or plain) and reason.",
         );
         self.by_reason(page, |worker| &worker.responses);
         page.counter(
@@ -281,7 +281,7 @@ impl Scrape<'_> {
         );
         self.by_reason(page, |worker| &worker.response_bytes);
         page.counter("sealion_sent_bytes_total", "Bytes of responses passed to the kernel so far, by path.");
-        for path in [SealedBy::User, SealedBy::Kernel] {
+        for path in [SealedBy::Nobody, SealedBy::User, SealedBy::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
         }
         page.counter("sealion_site_responses_total", "Responses by site and class of status.");

@@ -109,6 +109,8 @@ labels! {
         Quarantined = "quarantined",
         /// User space: the key would reach its limit, and this kernel cannot change it.
         KeyWorn = "key-worn",
+        /// Plain: the connection has no TLS, so that nothing is sealed.
+        NoTls = "no-tls",
     }
 }
 
@@ -127,6 +129,7 @@ impl PathReason {
             | Self::Suspended
             | Self::Quarantined
             | Self::KeyWorn => SealedBy::User,
+            Self::NoTls => SealedBy::Nobody,
         }
     }
 }

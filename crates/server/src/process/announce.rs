@@ -9,7 +9,7 @@ use super::prepare::Prepared;
 use super::privileges::GivenUp;
 use crate::certificates::Certificates;
 use crate::config::{Config, ServeArgs};
-use crate::listen::{Address, Listeners};
+use crate::listen::{Address, ListenConfig, Listeners};
 use crate::observe::messages::print;
 use crate::path::costs::{Costs, display_bytes};
 use crate::path::offer::explain;
@@ -42,11 +42,14 @@ fn announce_listeners(config: &Config, listeners: &Listeners) {
     let served = describe(config);
     for (address, place) in &listeners.addresses {
         let shown = display_address(address);
-        match config.listen.get(*place).filter(|listen| !*listen.tls) {
-            None => print(Level::INFO, format_args!("serving {served} on {shown}")),
-            Some(_) => {
-                print(Level::INFO, format_args!("sending clients to HTTPS on {}", shown.replacen("https:", "http:", 1)))
-            }
+        let listen = config.listen.get(*place);
+        let shown = match listen.is_none_or(|listen| *listen.tls) {
+            true => shown,
+            false => shown.replacen("https:", "http:", 1),
+        };
+        match listen.is_none_or(ListenConfig::serves) {
+            true => print(Level::INFO, format_args!("serving {served} on {shown}")),
+            false => print(Level::INFO, format_args!("sending clients to HTTPS on {shown}")),
         }
     }
     for address in &listeners.absent {
@@ -55,9 +58,9 @@ fn announce_listeners(config: &Config, listeners: &Listeners) {
 }
 
 fn announce_certificates(certificates: &Certificates) {
-    let (default, default_note) = &certificates.default;
+    let default = certificates.default.as_ref();
     for used in certificates.in_use() {
-        let note = if used.file == *default { default_note } else { "" };
+        let note = default.filter(|(file, _)| used.file == *file).map_or("", |(_, note)| note);
         print(
             Level::INFO,
             format_args!("certificate {}{note}, SHA-256 {}", used.file.display(), used.facts.fingerprint),

@@ -8,7 +8,7 @@ use crate::certificates::{self, CertifiedSite, TlsProcess};
 use crate::config::Config;
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
-use crate::listen;
+use crate::listen::{self, ListenConfig};
 use crate::site::Sites;
 use crate::store::{MOST_OPEN, Store};
 use crate::upstream::Upstreams;
@@ -36,11 +36,13 @@ pub(crate) fn build(
     }
     config.access_log.check(&mut problems);
     // No [[listen]] means the default listener, which has TLS.
-    let plain_only = !config.listen.is_empty() && config.listen.iter().all(|listen| !*listen.tls);
-    if plain_only {
+    let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
+    if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
+    let plain_only = !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::may_be_https);
+    let notes = check_plain(config, &mut problems);
     let mut upstreams = Upstreams::build(
         &config.upstream,
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
@@ -75,9 +77,11 @@ pub(crate) fn build(
         &certified,
         certificates::Others {
             http2: config.http2.enabled,
-            any_listener_without_http2: config.listen.iter().any(|listen| !*listen.http2),
+            any_listener_without_http2: config.listen.iter().any(|listen| *listen.tls && !listen.http2()),
             any_certificate,
             has_plain_listener,
+            // Listeners stay as they were at the start, whatever a reload says of them.
+            has_tls_listener: has_tls_listener || before.is_some_and(|before| before.tls.has_tls()),
         },
         bounds,
         process,
@@ -85,20 +89,59 @@ pub(crate) fn build(
     );
     let sites = Sites::new(sites, &mut problems);
     match tls {
-        Some((tls, certificates)) if problems.is_empty() => Ok(Generation {
-            sites,
-            upstreams: upstreams.into_all(),
-            store,
-            files: cache,
-            tls,
-            certificates: Arc::new(certificates),
-            limits: config.limits.clone(),
-            head_limits: config.limits.head(),
-            http2: config.http2.limits(&config.limits.head(), config.site.iter().any(|site| !site.proxy.is_empty())),
-            ktls: config.server.ktls,
-        }),
+        Some((tls, mut certificates)) if problems.is_empty() => {
+            certificates.notes.extend(notes);
+            Ok(Generation {
+                sites,
+                upstreams: upstreams.into_all(),
+                store,
+                files: cache,
+                tls,
+                certificates: Arc::new(certificates),
+                limits: config.limits.clone(),
+                head_limits: config.limits.head(),
+                http2: config
+                    .http2
+                    .limits(&config.limits.head(), config.site.iter().any(|site| !site.proxy.is_empty())),
+                ktls: config.server.ktls,
+            })
+        }
         _ => Err(problems),
     }
+}
+
+/// Refuses what sites cannot ask for on their listeners without TLS. Returns warnings of what they should not.
+fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
+    let mut notes = Vec::new();
+    let plain = || config.listen.iter().filter(|listen| listen.serves_plain());
+    for listen in plain().filter(|listen| listen.http2() && !config.http2.enabled) {
+        let what =
+            format_args!("{} asks for HTTP/2, and http2.enabled is false: remove one of the two", listen.address.name);
+        problems.add(&listen.plain.span, "listen.http2", what);
+    }
+    for site in &config.site {
+        let named = |listen: &&ListenConfig| {
+            let names = site.listen.as_ref();
+            names.is_none_or(|names| names.iter().any(|name| listen.address.name == name.value))
+        };
+        if let (Some(auth), Some(listen)) = (&site.client_auth, plain().find(named)) {
+            let what = format_args!(
+                "the site answers on {} too, which has no TLS and hence no certificates of clients: name its listeners with TLS in site.listen",
+                listen.address.name
+            );
+            problems.add(&auth.roots.span, "site.client_auth", what);
+        }
+        if !site.basic_auth.is_empty()
+            && let Some(listen) = plain().filter(named).find(|listen| listen.is_exposed())
+        {
+            notes.push(format!(
+                "{}: passwords of basic_auth cross the network readable to {}, which has no TLS: let a proxy at which TLS ends name the clients (client_address and trusted_proxies), or listen on a loopback address",
+                site.label(),
+                listen.address.name
+            ));
+        }
+    }
+    notes
 }
 
 /// Files that each worker may keep open for the cache of responses, which takes at most as many as the file cache.

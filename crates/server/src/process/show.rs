@@ -10,7 +10,7 @@ use qrcode::{Color, EcLevel, QrCode};
 use tracing::Level;
 
 use crate::config::{Config, ServeArgs};
-use crate::listen::{Address, Listeners};
+use crate::listen::{Address, ListenConfig, Listeners};
 use crate::observe::messages::{LogFormat, print};
 
 /// What was asked for.
@@ -74,31 +74,35 @@ fn open(url: &str) {
 /// The program of the desktop that opens a URL (xdg-utils).
 const OPENER: &str = "xdg-open";
 
-/// The URL of the first listener with TLS: by the first name of the first site in a configuration file, else by the address that `of` makes
+/// The URL of the first listener with TLS, or else of the first that serves sites without it: by the first name of the first site in a configuration file, else by the address that `of` makes
 /// of its own.
 fn url(config: &Config, listeners: &Listeners, of: fn(SocketAddr) -> SocketAddr) -> Result<String, String> {
-    let with_tls =
-        listeners.addresses.iter().filter(|(_, place)| config.listen.get(*place).is_none_or(|listen| *listen.tls));
-    let address = with_tls.into_iter().find_map(|(address, _)| match address {
-        Address::Tcp(address) => Some(*address),
-        Address::Unix(_) => None,
-    });
-    let address = address.ok_or(
-        "--open and --qr need a listener of HTTPS over TCP: add one with --listen HOST:PORT, or leave them out",
-    )?;
+    let first = |is_wanted: fn(&ListenConfig) -> bool| {
+        let wanted = |place: &usize| config.listen.get(*place).is_none_or(is_wanted);
+        listeners.addresses.iter().find_map(|(address, place)| match address {
+            Address::Tcp(address) if wanted(place) => Some(*address),
+            _ => None,
+        })
+    };
+    let with_tls = first(|listen| *listen.tls);
+    let scheme = if with_tls.is_some() { "https" } else { "http" };
+    let address = with_tls
+        .or_else(|| first(ListenConfig::serves))
+        .ok_or("--open and --qr need a listener over TCP: add one with --listen HOST:PORT, or leave them out")?;
     let name = config.site.first().and_then(|site| site.names.first()).filter(|name| !name.contains('*'));
-    Ok(display(of(address), name.map(|name| name.as_str())))
+    Ok(display(scheme, of(address), name.map(|name| name.as_str())))
 }
 
-fn display(address: SocketAddr, name: Option<&str>) -> String {
-    let port = if address.port() == 443 { String::new() } else { format!(":{}", address.port()) };
+fn display(scheme: &str, address: SocketAddr, name: Option<&str>) -> String {
+    let usual = if scheme == "https" { 443 } else { 80 };
+    let port = if address.port() == usual { String::new() } else { format!(":{}", address.port()) };
     let host = match (name, address.ip()) {
         (Some(name), _) => name.to_owned(),
         (None, ip) if ip.is_loopback() => "localhost".to_owned(),
         (None, IpAddr::V4(ip)) => ip.to_string(),
         (None, IpAddr::V6(ip)) => format!("[{ip}]"),
     };
-    format!("https://{host}{port}/")
+    format!("{scheme}://{host}{port}/")
 }
 
 fn on_this_machine(address: SocketAddr) -> SocketAddr {
@@ -160,8 +164,10 @@ mod tests {
             ("[2001:db8::1]:443", None, "https://[2001:db8::1]/"),
             ("0.0.0.0:443", Some("example.org"), "https://example.org/"),
         ] {
-            assert_eq!(display(address.parse().unwrap(), name), url);
+            assert_eq!(display("https", address.parse().unwrap(), name), url);
         }
+        assert_eq!(display("http", "192.0.2.7:80".parse().unwrap(), None), "http://192.0.2.7/");
+        assert_eq!(display("http", "127.0.0.1:443".parse().unwrap(), None), "http://localhost:443/");
         assert_eq!(on_this_machine("[::]:7".parse().unwrap()).to_string(), "127.0.0.1:7");
         let on_network = on_the_network("0.0.0.0:7".parse().unwrap());
         assert!(!on_network.ip().is_unspecified() && on_network.port() == 7, "{on_network}");

@@ -48,6 +48,8 @@ pub(crate) struct Client {
     pub(crate) refusal: Option<Refusal>,
     /// How the request came, if the cache of responses may answer it at once: it has no content, and asks for no other protocol.
     pub(crate) arrival: Option<Arrival>,
+    /// Whether its scheme is `http`.
+    pub(crate) is_plain: bool,
 }
 
 /// How a request came.
@@ -326,15 +328,19 @@ impl<'a> Answering<'a> {
         }
         let redirects = features.redirects.as_ref();
         let refusal = match self.request.method {
-            Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.request.authority),
+            Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.origin()),
             // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
             method if method.as_str() != "TRACE" && self.is_forwarded(path) => None,
             Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
             Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
         };
-        let redirect =
-            redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.request.authority));
+        let redirect = redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.origin()));
         redirect.or_else(|| refusal.map(Response::plain))
+    }
+
+    /// The beginning of the URL that was asked for: with its scheme and host.
+    fn origin(&self) -> Option<(&'static str, &'a str)> {
+        Some((if self.client.is_plain { "http://" } else { "https://" }, self.request.authority?))
     }
 
     /// Whether a rule forwards the path, after rewrites.

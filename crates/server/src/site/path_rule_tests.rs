@@ -64,7 +64,7 @@ fn redirect_targets() {
         ("/", None, None),
     ] {
         let path = SitePath::parse(target, true).unwrap();
-        let answer = redirects.answer(&path, query, Some("here"));
+        let answer = redirects.answer(&path, query, Some(("https://", "here")));
         let got = answer.as_ref().map(|answer| (answer.status.code(), answer.fields.location.as_deref().unwrap()));
         assert_eq!(got, expected, "{target}");
     }
@@ -76,8 +76,10 @@ fn a_redirect_to_the_request_itself_is_skipped() {
         build("redirects = [{ prefix = '/', to = 'https://example.org/' }, { regex = '^/(.*)$', to = '/$1' }]");
     let redirects = redirects.unwrap();
     let path = SitePath::parse("/a/b", false).unwrap();
-    assert!(redirects.answer(&path, None, Some("example.org")).is_none());
-    let elsewhere = redirects.answer(&path, None, Some("www.example.org")).unwrap();
+    assert!(redirects.answer(&path, None, Some(("https://", "example.org"))).is_none());
+    let to_https = redirects.answer(&path, None, Some(("http://", "example.org"))).unwrap();
+    assert_eq!(to_https.status.code(), 308);
+    let elsewhere = redirects.answer(&path, None, Some(("https://", "www.example.org"))).unwrap();
     assert_eq!(elsewhere.fields.location.as_deref(), Some("https://example.org/a/b"));
     let (redirects, ..) = build(
         "redirects = [{ path = '/a', to = '/a?v=2' }, { path = '/b', to = '/b#part' }, { path = '/c', to = '/c' }]",

@@ -21,9 +21,16 @@ impl PlainResponse {
         let fields = Fields { content_type: Some(ContentType::Text("text/plain")), ..Fields::default() };
         PlainResponse { status, fields, content: status.page() }
     }
+
+    /// The answer to a validation (RFC 8555 §8.3).
+    pub(crate) fn of_challenge(authorization: String) -> Self {
+        let content_type = Some(ContentType::Plain("application/octet-stream"));
+        let fields = Fields { content_type, ..Fields::default() };
+        PlainResponse { status: Status::OK, fields, content: Cow::Owned(authorization.into_bytes()) }
+    }
 }
 
-/// Answers a request on a listener without TLS. `https_port`: the port of HTTPS. `is_ours`: whether a site has the host name.
+/// Answers a request on a listener that redirects. `https_port`: the port of HTTPS. `is_ours`: whether a site has the host name.
 /// `challenge`: the key authorization for an ACME token (RFC 8555 §8.3).
 ///
 /// Strict-Transport-Security is not sent: browsers ignore it here (RFC 6797 §7.2).
@@ -36,14 +43,7 @@ pub(crate) fn answer(
     let Target::Path { path, query } = request.target else { return PlainResponse::of(Status::BAD_REQUEST) };
     if let Some(token) = path.strip_prefix(CHALLENGES) {
         return match challenge(token) {
-            Some(authorization) => {
-                let content_type = Some(ContentType::Plain("application/octet-stream"));
-                PlainResponse {
-                    status: Status::OK,
-                    fields: Fields { content_type, ..Fields::default() },
-                    content: Cow::Owned(authorization.into_bytes()),
-                }
-            }
+            Some(authorization) => PlainResponse::of_challenge(authorization),
             None => PlainResponse::of(Status::NOT_FOUND),
         };
     }
@@ -59,7 +59,8 @@ pub(crate) fn answer(
     response
 }
 
-const CHALLENGES: &str = "/.well-known/acme-challenge/";
+/// The paths of validations (RFC 8555 §8.3).
+pub(crate) const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 #[cfg(test)]
 mod tests {

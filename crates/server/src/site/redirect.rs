@@ -68,21 +68,27 @@ impl Redirects {
         &self,
         path: &SitePath<'_>,
         query: Option<&str>,
-        origin: Option<&str>,
+        origin: Option<(&str, &str)>,
     ) -> Option<Response> {
         let keeps_method = |status| matches!(status, Status::TEMPORARY_REDIRECT | Status::PERMANENT_REDIRECT);
         self.answer(path, query, origin).filter(|response| keeps_method(response.status))
     }
 
-    /// The redirect for a request, if a rule matches. `origin`: the authority of the request.
-    pub(crate) fn answer(&self, path: &SitePath<'_>, query: Option<&str>, origin: Option<&str>) -> Option<Response> {
+    /// The redirect for a request, if a rule matches. `origin`: the scheme with two slashes, and the authority of the request.
+    pub(crate) fn answer(
+        &self,
+        path: &SitePath<'_>,
+        query: Option<&str>,
+        origin: Option<(&str, &str)>,
+    ) -> Option<Response> {
         let full = path.full();
         let (location, status) = self.find(&full)?;
         let here: String = percent_encode(&full, OUTSIDE_PCHAR).collect();
         let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
         let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let query = query.map_or_else(String::new, |query| format!("?{query}"));
-        let absolute = || origin.is_some_and(|host| target.strip_prefix("https://") == Some(&*format!("{host}{here}")));
+        let is_same = |(scheme, host): (&str, &str)| target.strip_prefix(scheme) == Some(&*format!("{host}{here}"));
+        let absolute = || origin.is_some_and(is_same);
         // The client would request the same URL again.
         if (target == here || absolute()) && (own_query.is_empty() || own_query == query) {
             return None;

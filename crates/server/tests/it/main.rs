@@ -33,6 +33,7 @@ mod metrics;
 mod nginx_cache;
 mod nginx_corpus;
 mod packaging;
+mod plain;
 mod privileges;
 mod proxy;
 mod session_tickets;

@@ -12,10 +12,21 @@ use sealion_testkit::pki::Pki;
 /// When curl fails: then it has not seen a complete response, or none whose connection it trusts.
 #[track_caller]
 pub(crate) fn get(pki: &Pki, address: SocketAddr, target: &str, options: &[&str]) -> Response {
-    let output = command(pki, options).arg(format!("https://{address}{target}")).output().expect("curl is needed");
+    get_url(pki, &format!("https://{address}{target}"), options)
+}
+
+/// The same without TLS.
+#[track_caller]
+pub(crate) fn get_plain(pki: &Pki, address: SocketAddr, target: &str, options: &[&str]) -> Response {
+    get_url(pki, &format!("http://{address}{target}"), options)
+}
+
+#[track_caller]
+fn get_url(pki: &Pki, url: &str, options: &[&str]) -> Response {
+    let output = command(pki, options).arg(url).output().expect("curl is needed");
     assert!(
         output.status.success(),
-        "curl {target} {options:?}: {}: {}",
+        "curl {url} {options:?}: {}: {}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );

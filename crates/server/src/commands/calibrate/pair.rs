@@ -86,7 +86,7 @@ impl Host {
         };
         let mut stream = tokio::time::timeout(PATIENCE, shake).await.map_err(|_| "no handshake over loopback")??;
         let took = match path {
-            SendPath::User => None,
+            SendPath::Nobody | SendPath::User => None,
             SendPath::Kernel => {
                 Some(stream.move_to_kernel(0).await.map_err(|e| format!("the kernel refuses the move: {e}"))?)
             }

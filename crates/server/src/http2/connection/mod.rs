@@ -49,7 +49,7 @@ pub(crate) async fn serve(
 ) -> Result<End, Error> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let idle = shared.idle.register(waker);
-    let context = Context { shared, listener, remote: *peer, auth: stream.info().client_auth };
+    let context = Context { shared, listener, remote: *peer, auth: stream.info().and_then(|info| info.client_auth) };
     let mut serving = Serving { stream, connection: Box::new(Http2::new(context, idle)) };
     loop {
         let Serving { stream, connection } = &mut serving;

@@ -28,8 +28,8 @@ pub(crate) struct Entry<'a> {
     pub duration: Duration,
     /// When the last byte of the response was sent.
     pub ended: Instant,
-    /// The outcome of the handshake.
-    pub tls: &'a HandshakeInfo,
+    /// The outcome of the handshake; `None`: the connection has no TLS.
+    pub tls: Option<&'a HandshakeInfo>,
     /// Where the response was sealed.
     pub path: SealedBy,
     /// The reason for the path; `None`: the connection was lost before the path was chosen.

@@ -56,7 +56,7 @@ fields! {
     /// The host named by the request.
     Host = "host", IfChosen, |line| text(line.request().and_then(|requested| requested.request.authority));
     /// The server name in the client's handshake (SNI).
-    Sni = "sni", IfChosen, |line| text(line.entry.tls.server_name.as_deref());
+    Sni = "sni", IfChosen, |line| text(line.entry.tls.and_then(|tls| tls.server_name.as_deref()));
     /// The authenticated user.
     User = "user", IfChosen, |line| text(line.entry.user);
     /// The method; `-` if no request could be read.
@@ -84,20 +84,22 @@ fields! {
     };
     /// Milliseconds from the end of the request's head to the response's last byte.
     Ms = "ms", Always, |line| Value::Millis(line.entry.duration.as_micros() as u64);
-    /// The version of TLS.
-    Tls = "tls", Always, |line| Value::Word(match line.entry.tls.version {
+    /// The version of TLS; `-`, as in the next three, on a listener without TLS.
+    Tls = "tls", Always, |line| line.entry.tls.map_or(Value::Absent, |tls| Value::Word(match tls.version {
         Version::Tls12 => "1.2",
         Version::Tls13 => "1.3",
-    });
+    }));
     /// The cipher suite.
-    Suite = "suite", Always, |line| Value::Word(line.entry.tls.suite);
+    Suite = "suite", Always, |line| line.entry.tls.map_or(Value::Absent, |tls| Value::Word(tls.suite));
     /// The group of the key exchange; `X25519MLKEM768` resists quantum computers.
     Group = "group", Always, |line| {
-        line.entry.tls.group.map_or(Value::Absent, |group| Value::Word(group.as_str()))
+        line.entry.tls.and_then(|tls| tls.group).map_or(Value::Absent, |group| Value::Word(group.as_str()))
     };
     /// Whether the handshake resumed a session: `yes` or `no`.
-    Resumed = "resumed", Always, |line| Value::Flag(line.entry.tls.resumed);
-    /// Where the response was sealed: `user` or `kernel`.
+    Resumed = "resumed", Always, |line| {
+        line.entry.tls.map_or(Value::Absent, |tls| Value::Flag(tls.resumed))
+    };
+    /// Where the response was sealed: `user` or `kernel`; `plain` without TLS.
     Path = "path", Always, |line| Value::Word(line.entry.path.as_str());
     /// The reason for that path: see below.
     Why = "why", Always, |line| line.entry.why.map_or(Value::Absent, |why| Value::Word(why.label()));

@@ -249,6 +249,8 @@ labels! {
         Io = "io",
         /// The client spoke plain HTTP.
         PlainHttp = "plain-http",
+        /// The client spoke TLS to a listener without it.
+        TlsToPlain = "tls-to-plain",
         /// The client sent an alert.
         PeerAlert = "peer-alert",
         /// No common parameters, or the client broke the protocol.
