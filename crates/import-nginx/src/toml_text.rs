@@ -56,6 +56,13 @@ impl Table {
         self.tables.iter().find(is_it).map(|(.., table)| table)
     }
 
+    /// Removes the subtable `[name]`. `false`: there was none.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let before = self.tables.len();
+        self.tables.retain(|(existing, many, _)| existing != name || *many != Many::One);
+        self.tables.len() < before
+    }
+
     /// Appends a `[[name]]`.
     pub(super) fn push(&mut self, name: &str, table: Table) {
         self.tables.push((name.to_owned(), Many::List, table));

@@ -7,6 +7,7 @@ use toml::Value;
 
 use super::Context;
 use super::guards;
+use super::plain;
 use super::real_ip::{Field, Source};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
@@ -17,7 +18,9 @@ pub(super) struct Listeners {
     all: Vec<Listener>,
     /// Addresses with `ssl` in any server: it applies to all servers of the address.
     tls: HashSet<String>,
-    /// The default server of each TLS address: the first with `default_server`, else the first.
+    /// Addresses without TLS at which a server has content: sites are served there.
+    served: HashSet<String>,
+    /// The default server of each address with sites: the first with `default_server`, else the first.
     defaults: HashMap<String, (Directive, bool)>,
     /// The server whose site is the default.
     default: Option<Directive>,
@@ -55,8 +58,20 @@ impl Listeners {
         let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
         let mut listeners =
             Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() };
+        for server in servers.iter().filter(|server| plain::has_content(server)) {
+            let own: Vec<String> = addresses(server).collect();
+            // One that has TLS too is redirected to it.
+            if !is_all_tls(server) && !own.iter().any(|address| listeners.tls.contains(address)) {
+                listeners.served.extend(own);
+            }
+        }
         listeners.find_defaults(servers);
         listeners
+    }
+
+    /// Whether sites answer at one of the server's addresses.
+    pub(super) fn serve(&self, server: &Directive) -> bool {
+        addresses(server).any(|address| self.served.contains(&address))
     }
 
     /// Finds the default server of each address, and the one that becomes the default site: one without names, which nothing else can
@@ -65,8 +80,10 @@ impl Listeners {
         let mut order: Vec<String> = Vec::new();
         for server in servers {
             for listen in server.children().iter().filter(|inner| inner.name == "listen") {
-                let is_tls = |address: &String| is_all_tls(server) || self.tls.contains(address);
-                let Some(address) = address(listen.first()).filter(is_tls) else { continue };
+                let has_sites = |address: &String| {
+                    is_all_tls(server) || self.tls.contains(address) || self.served.contains(address)
+                };
+                let Some(address) = address(listen.first()).filter(has_sites) else { continue };
                 let says_so = is_default(listen);
                 match self.defaults.get(&address) {
                     Some((_, true)) => {}
@@ -80,6 +97,8 @@ impl Listeners {
                 }
             }
         }
+        // There is one default site, which clients of HTTPS need first.
+        order.sort_by_key(|address| self.served.contains(address));
         let candidates = || order.iter().filter_map(|address| self.defaults.get(address));
         let nameless = candidates().find(|(server, _)| !has_name(server));
         let found = nameless.or_else(|| candidates().find(|(_, says_so)| *says_so)).or_else(|| candidates().next());
@@ -166,9 +185,18 @@ impl Listeners {
         listens
     }
 
-    /// Records the addresses of the current server, which became a site.
-    pub(super) fn bind(&mut self, server: &Directive) {
-        self.bound.push((server.clone(), std::mem::take(&mut self.taken)));
+    /// Records the addresses of the current server, which became a site. One that asks for certificates of clients is not served without TLS.
+    pub(super) fn bind(&mut self, server: &Directive, site: &Table) {
+        let mut addresses = std::mem::take(&mut self.taken);
+        if site.table_if("client_auth").is_some() {
+            addresses.retain(|address| !self.served.contains(address));
+        }
+        self.bound.push((server.clone(), addresses));
+    }
+
+    /// Whether a request can come by HTTPS to a site.
+    pub(super) fn can_be_https(&self) -> bool {
+        self.all.iter().any(|listener| listener.tls || listener.client_address.is_some())
     }
 
     /// Records that the current server, without TLS, redirects its names to HTTPS.
@@ -195,7 +223,8 @@ impl Listeners {
                 })
             };
             let answers = |listener: &&Listener| {
-                own.contains(&listener.address) || (!listener.tls && redirects(&listener.address))
+                let is_served = self.served.contains(&listener.address);
+                own.contains(&listener.address) || (!listener.tls && !is_served && redirects(&listener.address))
             };
             let addresses: Vec<&str> =
                 self.all.iter().filter(answers).map(|listener| listener.address.as_str()).collect();
@@ -240,7 +269,11 @@ impl Listeners {
         shared: &[&Directive],
     ) -> Vec<(&'a Directive, bool)> {
         let sources: Vec<Source> = servers.iter().map(|server| Source::of(server, shared)).collect();
-        for listener in self.all.iter_mut().filter(|listener| listener.tls && !listener.proxy_protocol) {
+        for listener in self
+            .all
+            .iter_mut()
+            .filter(|listener| (listener.tls || self.served.contains(&listener.address)) && !listener.proxy_protocol)
+        {
             let mut its = self.bound.iter().zip(&sources).filter(|((_, own), _)| own.contains(&listener.address));
             let Some((_, Source::Field(field))) = its.next() else { continue };
             let is_unix = listener.address.starts_with("unix:");
@@ -250,7 +283,9 @@ impl Listeners {
             }
         }
         let is_converted = |own: &Vec<String>| {
-            let mut its = self.all.iter().filter(|listener| listener.tls && own.contains(&listener.address));
+            let mut its = self.all.iter().filter(|listener| {
+                (listener.tls || self.served.contains(&listener.address)) && own.contains(&listener.address)
+            });
             its.all(|listener| listener.client_address.is_some())
         };
         let bound = self.bound.iter().zip(&sources).zip(servers);
@@ -267,6 +302,10 @@ impl Listeners {
             if !listener.tls {
                 table.set("tls", false);
             }
+            if self.served.contains(&listener.address) {
+                table.comment("Without TLS, as in nginx: for a proxy in front at which TLS ends.");
+                table.set("plain", "serve");
+            }
             if listener.proxy_protocol {
                 table.set("proxy_protocol", true);
                 table.set("trusted_proxies", listener.trusted.clone());
@@ -282,6 +321,14 @@ impl Listeners {
             root.push("listen", table);
         }
     }
+}
+
+/// The addresses of a server.
+fn addresses(server: &Directive) -> impl Iterator<Item = String> {
+    let listens: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
+    // nginx's default address.
+    let implicit = listens.is_empty().then(|| "0.0.0.0:80".to_owned());
+    implicit.into_iter().chain(listens.into_iter().filter_map(|listen| address(listen.first())))
 }
 
 /// Whether a directive trusts a proxy that has an address.

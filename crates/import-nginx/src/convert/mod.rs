@@ -7,6 +7,7 @@ mod listeners;
 mod location;
 mod path_rules;
 mod pcre;
+mod plain;
 mod proxy;
 mod real_ip;
 mod site;
@@ -76,7 +77,7 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     let mut converted = Vec::new();
     for server in servers {
         if let Some(site) = site::convert(&mut context, &mut listeners, server, &shared) {
-            listeners.bind(server);
+            listeners.bind(server, &site);
             sites.push(site);
             converted.push(server);
         }
@@ -85,7 +86,15 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     let converted = listeners.read_client_addresses(&converted, &shared);
     real_ip::report(&mut context, &shared, &converted);
     if sites.is_empty() {
-        context.root.comment("No server with `listen … ssl` was found, so there is no site.");
+        context.root.comment("No server with `listen … ssl` or with content was found, so there is no site.");
+    }
+    if !listeners.can_be_https() {
+        for (site, (server, _)) in sites.iter_mut().zip(&converted) {
+            if site.remove("hsts") {
+                let remedy = "Strict-Transport-Security is not sent without TLS: name the proxy in front by client_address and trusted_proxies of the listener, and set hsts";
+                context.report_with(server, remedy);
+            }
+        }
     }
     if let ([_, _, ..], Some((site, _))) =
         (sites.as_slice(), converted.iter().enumerate().find(|(_, (server, _))| listeners.is_default(server)))

@@ -1,10 +1,11 @@
-//! Converts a `server`: to a site, or for plain HTTP to a redirect to the sites.
+//! Converts a `server` to a site.
 
 use toml::Value;
 
 use super::Context;
 use super::listeners::Listeners;
 use super::location::Scope;
+use super::plain;
 use super::targets::Targets;
 use super::{auth_request, guards, limits, location, path_rules, proxy, tls, values};
 use crate::syntax::Directive;
@@ -143,12 +144,20 @@ pub(super) fn convert(
     shared: &[&Directive],
 ) -> Option<Table> {
     let listens = listeners.take(context, server, shared);
-    if !listens.tls {
-        plain(context, listeners, server);
+    if !listens.tls && (plain::leads_to_https(server) || !listeners.serve(server)) {
+        plain::redirect(context, listeners, server);
         return None;
     }
-    if listens.plain {
-        context.report_with(server, "over plain HTTP, Sealion only redirects to HTTPS");
+    if listens.tls && listens.plain && !listeners.serve(server) {
+        context.report_with(
+            server,
+            "over plain HTTP, its clients are redirected to HTTPS: plain = \"serve\" of the listener serves them",
+        );
+    }
+    if !listens.tls {
+        let remedy =
+            "is served without TLS, as by nginx: TLS has to end at a proxy in front, or the server needs a certificate";
+        context.report_with(server, remedy);
     }
     let settings = Settings::of(server, shared);
     context.targets = Targets::of(server);
@@ -387,35 +396,4 @@ fn media_type_of(extension: &str) -> String {
     let mut text = Vec::new();
     sealion_http::ContentType::of_name(format!("x.{extension}").as_bytes()).write(&mut text);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// A server without TLS: redirects to HTTPS are converted, other contents are reported.
-fn plain(context: &mut Context, listeners: &mut Listeners, server: &Directive) {
-    let mut leads_to_https = false;
-    let mut others = Vec::new();
-    guards::walk(server.children(), &mut |inner| match inner.name.as_str() {
-        "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
-            leads_to_https = true
-        }
-        // Written by certbot after its conditions.
-        "return" if inner.first() == "404" => {}
-        "root" | "proxy_pass" | "fastcgi_pass" | "alias" | "uwsgi_pass" => others.push(inner.clone()),
-        _ => {}
-    });
-    if !leads_to_https {
-        return context.report_with(server, "plain HTTP is only redirected to HTTPS: add a certificate");
-    }
-    let names =
-        server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
-    let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
-    context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
-    listeners.redirect(server);
-    for other in others {
-        let remedy = if other.name == "root" {
-            "no files are sent over plain HTTP; [tls.acme] answers ACME challenges automatically"
-        } else {
-            "requests over plain HTTP are redirected, not forwarded"
-        };
-        context.report_with(&other, remedy);
-    }
 }

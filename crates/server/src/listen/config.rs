@@ -37,13 +37,15 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// What a listener without TLS does. Challenges of certificate authorities are answered in either case.
+    /// What a listener without TLS does: `redirect` sends every request to HTTPS with status 308; `serve` serves the sites, for a proxy in front
+    /// at which TLS ends. Challenges of certificate authorities are answered in either case.
     #[serde(default)]
     pub plain: At<Plain>,
 
     /// Scheme of the requests of a listener with `plain = "serve"`, where no trusted proxy names another: `https` if TLS ends at a balancer that
-    /// says nothing of it, and clients cannot reach the listener itself [default: http]. With `client_address`, the field `X-Forwarded-Proto`
-    /// of trusted proxies names it, or `proto` of their `Forwarded`, if that is the field: they have to set it in every request.
+    /// says nothing of it, and clients cannot reach the listener itself. With `client_address`, the field `X-Forwarded-Proto`
+    /// of trusted proxies names it, or `proto` of their `Forwarded`, if that is the field: they have to set it in every request
+    /// [default: http]
     #[serde(default)]
     pub scheme: Option<At<Scheme>>,
 

@@ -113,7 +113,7 @@ async fn establish(
     }
     let mut stream = handshake(io, *peer, listen.http2(), &current).await?;
     drop((current, handshaking));
-    let Some(info) = stream.info() else { return None };
+    let info = stream.info()?;
     if let Some(worker) = counted {
         worker.shook_hands(info, accepted.elapsed());
     }

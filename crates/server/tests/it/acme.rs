@@ -126,11 +126,22 @@ fn a_certificate_is_got_and_renewed_while_serving() {
 
 #[test]
 fn a_listener_without_tls_answers_validations() {
+    validate_by_http("");
+}
+
+#[test]
+fn a_listener_that_serves_without_tls_answers_validations() {
+    validate_by_http("plain = 'serve'");
+}
+
+/// `keys`: those of the listener without TLS.
+#[track_caller]
+fn validate_by_http(keys: &str) {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let (port, plain) = (free_port(), free_port());
     let pebble = Pebble::start(&sites, &pki, free_port(), plain);
     let config = configuration(&sites, &pebble, &pki, port, "http-01");
-    let server = config.listen(&format!("address = '127.0.0.1:{plain}'\ntls = false")).serve_from_user_space();
+    let server = config.listen(&format!("address = '127.0.0.1:{plain}'\ntls = false\n{keys}")).serve_from_user_space();
     wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
     wait_for_message(&server, "certificate replaced, valid until");
     assert!(shown(port).contains("Pebble Intermediate CA"));

@@ -736,3 +736,56 @@ fn names_of_listeners_and_proxies_are_not_taken_for_addresses() {
     assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
     assert!(named.iter().any(|line| line.contains("trusted_proxies has networks")), "{named:?}");
 }
+
+#[test]
+fn servers_with_content_and_without_tls_are_served_so() {
+    let (made, named, _) = import(
+        "server { listen 80; server_name a.example; root /srv/a; add_header Strict-Transport-Security max-age=60; }",
+    );
+    let listener = &made["listen"][0];
+    assert_eq!((listener["tls"].as_bool(), listener["plain"].as_str()), (Some(false), Some("serve")));
+    assert_eq!(made["site"][0]["names"][0].as_str(), Some("a.example"));
+    assert!(made["site"][0].get("hsts").is_none());
+    let says = |words: &str| named.iter().any(|line| line.contains(words));
+    assert!(says("is served without TLS, as by nginx"), "{named:?}");
+    assert!(says("Strict-Transport-Security is not sent without TLS"), "{named:?}");
+
+    let (made, named, _) = import(
+        "set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;\n\
+         server { listen 80; server_name a.example; root /srv/a; add_header Strict-Transport-Security max-age=60; }",
+    );
+    assert_eq!(made["listen"][0]["client_address"].as_str(), Some("x-forwarded-for"), "{named:?}");
+    assert!(made["site"][0].get("hsts").is_some());
+}
+
+#[test]
+fn an_address_is_served_or_redirects() {
+    const TLS: &str = "server { listen 443 ssl; server_name a.example; root /srv/a; }";
+    const CONTENT: &str = "server { listen 80; server_name b.example; root /srv/b; }";
+    const REDIRECT: &str = "server { listen 80; server_name a.example; return 301 https://$host$request_uri; }";
+    let plain = |servers: &[&str]| {
+        let (made, named, _) = import(&servers.join("\n"));
+        let listeners = made["listen"].as_array().expect("listeners").clone();
+        let listener = listeners.into_iter().find(|listener| listener["address"].as_str() == Some("0.0.0.0:80"));
+        let sites = made["site"].as_array().expect("sites").clone();
+        (listener.expect("it is there").get("plain").is_some(), sites, named)
+    };
+    let (is_served, sites, _) = plain(&[TLS, REDIRECT]);
+    assert!(!is_served && sites.len() == 1);
+    let (is_served, sites, named) = plain(&[TLS, REDIRECT, CONTENT]);
+    assert!(is_served && sites.len() == 2);
+    for (site, address) in sites.iter().zip(["0.0.0.0:443", "0.0.0.0:80"]) {
+        assert_eq!(site["listen"].as_array().map(|all| all.len()), Some(1));
+        assert_eq!(site["listen"][0].as_str(), Some(address));
+    }
+    assert!(
+        named.iter().any(|line| line.contains("requests for its names are not redirected but get 421")),
+        "{named:?}"
+    );
+    // Without TLS nobody shows a certificate.
+    let verifying = "server { listen 443 ssl; listen 80; server_name a.example; root /srv/a; ssl_client_certificate ca.pem; ssl_verify_client on; }";
+    let (is_served, sites, _) = plain(&[verifying, CONTENT]);
+    assert!(is_served);
+    assert_eq!(sites[0]["listen"].as_array().map(|all| all.len()), Some(1));
+    assert_eq!(sites[0]["listen"][0].as_str(), Some("0.0.0.0:443"));
+}
