@@ -263,9 +263,13 @@ async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketA
     };
     let stall = shared.generations.current().limits.stall_timeout.duration();
     // Clients can cause any alert but this one, which says that the server failed.
+    let answered = match stream.info() {
+        Some(_) => format!("answered with the alert {alert}"),
+        None => "the connection was cut".to_owned(),
+    };
     match alert == AlertDescription::INTERNAL_ERROR {
-        true => tracing::warn!("{peer}: {error}; answered with the alert {alert}"),
-        false => tracing::debug!("{peer}: {error}; answered with the alert {alert}"),
+        true => tracing::warn!("{peer}: {error}; {answered}"),
+        false => tracing::debug!("{peer}: {error}; {answered}"),
     }
     let _lingering = counted.map(|worker| worker.lingering.enter());
     let _ = timeout(stall, stream.abort(alert)).await;
