@@ -395,14 +395,17 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("proxy_ssl_crl", Unsupported("revocation lists are not supported"), ""),
     (
         "proxy_redirect",
-        Unsupported(
-            "Location is sent as the server wrote it: let the application make redirects from Host, or relative ones",
-        ),
-        "",
+        Converted(&["site.proxy.redirects"]),
+        "a location that keeps paths; with a prefix only `/ PREFIX/`; others are reported",
     ),
     (
-        "proxy_cookie_domain proxy_cookie_path proxy_cookie_flags",
-        Unsupported("cookies are sent as the server wrote them: let the application set their domain, path and flags"),
+        "proxy_cookie_domain proxy_cookie_path",
+        Converted(&["site.proxy.redirects"]),
+        "the server's own name and the location's own prefix, where Location is changed too; others are reported",
+    ),
+    (
+        "proxy_cookie_flags",
+        Unsupported("the flags of cookies are sent as the server wrote them: let the application set them"),
         "",
     ),
     (

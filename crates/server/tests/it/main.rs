@@ -32,6 +32,8 @@ mod metrics;
 #[cfg(feature = "import-nginx")]
 mod nginx_cache;
 mod nginx_corpus;
+#[cfg(feature = "import-nginx")]
+mod nginx_redirects;
 mod packaging;
 mod plain;
 mod privileges;

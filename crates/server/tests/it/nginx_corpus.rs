@@ -112,10 +112,15 @@ impl Asker<'_> {
 
     /// Status and content.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Option<(u16, Vec<u8>)> {
-        let address = self.ports.address(request.address);
         if request.address == "@P@" {
-            return plain(address, request).map(|status| (status, Vec::new()));
+            return plain(self.ports.address(request.address), request).map(|status| (status, Vec::new()));
         }
+        self.response(request).map(|response| (response.status, response.body))
+    }
+
+    /// The response over TLS.
+    pub(crate) fn response(&mut self, request: &Request<'_>) -> Option<http::Response> {
+        let address = self.ports.address(request.address);
         // A kept connection may have been closed meanwhile.
         for is_new in [false, true] {
             if is_new || self.kept.as_ref().is_none_or(|(other, _)| *other != address) {
@@ -128,7 +133,7 @@ impl Asker<'_> {
                     if response.field("connection").is_none_or(|value| !value.eq_ignore_ascii_case("keep-alive")) {
                         self.kept = None;
                     }
-                    return Some((response.status, response.body));
+                    return Some(response);
                 }
                 Err(_) => self.kept = None,
             }

@@ -6,6 +6,7 @@
 
 mod cache;
 mod fields;
+mod redirects;
 mod remainder;
 mod upstreams;
 
@@ -241,7 +242,6 @@ fn draft(
     if strips {
         keys.push(("strip_prefix", true.into()));
     }
-    keys.extend(to_prefix.map(|path| ("to_prefix", path.into())));
     if files_first {
         keys.push(("files_first", true.into()));
     }
@@ -249,6 +249,19 @@ fn draft(
     let is_ours = |field: &&Directive| !field.arguments.first().is_some_and(|name| copied.contains(name));
     let set: Vec<_> = all("proxy_set_header").into_iter().filter(is_ours).collect();
     let (of_requests, host) = fields::of_requests(context, &set, &target.host, constants);
+    let prefix = if strips { scope_prefix(scope) } else { "" };
+    let forwarding = redirects::Forwarding {
+        prefix,
+        to_prefix: to_prefix.as_deref().unwrap_or_default(),
+        url: &url,
+        has_variable: pass.first().contains('$'),
+        host: &host,
+        constants,
+    };
+    if redirects::of_rule(context, pass, &forwarding, &all) {
+        keys.push(("redirects", "rewrite".into()));
+    }
+    keys.extend(to_prefix.map(|path| ("to_prefix", path.into())));
     if host != "client" {
         keys.push(("host", host.into()));
     }
@@ -276,6 +289,14 @@ fn draft(
     others(context, site, settings, scope, location, block, files_first);
     let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
     Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips, keys })
+}
+
+/// The path of a location without its slash at the end.
+fn scope_prefix(scope: &Scope) -> &str {
+    match scope {
+        Scope::Prefix(path) => path.trim_end_matches('/'),
+        _ => "",
+    }
 }
 
 /// The parts of what `proxy_pass` says.
@@ -469,15 +490,8 @@ fn denies_all(limit: &Directive) -> bool {
 /// Whether a directive turns off, or leaves at its default, what has no counterpart.
 pub(super) fn is_off(directive: &Directive) -> bool {
     match directive.name.as_str() {
-        "proxy_redirect" => matches!(directive.first(), "off" | "default"),
         "proxy_pass_request_headers" | "proxy_pass_request_body" => directive.first() == "on",
-        "proxy_cache"
-        | "proxy_cookie_domain"
-        | "proxy_cookie_path"
-        | "proxy_cookie_flags"
-        | "proxy_store"
-        | "proxy_bind"
-        | "auth_request" => directive.first() == "off",
+        "proxy_cache" | "proxy_store" | "proxy_bind" | "auth_request" => directive.first() == "off",
         _ => false,
     }
 }

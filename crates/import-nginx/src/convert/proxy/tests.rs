@@ -209,7 +209,7 @@ fn a_url_tells_upstream_and_path() {
         ("http://unix:/run/app.sock:/", "/api/", "unix:/run/app.sock", true, Some("upstream")),
         ("https://app.internal:8443", "/api/", "https://app.internal:8443", false, Some("upstream")),
     ] {
-        let (site, named) = site(&format!("location {path} {{ proxy_pass {pass}; }}"));
+        let (site, named) = site(&format!("location {path} {{ proxy_pass {pass}; proxy_redirect off; }}"));
         let [rule] = rules(&site)[..] else { panic!("{pass}: {site} {named:#?}") };
         assert_eq!(rule["path"].as_str(), Some(path), "{pass}");
         assert_eq!(rule["upstream"].as_str(), Some(upstream), "{pass}");
@@ -223,7 +223,7 @@ fn a_url_tells_upstream_and_path() {
 #[test]
 fn a_url_with_another_path_puts_it_before_the_rest() {
     for (pass, path, strips) in [("http://app/v1/", "/api/", true), ("http://app/v1/", "/", false)] {
-        let (site, named) = site(&format!("location {path} {{ proxy_pass {pass}; }}"));
+        let (site, named) = site(&format!("location {path} {{ proxy_pass {pass}; proxy_redirect off; }}"));
         let [rule] = rules(&site)[..] else { panic!("{pass}: {site} {named:#?}") };
         assert_eq!(rule["to_prefix"].as_str(), Some("/v1"), "{path}");
         assert_eq!(rule.get("strip_prefix").is_some(), strips, "{path}");
@@ -234,7 +234,8 @@ fn a_url_with_another_path_puts_it_before_the_rest() {
 #[test]
 fn a_rewrite_that_leaves_the_prefix_out_is_strip_prefix() {
     for rewrite in ["^/api/(.*)$ /$1", "^/api/(.*) /$1", "/api/(.*) /$1", "^/api(/.*)$ $1"] {
-        let (site, named) = site(&format!("location /api/ {{ rewrite {rewrite} break; proxy_pass http://app; }}"));
+        let (site, named) =
+            site(&format!("location /api/ {{ rewrite {rewrite} break; proxy_pass http://app; proxy_redirect off; }}"));
         let [rule] = rules(&site)[..] else { panic!("{rewrite}: {site} {named:#?}") };
         assert_eq!(rule["strip_prefix"].as_bool(), Some(true), "{rewrite}");
         assert!(named.is_empty() && site.get("rewrites").is_none(), "{rewrite}: {named:#?}");
@@ -547,8 +548,10 @@ fn rules_of(site: &toml::Table) -> Vec<&str> {
 #[test]
 fn what_has_no_counterpart_is_named() {
     for directive in [
-        "proxy_redirect http://app/ /;",
+        "proxy_redirect http://other/ /;",
+        "proxy_redirect ~^http://[^/]+/(.*) /$1;",
         "proxy_cookie_path / /app/;",
+        "proxy_cookie_flags ~ secure;",
         "proxy_cookie_domain a b;",
         "proxy_cache zone;",
         "proxy_method POST;",
@@ -651,4 +654,58 @@ fn a_rewrite_may_lead_to_what_is_forwarded() {
     let (site, _) =
         self::site("rewrite ^/old$ /in/x last; location / { proxy_pass http://app; } location /in/ { deny all; }");
     assert_eq!(site["rewrites"][0]["to"].as_str(), Some("/.refused"));
+}
+
+#[test]
+fn redirects_are_rewritten_where_a_rule_does_what_nginx_does() {
+    // The location, whether its rule rewrites, and the starts of what is named.
+    let cases: [(&str, bool, &[&str]); 17] = [
+        ("location / { proxy_pass http://app; }", true, &[]),
+        ("location /a/ { proxy_pass http://app; proxy_redirect default; }", true, &[]),
+        ("location / { proxy_pass http://app; proxy_redirect off; }", false, &[]),
+        // The application knows the name that clients use.
+        ("location / { proxy_pass http://app; proxy_set_header Host $host; }", false, &[]),
+        ("location / { proxy_pass http://127.0.0.1:3000$request_uri; }", false, &[]),
+        ("location / { proxy_pass http://unix:/run/app.sock; }", false, &[]),
+        (
+            "location / { proxy_pass http://app; proxy_set_header Host $host; proxy_redirect http://127.0.0.1:3000/ /; }",
+            true,
+            &[],
+        ),
+        (
+            "location / { proxy_pass http://app; proxy_set_header Host $host; proxy_redirect http:// https://; }",
+            true,
+            &[],
+        ),
+        (
+            "location / { proxy_pass http://app; proxy_set_header Host $host; proxy_redirect http://app/ /; }",
+            false,
+            &["proxy_redirect"],
+        ),
+        ("location / { proxy_pass http://app; proxy_cookie_domain 127.0.0.1 $host; }", true, &[]),
+        (
+            "location / { proxy_pass http://app; proxy_redirect off; proxy_cookie_domain 127.0.0.1 $host; }",
+            false,
+            &["proxy_cookie_domain"],
+        ),
+        ("location /a/ { proxy_pass http://app/; }", false, &["proxy_pass"]),
+        ("location /a/ { proxy_pass http://app/; proxy_redirect / /a/; proxy_cookie_path / /a/; }", true, &[]),
+        ("location /a/ { proxy_pass http://app/v1/; proxy_redirect /v1/ /a/; proxy_cookie_path /v1 /a; }", true, &[]),
+        ("location /a/ { proxy_pass http://app/; proxy_redirect / /a/; }", true, &["proxy_redirect"]),
+        (
+            "location /a/ { proxy_pass http://app/; proxy_redirect off; proxy_cookie_path / /a/; }",
+            false,
+            &["proxy_cookie_path"],
+        ),
+        ("location /a/ { proxy_pass http://app/; proxy_redirect / /b/; }", false, &["proxy_redirect"]),
+    ];
+    for (location, expected, starts) in cases {
+        let (site, named) = site(location);
+        let [rule] = rules(&site)[..] else { panic!("{location}: {site} {named:#?}") };
+        assert_eq!(rule.get("redirects").and_then(Value::as_str), expected.then_some("rewrite"), "{location}");
+        assert_eq!(named.len(), starts.len(), "{location}: {named:#?}");
+        for (line, start) in named.iter().zip(starts) {
+            assert!(line.contains(&format!(": {start}")), "{location}: {line}");
+        }
+    }
 }

@@ -79,6 +79,16 @@ pub(super) fn target(context: &mut Context, authority: &str, options: Options) -
     Ok(Target { name, host })
 }
 
+/// Whether a host is that of a server that a location asks, as its answers may name it. `asked`: the authority of its URL.
+pub(super) fn has_server(context: &Context, asked: &str, host: &str) -> bool {
+    let without_port = |authority: &str| authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_owned();
+    let is_same = |server: &str| server == host || without_port(server) == host;
+    match context.upstreams.blocks.iter().find(|block| block.first() == asked) {
+        Some(block) => block.children().iter().any(|inner| inner.name == "server" && is_same(inner.first())),
+        None => is_same(asked),
+    }
+}
+
 /// The name of the block, or a number behind it. The path of a socket is no name.
 fn free_name(context: &Context, authority: &str) -> String {
     let word = match authority.strip_prefix("unix:") {
