@@ -205,6 +205,7 @@ fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<
         // For the tests of fleets.
         let tools = [("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("haproxy", "haproxy")];
         results.push(("redis and haproxy", sealion_guest::tools::ensure(&tools)));
+        results.push(("php-fpm", sealion_guest::tools::ensure_php_fpm()));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
     }

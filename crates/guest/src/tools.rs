@@ -54,6 +54,19 @@ pub fn ensure_nginx() -> Result<()> {
     nginx(&Cache::open()?).map(drop)
 }
 
+/// Installs php-fpm, whose program has its version in its name.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_php_fpm() -> Result<()> {
+    let directories = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].iter();
+    let mut names = directories.filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten();
+    match names.any(|entry| entry.file_name().to_string_lossy().starts_with("php-fpm")) {
+        true => Ok(()),
+        false => ensure(&[("php-fpm", "php-fpm")]),
+    }
+}
+
 /// Pebble, an ACME server for tests, in the cache; built from its source by Go, through Go's module proxy.
 ///
 /// # Errors

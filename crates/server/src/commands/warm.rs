@@ -261,6 +261,7 @@ impl Client {
             interim: None,
             endpoints: None,
             address: Vec::new(),
+            script: None,
         };
         Ok((server, forwarded))
     }

@@ -37,6 +37,8 @@ pub(crate) struct Root {
     /// Content types that the operator set by extension.
     media_types: Option<Arc<MediaTypes>>,
     tags: EntityTags,
+    /// Ends of names that are not served.
+    hidden: Arc<[Box<str>]>,
 }
 
 /// Metadata that entity tags of files are made of.
@@ -147,7 +149,21 @@ impl Root {
             checked_ms: AtomicU64::new(0),
             media_types: None,
             tags: EntityTags::default(),
+            hidden: Arc::from([]),
         }
+    }
+
+    /// Hides files whose names end so, in any case: they are programs, and their source is for nobody.
+    pub(crate) fn hiding(self, ends: Arc<[Box<str>]>) -> Self {
+        Root { hidden: ends, ..self }
+    }
+
+    fn is_hidden(&self, name: &[u8]) -> bool {
+        let ends_so = |end: &str| {
+            let at = name.len().checked_sub(end.len());
+            at.is_some_and(|at| name[at..].eq_ignore_ascii_case(end.as_bytes()))
+        };
+        self.hidden.iter().any(|end| ends_so(end))
     }
 
     /// Sets the metadata that entity tags are made of.
@@ -213,6 +229,9 @@ impl Root {
     pub(crate) fn resolve(&self, name: &[u8], keep: u64, wait: Wait) -> Result<Found, NotOpened> {
         // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it. The flag has no effect on regular files.
         const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+        if self.is_hidden(name) {
+            return Err(Unresolved::not_found(None).into());
+        }
         let file = File::from(self.open_beneath(name, FLAGS, wait)?);
         let read_at = file_system_time();
         let metadata = file.metadata().map_err(Unresolved::broken)?;
@@ -258,6 +277,15 @@ impl Root {
             Err(NotOpened::Waits) => Err(NotOpened::Waits),
             Err(NotOpened::Unresolved(_)) => Ok(None),
         }
+    }
+
+    /// Whether `name` is a regular file beneath the root.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub(crate) fn is_file(&self, name: &[u8], wait: Wait) -> Result<bool, NotOpened> {
+        let file = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait)?);
+        Ok(file.metadata().map_err(Unresolved::broken)?.is_file())
     }
 
     /// Opens the directory `name` beneath the root for reading its entries. May block.

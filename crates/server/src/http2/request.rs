@@ -187,6 +187,7 @@ impl<'a> Context<'a> {
             takes_trailers: true,
             fields: Vec::new(),
             interim: None,
+            script: None,
             gone: Some(gone),
         }
     }

@@ -469,10 +469,27 @@ impl<'a> Answering<'a> {
             }
             Ok(None) => {}
         }
-        let inbound = match self.auth {
+        let mut inbound = match self.auth {
             Some(auth) => Inbound { fields: auth.fields(), ..inbound },
             None => inbound,
         };
+        match Box::pin(rule.script(path)).await {
+            None => {}
+            Some(Err(status)) => return Response::plain(status).into(),
+            Some(Ok(script)) => {
+                // What is run must be permitted under its own name too.
+                let own = match script.path() {
+                    Ok(own) => own,
+                    Err(status) => return Response::plain(status).into(),
+                };
+                if own.as_bytes() != path.as_bytes()
+                    && let Some(refusal) = self.guard(&own, user).await
+                {
+                    return refusal.into();
+                }
+                rule.add_script(script, self.request, &mut inbound);
+            }
+        }
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
         if rule.intercept_errors && self.site.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };

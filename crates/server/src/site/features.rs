@@ -106,7 +106,7 @@ impl SiteConfig {
             forward_auth: ForwardAuth::build(&self.forward_auth, upstreams, "site.forward_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
-            proxies: Proxies::build(&self.proxy, upstreams, store, "site.proxy", problems),
+            proxies: Proxies::build(&self.proxy, self.root.as_ref(), upstreams, store, "site.proxy", problems),
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: clean_urls::extensions(&self.extensions, problems),
             trailing_slash: self.trailing_slash,

@@ -197,6 +197,7 @@ impl Rule {
             interim: None,
             endpoints: hop.endpoints.map(Box::new),
             address: Vec::new(),
+            script: None,
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;
         match result {

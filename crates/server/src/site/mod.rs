@@ -8,6 +8,7 @@ mod cors;
 mod early_hints;
 mod error_text;
 mod fallback;
+mod fastcgi;
 mod features;
 mod forward_auth;
 mod headers;
@@ -327,7 +328,9 @@ impl SiteConfig {
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
         let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), "site", problems)
             .map(|encoding| Arc::new(Coder::new(&encoding)));
+        let scripts: Arc<[_]> = self.proxy.iter().flat_map(ProxyConfig::extensions_of_scripts).collect();
         let files = |root: Root| {
+            let root = root.hiding(Arc::clone(&scripts));
             let root = root.with_media_types(media_types.clone()).with_entity_tags(self.etag);
             Files::new(root, index.clone(), cache).with_codings(coder.clone())
         };

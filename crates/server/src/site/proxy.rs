@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::future::{pending, poll_fn};
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,14 +21,16 @@ use sealion_http::{Request, Status};
 use serde::{Deserialize, Serialize};
 
 use super::early_hints::is_navigation;
+use super::fastcgi::{FastcgiConfig, Found, Scripts};
 use super::pattern::{Guarded, Prefix};
 use super::proxy_redirects::{Redirects, Rewriter};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
-    Failure, Forwarded, Inbound, Reply, Upstream, Upstreams, add_trace_context, forward, is_hop_by_hop, is_loop,
-    is_same_by_cgi, request_fields, response_fields, takes_trailers,
+    BufferConfig, Buffered, Failure, Forwarded, Inbound, Reply, Script, Spooling, Upstream, Upstreams,
+    add_trace_context, collect, forward, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields,
+    takes_trailers,
 };
 use crate::values::{At, Problems, Size};
 
@@ -72,6 +75,14 @@ pub(crate) struct ProxyConfig {
     pub upgrade: At<Vec<String>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
+    /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
+    /// 1 MiB in memory; what does not fit holds the server up [default: answers are passed on as the client takes them]
+    pub buffer: Option<At<BufferConfig>>,
+    /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
+    /// [default: requests are passed on as they come]
+    pub buffer_request: Option<At<BufferConfig>>,
+    /// Scripts, where the upstream has `protocol = "fastcgi"`.
+    pub fastcgi: Option<At<FastcgiConfig>>,
     /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
 }
@@ -95,6 +106,9 @@ impl Default for ProxyConfig {
             trace_context: false,
             upgrade: vec!["websocket".to_owned()].into(),
             max_body: None,
+            buffer: None,
+            buffer_request: None,
+            fastcgi: None,
             cache: None,
         }
     }
@@ -162,6 +176,11 @@ pub(crate) struct Rule {
     trace_context: bool,
     upgrade: Vec<String>,
     max_body: Option<u64>,
+    buffer: Option<Arc<Spooling>>,
+    buffer_request: Option<Arc<Spooling>>,
+    /// Whether the configuration has `buffer_request`: scripts have it for contents without a length in any case.
+    waits_for_requests: bool,
+    scripts: Option<Scripts>,
     cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
@@ -177,12 +196,14 @@ impl Proxies {
     /// `None`: there are no rules, or they have problems.
     pub(crate) fn build(
         configs: &[ProxyConfig],
+        root: Option<&At<PathBuf>>,
         upstreams: &mut Upstreams,
         store: Option<&Arc<Store>>,
         key: &str,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, store, key, problems)).collect();
+        let rules: Vec<_> =
+            configs.iter().filter_map(|config| config.build(root, upstreams, store, key, problems)).collect();
         let interim = rules.iter().map(|rule| rule.interim).max()?;
         let names_endpoints = rules.iter().any(|rule| rule.upstream.names_endpoints());
         Some(Proxies { rules, interim, names_endpoints })
@@ -212,8 +233,14 @@ impl Proxies {
 }
 
 impl ProxyConfig {
+    /// Ends of the names of scripts, if it is known without its upstream that there are some.
+    pub(super) fn extensions_of_scripts(&self) -> impl Iterator<Item = Box<str>> {
+        self.fastcgi.iter().flat_map(|fastcgi| fastcgi.extensions.iter().map(|extension| extension.as_str().into()))
+    }
+
     fn build(
         &self,
+        root: Option<&At<PathBuf>>,
         upstreams: &mut Upstreams,
         store: Option<&Arc<Store>>,
         key: &str,
@@ -260,6 +287,16 @@ impl ProxyConfig {
         if self.cache.is_some() {
             let is_set = |name: &HeaderName| self.response_headers.iter().any(|rule| name == rule.name.as_str());
             response.extend(OF_THIS_CACHE.into_iter().filter(|name| !is_set(name)).map(|name| (name, None)));
+        }
+        let scripts = self.scripts(upstream.as_deref(), root, key, problems);
+        let mut spooling = |config: &Option<At<BufferConfig>>, name: &str| {
+            config.as_ref().and_then(|config| config.build(&format!("{key}.{name}"), problems))
+        };
+        let buffer = spooling(&self.buffer, "buffer");
+        let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
+        if scripts.is_some() {
+            // CGI needs the length of a content beforehand.
+            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_WITHOUT_LENGTH));
         }
         if let Some(wrong) =
             self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
@@ -318,11 +355,51 @@ impl ProxyConfig {
             request,
             response,
             intercept_errors: self.intercept_errors,
-            upgrade: self.upgrade.value.clone(),
+            upgrade: if scripts.is_some() { Vec::new() } else { self.upgrade.value.clone() },
+            buffer,
+            buffer_request,
+            waits_for_requests: self.buffer_request.is_some(),
+            scripts,
             max_body: self.max_body.map(|most| most.0),
         })
     }
 }
+
+impl ProxyConfig {
+    /// The scripts of a rule whose servers run some.
+    fn scripts(
+        &self,
+        upstream: Option<&Upstream>,
+        root: Option<&At<PathBuf>>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Scripts> {
+        let runs_scripts = upstream?.speaks_fastcgi();
+        match &self.fastcgi {
+            Some(fastcgi) if !runs_scripts => {
+                let what = "names scripts, but the upstream does not speak FastCGI: add protocol = \"fastcgi\" to it, or remove fastcgi";
+                problems.add(&fastcgi.span, &format!("{key}.fastcgi"), what);
+                None
+            }
+            None if runs_scripts => {
+                let what = "goes to an upstream that runs scripts: add fastcgi = {} to the rule for those beneath the site's root";
+                problems.add(&self.upstream.span, &format!("{key}.upstream"), what);
+                None
+            }
+            None => None,
+            Some(fastcgi) => {
+                if *self.strip_prefix || self.to_prefix.is_some() {
+                    let what = "has no effect on scripts, which are found by the whole path: set fastcgi.root instead";
+                    problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
+                }
+                fastcgi.build(root, &format!("{key}.fastcgi"), problems)
+            }
+        }
+    }
+}
+
+/// Octets of a content without a length that wait for their end, before it goes to a script.
+const MOST_WITHOUT_LENGTH: usize = 1 << 20;
 
 fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
     let mut fields = Vec::new();
@@ -415,6 +492,21 @@ impl Rule {
             }
         };
         let answer = async {
+            if let Some(buffer) = &self.buffer_request
+                && !inbound.upgrade
+                && let Some(content) = inbound.content.take()
+            {
+                // What has a length goes to scripts as it comes, unless the configuration says otherwise.
+                let waits = self.scripts.is_none() || self.waits_for_requests || !content.has_length();
+                let collected = if waits { Box::pin(collect(content, buffer)).await } else { Ok(content) };
+                match collected {
+                    Ok(content) if self.scripts.is_some() && !content.has_length() => {
+                        return Response::plain(Status::LENGTH_REQUIRED);
+                    }
+                    Ok(content) => inbound.content = Some(content),
+                    Err(incomplete) => return Response::plain(incomplete.status),
+                }
+            }
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
                 None => match self.request(request, path, rewritten, inbound) {
@@ -429,6 +521,33 @@ impl Rule {
             Poll::Pending => answer.as_mut().poll(cx),
         })
         .await
+    }
+
+    /// The script for a path; `None`: the servers run none.
+    pub(super) async fn script(&self, path: &SitePath<'_>) -> Option<Result<Found, Status>> {
+        Some(self.scripts.as_ref()?.find(path).await)
+    }
+
+    /// Gives the request the script that answers it.
+    pub(super) fn add_script(&self, found: Found, request: &Request<'_>, inbound: &mut Inbound) {
+        let (Some(scripts), sealion_http::Target::Path { path, query }) = (&self.scripts, request.target) else {
+            return;
+        };
+        let ends = inbound.endpoints.as_deref().filter(|ends| Some(ends.client.ip()) == inbound.client);
+        let separator = if query.is_some() { "?" } else { "" };
+        inbound.script = Some(Box::new(Script {
+            root: Arc::clone(&scripts.root_path),
+            name: [b"/", found.name.as_slice()].concat(),
+            path_info: found.path_info,
+            request_uri: [path, separator, query.unwrap_or_default()].concat(),
+            query: query.unwrap_or_default().to_owned(),
+            scheme: inbound.scheme,
+            protocol: if inbound.takes_trailers { "HTTP/2.0" } else { "HTTP/1.1" },
+            authority: request.authority.unwrap_or_default().to_owned(),
+            client: inbound.client,
+            ends: ends.map(|ends| (ends.client.port(), ends.local)),
+            params: Arc::clone(&scripts.params),
+        }));
     }
 
     /// The answer of the upstream.
@@ -510,6 +629,7 @@ impl Rule {
                 .map(|sender| Box::new(sender.hiding(&self.hidden))),
             endpoints: inbound.endpoints,
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
+            script: inbound.script,
         })
     }
 
@@ -531,6 +651,9 @@ impl Rule {
             rewriter.rewrite(&mut reply.fields, request.authority);
         }
         apply(&self.response, &mut reply.fields);
+        if let Some(buffer) = self.buffer.as_ref().filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
+            reply.body = Buffered::new(reply.body.into(), buffer).into();
+        }
         of_reply(reply)
     }
 }

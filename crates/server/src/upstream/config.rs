@@ -101,7 +101,7 @@ pub(crate) struct UpstreamConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerConfig {
-    /// `http://host:port`, `https://host`, or `unix:/run/app.sock`. A name is resolved for each new connection.
+    /// `http://host:port`, `https://host`, `fastcgi://host:port`, or `unix:/run/app.sock`. A name is resolved for each new connection.
     #[schemars(with = "String")]
     pub url: At<ServerUrl>,
 
@@ -163,6 +163,8 @@ pub(crate) enum Protocol {
     Http1,
     /// HTTP/2: many requests on a connection, as gRPC needs. Servers with TLS have to offer it by ALPN; of others it is known beforehand (h2c).
     Http2,
+    /// FastCGI, as php-fpm speaks it: rules name the scripts by `fastcgi`. Each request has a connection of its own.
+    Fastcgi,
 }
 
 /// A version of the PROXY protocol.
@@ -201,19 +203,55 @@ pub(crate) enum ServerUrl {
         /// Name or address; an IPv6 address without brackets.
         host: String,
         port: u16,
-        tls: bool,
+        scheme: UrlScheme,
     },
     Unix(PathBuf),
 }
 
+/// What a server speaks, by its URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UrlScheme {
+    Http,
+    Https,
+    Fastcgi,
+}
+
+impl UrlScheme {
+    const ALL: [Self; 3] = [UrlScheme::Http, UrlScheme::Https, UrlScheme::Fastcgi];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            UrlScheme::Http => "http://",
+            UrlScheme::Https => "https://",
+            UrlScheme::Fastcgi => "fastcgi://",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            UrlScheme::Http => 80,
+            UrlScheme::Https => 443,
+            UrlScheme::Fastcgi => 9000,
+        }
+    }
+}
+
 impl ServerUrl {
+    /// Whether it can be a server that speaks this protocol: a socket can be any.
+    pub(super) fn may_speak(&self, protocol: Protocol) -> bool {
+        match self {
+            ServerUrl::Unix(_) => true,
+            ServerUrl::Tcp { scheme, .. } => (*scheme == UrlScheme::Fastcgi) == (protocol == Protocol::Fastcgi),
+        }
+    }
+
     /// The value of Host for requests that do not keep the client's.
     pub(crate) fn authority(&self) -> String {
         match self {
             ServerUrl::Unix(_) => "localhost".to_owned(),
-            ServerUrl::Tcp { host, port, tls } => {
+            ServerUrl::Tcp { host, port, scheme } => {
                 let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-                if *port == default_port(*tls) { host } else { format!("{host}:{port}") }
+                if *port == scheme.default_port() { host } else { format!("{host}:{port}") }
             }
         }
     }
@@ -223,15 +261,9 @@ impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerUrl::Unix(path) => write!(f, "unix:{}", path.display()),
-            ServerUrl::Tcp { tls, .. } => {
-                write!(f, "{}://{}", if *tls { "https" } else { "http" }, self.authority())
-            }
+            ServerUrl::Tcp { scheme, .. } => write!(f, "{}{}", scheme.prefix(), self.authority()),
         }
     }
-}
-
-fn default_port(tls: bool) -> u16 {
-    if tls { 443 } else { 80 }
 }
 
 impl FromStr for ServerUrl {
@@ -245,14 +277,11 @@ impl FromStr for ServerUrl {
                 false => Err(format!("{text:?}: write the whole path of the socket, for instance unix:/run/app.sock")),
             };
         }
-        let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
-            (Some(rest), _) => (false, rest),
-            (_, Some(rest)) => (true, rest),
-            _ => {
-                return Err(format!(
-                    "{text:?} is not the URL of a server: write http://host:port, https://host or unix:/run/app.sock"
-                ));
-            }
+        let found = UrlScheme::ALL.into_iter().find_map(|scheme| Some((scheme, text.strip_prefix(scheme.prefix())?)));
+        let Some((scheme, rest)) = found else {
+            return Err(format!(
+                "{text:?} is not the URL of a server: write http://host:port, https://host or unix:/run/app.sock"
+            ));
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
@@ -280,10 +309,10 @@ impl FromStr for ServerUrl {
             return Err(wrong("that is no host"));
         }
         let port = match port {
-            "" => default_port(tls),
+            "" => scheme.default_port(),
             port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is no port"))?,
         };
-        Ok(ServerUrl::Tcp { host: host.to_ascii_lowercase(), port, tls })
+        Ok(ServerUrl::Tcp { host: host.to_ascii_lowercase(), port, scheme })
     }
 }
 
@@ -319,10 +348,11 @@ impl ServerConfig {
 impl UpstreamConfig {
     /// An upstream with the defaults.
     pub(crate) fn of(name: &str, servers: Vec<ServerConfig>) -> Self {
+        let speaks_fastcgi = servers.iter().any(|server| !server.url.may_speak(Protocol::default()));
         UpstreamConfig {
             name: name.to_owned().into(),
             servers: servers.into(),
-            protocol: Protocol::default(),
+            protocol: if speaks_fastcgi { Protocol::Fastcgi } else { Protocol::default() },
             proxy_protocol: None,
             balance: Balance::default(),
             tries: tries(),
@@ -420,6 +450,8 @@ mod tests {
             ("http://App.Internal/", Ok("http://app.internal")),
             ("https://[2001:db8::1]:8443", Ok("https://[2001:db8::1]:8443")),
             ("https://[2001:db8::1]", Ok("https://[2001:db8::1]")),
+            ("fastcgi://127.0.0.1:9000", Ok("fastcgi://127.0.0.1")),
+            ("fastcgi://php:9001", Ok("fastcgi://php:9001")),
             ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:///run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:app.sock", Err("whole path of the socket")),

@@ -25,7 +25,7 @@ use super::content::{Incomplete, RequestContent};
 use super::proxy_header::OnBehalf;
 
 /// Octets of an answer's head, after which the answer is refused.
-const MOST_HEAD: usize = 64 << 10;
+pub(super) const MOST_HEAD: usize = 64 << 10;
 
 /// What a request to a server carries.
 #[derive(Debug)]
@@ -239,6 +239,11 @@ pub(super) async fn connect_http1(
         Ok(Whole { sender, uses })
     })
     .await
+}
+
+/// Connects to a server of FastCGI, for one request.
+pub(super) async fn connect_fastcgi(server: &Server, connect_timeout: Duration) -> Result<Box<dyn Io>, ConnectError> {
+    connect(server, connect_timeout, OnBehalf::Own, |io| async move { Ok(io) }).await
 }
 
 /// Octets of an answer over HTTP/2 that a server may send before they are taken.

@@ -232,6 +232,11 @@ impl RequestContent {
         self.guarded = Some(Arc::clone(guarded));
     }
 
+    /// The length that was announced, of which nothing has been taken yet.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.left
+    }
+
     /// Whether its length was announced.
     pub(crate) fn has_length(&self) -> bool {
         self.left.is_some()

@@ -20,6 +20,7 @@ use super::balance::Key;
 use super::config::Protocol;
 use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
 use super::content::{ContentProgress, Incomplete, RequestContent};
+use super::fastcgi;
 use super::interim::InterimSender;
 use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Ends, Reply, ReplyBody};
@@ -49,6 +50,8 @@ pub(crate) struct Forwarded {
     pub(crate) endpoints: Option<Box<Endpoints>>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
     pub(crate) address: Vec<u8>,
+    /// What FastCGI has instead of a target.
+    pub(crate) script: Option<Box<fastcgi::Script>>,
 }
 
 impl Forwarded {
@@ -66,6 +69,7 @@ impl Forwarded {
             interim: None,
             endpoints: self.endpoints.clone(),
             address: self.address.clone(),
+            script: self.script.clone(),
         }
     }
 }
@@ -161,11 +165,11 @@ async fn within(
 }
 
 /// A try that failed.
-struct FailedTry {
-    failure: Failure,
+pub(super) struct FailedTry {
+    pub(super) failure: Failure,
     /// Whether another try is safe: nothing was sent, or sending it twice changes nothing.
-    may_repeat: bool,
-    is_servers_fault: bool,
+    pub(super) may_repeat: bool,
+    pub(super) is_servers_fault: bool,
 }
 
 impl FailedTry {
@@ -190,6 +194,9 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
         in_progress.place = Some(place);
         patience = patience.saturating_sub(begun.elapsed());
     }
+    if server.protocol == Protocol::Fastcgi {
+        return Box::pin(fastcgi::ask(in_progress, request)).await;
+    }
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
     if !is_repeatable {
@@ -202,7 +209,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     }
     loop {
         let (connected, is_kept) = match server.protocol {
-            Protocol::Http1 => match server.pool.take() {
+            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take() {
                 Some(connected) => (connected, true),
                 None => {
                     let client = OnBehalf::Client(request.endpoints.as_deref());
@@ -268,7 +275,9 @@ impl Server {
         on_behalf: OnBehalf<'_>,
     ) -> Result<Connected, ConnectError> {
         match self.protocol {
-            Protocol::Http1 => connect_http1(self, connect, idle, on_behalf).await.map(Connected::Http1),
+            Protocol::Http1 | Protocol::Fastcgi => {
+                connect_http1(self, connect, idle, on_behalf).await.map(Connected::Http1)
+            }
             Protocol::Http2 => {
                 let shared = connect_http2(self, connect, idle).await?;
                 shared
@@ -280,7 +289,7 @@ impl Server {
     }
 }
 
-fn unreachable_server(error: &ConnectError) -> FailedTry {
+pub(super) fn unreachable_server(error: &ConnectError) -> FailedTry {
     let failure = match error {
         ConnectError::Timeout(_) => Failure::Timeout(error.to_string()),
         _ => Failure::Unreachable(error.to_string()),
@@ -409,13 +418,13 @@ fn is_refusal(error: &hyper::Error) -> bool {
 }
 
 /// Who held an answer up. A client cannot have a server left out.
-enum InVain {
+pub(super) enum InVain {
     ClientOwes,
     ServerIsSilent,
 }
 
 /// Waits for `answer`, for `patience` after the content has moved last.
-async fn wait<F: Future>(
+pub(super) async fn wait<F: Future>(
     answer: F,
     progress: Option<&ContentProgress>,
     patience: Duration,

@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod content;
 mod counts;
+mod fastcgi;
 mod forward;
 mod gate;
 mod head;
@@ -20,6 +21,7 @@ mod names;
 mod pool;
 mod proxy_header;
 mod reply;
+mod spool;
 mod tls;
 mod tunnel;
 mod warnings;
@@ -36,6 +38,7 @@ use crate::values::{At, Problems};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
+pub(crate) use fastcgi::{MADE_HERE as CGI_VARIABLES, Script};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,
@@ -46,6 +49,7 @@ pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_respon
 
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
+pub(crate) use spool::{BufferConfig, Buffered, Spooling, collect};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};
@@ -80,6 +84,8 @@ pub(crate) struct Inbound {
     pub(crate) fields: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Takes interim responses to it. `None`: the client wants none.
     pub(crate) interim: Option<InterimSender>,
+    /// The script that answers it, where servers speak FastCGI.
+    pub(crate) script: Option<Box<Script>>,
     /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
 }
@@ -212,7 +218,12 @@ impl Upstream {
 
     /// Whether its servers learn the ends of a client's connection.
     pub(crate) fn names_endpoints(&self) -> bool {
-        self.config.proxy_protocol.is_some()
+        self.config.proxy_protocol.is_some() || self.speaks_fastcgi()
+    }
+
+    /// Whether its servers run scripts.
+    pub(crate) fn speaks_fastcgi(&self) -> bool {
+        self.config.protocol == Protocol::Fastcgi
     }
 
     /// Whether a failure of the server of this name has a line in the log: with the failures since the last one that had none.
@@ -309,6 +320,21 @@ impl UpstreamConfig {
         } else if self.servers.iter().all(|server| server.backup) {
             let what = "has backups alone: remove backup = true from one";
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
+        }
+        for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
+            let what = match self.protocol {
+                Protocol::Fastcgi => "is for HTTP: write fastcgi://host:port, or another protocol than \"fastcgi\"",
+                _ => "is for FastCGI: add protocol = \"fastcgi\" to the upstream, or write http://host:port",
+            };
+            problems.add(&server.url.span, &format!("{key}.servers"), format_args!("{} {what}", server.url.value));
+        }
+        if let (Protocol::Fastcgi, Some(version)) = (self.protocol, &self.proxy_protocol) {
+            let what = "is not spoken to servers of FastCGI, which learn the client's address anyway: remove it";
+            problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
+        }
+        if let (Protocol::Fastcgi, Some(health)) = (self.protocol, &self.health) {
+            let what = "asks over HTTP, which servers of FastCGI do not speak: remove it";
+            problems.add(&health.path.span, &format!("{key}.health"), what);
         }
         let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
         let max_idle = self.max_idle.usize();

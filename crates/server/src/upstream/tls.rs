@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
-use super::config::{Protocol, ServerUrl, UpstreamTlsConfig};
+use super::config::{Protocol, ServerUrl, UpstreamTlsConfig, UrlScheme};
 use super::connect::{ALPN_HTTP2, Tls};
 use crate::values::{At, Problems};
 
@@ -28,7 +28,7 @@ impl<'a> Connectors<'a> {
 
     /// `None`: the URL is without TLS, or a problem was added.
     pub(super) fn for_server(&mut self, url: &At<ServerUrl>, problems: &mut Problems) -> Option<Tls> {
-        let ServerUrl::Tcp { host, tls: true, .. } = &url.value else { return None };
+        let ServerUrl::Tcp { host, scheme: UrlScheme::Https, .. } = &url.value else { return None };
         if self.connector.is_none() {
             self.connector = Some(self.build(problems));
         }

@@ -97,7 +97,7 @@ fn redirects_and_cookies_are_those_that_nginx_sends() {
         let name = said.split(':').next().unwrap_or_default();
         let path = format!("{location}row-{row}");
         let request = Request { address: "@A@", host: "a.example", path: &path, field: None };
-        let mut read = |asker: &mut Asker<'_>| {
+        let read = |asker: &mut Asker<'_>| {
             let response = asker.response(&request).expect("a response");
             response.field(name).map(|value| as_read(name, value, "a.example"))
         };

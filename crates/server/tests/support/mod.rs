@@ -8,6 +8,7 @@ pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
+pub(crate) mod fastcgi;
 pub(crate) mod generations;
 pub(crate) mod http2;
 pub(crate) mod http2_upstream;

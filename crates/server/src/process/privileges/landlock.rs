@@ -168,6 +168,8 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));
         paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
         paths.extend(site.basic_auth.iter().map(|part| directory_of(&base.join(&part.users.value))));
+        let scripts = site.proxy.iter().filter_map(|rule| rule.fastcgi.as_ref()?.root.as_ref());
+        paths.extend(scripts.map(|root| base.join(&root.value)));
         for pair in &site.certificates {
             paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
         }
@@ -189,6 +191,9 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         paths.push(directory_of(&base.join(path)));
     }
     paths.extend(config.cache.directories.iter().map(|path| base.join(path)));
+    let rules = config.site.iter().flat_map(|site| &site.proxy);
+    let buffers = rules.flat_map(|rule| [&rule.buffer, &rule.buffer_request]).filter_map(|buffer| buffer.as_ref());
+    paths.extend(buffers.filter_map(|buffer| Some(base.join(&buffer.directory.as_ref()?.value))));
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {
         if let Address::Unix(path) = address {
             paths.push(directory_of(path));

@@ -13,7 +13,7 @@ use crate::upstream::{Forwarded, Inbound, forward};
 impl Rule {
     /// Whether nothing but the cache comes before the upstream.
     pub(in crate::site) fn answers_from_cache(&self) -> bool {
-        self.cache.is_some() && !self.files_first
+        self.cache.is_some() && !self.files_first && self.scripts.is_none()
     }
 
     /// The stored response that this worker has in memory. `None`: [`Self::forward`] has to answer.

@@ -2,7 +2,9 @@
 
 mod auth;
 mod bounds;
+mod buffers;
 mod content;
+mod fastcgi;
 mod faults;
 mod grpc;
 mod guards;

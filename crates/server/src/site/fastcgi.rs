@@ -1,0 +1,246 @@
+//! The script that answers a request, where a rule's servers speak FastCGI.
+//!
+//! The script is found here, and has to be a file: PHP would otherwise look for one in a part of the path, and run `/upload/x.jpg` for
+//! `/upload/x.jpg/y.php`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use sealion_http::Status;
+use sealion_http::path::SitePath;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+
+use crate::files::resolve::{NotOpened, Root, Wait};
+use crate::upstream::CGI_VARIABLES;
+use crate::values::{At, Problems};
+
+/// The scripts of a rule whose upstream has `protocol = "fastcgi"`. No file with their extensions is sent by the site itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct FastcgiConfig {
+    /// Directory of the scripts, as php-fpm sees it too [default: the site's root]
+    pub root: Option<At<PathBuf>>,
+    /// Script of a path that ends with a slash, beneath that path.
+    pub index: At<String>,
+    /// Script for all paths that have none, for instance `/index.php` [default: they are answered 404]
+    pub front: Option<At<String>>,
+    /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
+    pub extensions: At<Vec<String>>,
+    /// Further variables, for instance `{ APP_ENV = "production" }`.
+    pub params: At<BTreeMap<String, String>>,
+}
+
+impl Default for FastcgiConfig {
+    fn default() -> Self {
+        FastcgiConfig {
+            root: None,
+            index: "index.php".to_owned().into(),
+            front: None,
+            extensions: vec![".php".to_owned()].into(),
+            params: At::default(),
+        }
+    }
+}
+
+/// The scripts of a rule.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    root: Arc<Root>,
+    /// Its path, without a slash at the end.
+    pub(super) root_path: Arc<[u8]>,
+    index: String,
+    /// Without a slash at its beginning.
+    front: Option<String>,
+    extensions: Vec<String>,
+    pub(super) params: Arc<[(String, String)]>,
+}
+
+/// The script of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Beneath the root, without a slash at its beginning.
+    pub(super) name: Vec<u8>,
+    /// Empty, or with a slash at its beginning.
+    pub(super) path_info: Vec<u8>,
+}
+
+impl Found {
+    /// As networks and passwords have it.
+    pub(super) fn path(&self) -> Result<SitePath<'static>, Status> {
+        SitePath::of_octets(&self.name).map_err(|_| Status::NOT_FOUND)
+    }
+}
+
+impl FastcgiConfig {
+    /// `site_root`: that of the site. `None`: there are problems.
+    pub(super) fn build(&self, site_root: Option<&At<PathBuf>>, key: &str, problems: &mut Problems) -> Option<Scripts> {
+        let before = problems.len();
+        for (name, text, span) in [("index", Some(&self.index), &self.index.span)].into_iter().chain([(
+            "front",
+            self.front.as_ref(),
+            self.front.as_ref().map_or(&(0..0), |front| &front.span),
+        )]) {
+            let Some(text) = text else { continue };
+            let path = text.strip_prefix('/').filter(|_| name == "front").unwrap_or(text);
+            let is_plain =
+                SitePath::of_octets(path.as_bytes()).is_ok_and(|parsed| parsed.as_bytes() == path.as_bytes());
+            if !is_plain || path.is_empty() || name == "index" && path.contains('/') || !self.is_script(path.as_bytes())
+            {
+                let what = format_args!(
+                    "{:?} is no script: write for instance index.php, with one of the extensions",
+                    text.value
+                );
+                problems.add(span, &format!("{key}.{name}"), what);
+            }
+        }
+        let is_extension = |text: &String| text.len() > 1 && text.starts_with('.') && !text.contains(['/', '\0']);
+        if self.extensions.is_empty() || !self.extensions.iter().all(is_extension) {
+            let what = "are written with their dot: write for instance [\".php\"]";
+            problems.add(&self.extensions.span, &format!("{key}.extensions"), what);
+        }
+        for name in self.params.keys() {
+            let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
+            let what = match () {
+                () if CGI_VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
+                () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
+                () if !is_name => "is no name of a variable: write it as APP_ENV",
+                () => continue,
+            };
+            problems.add(&self.params.span, &format!("{key}.params"), format_args!("{name} {what}"));
+        }
+        let Some(root) = self.root.as_ref().or(site_root) else {
+            let what = "names no directory of scripts: add root = \"/srv/www\" here, or to the site";
+            problems.add(&(0..0), key, what);
+            return None;
+        };
+        let path = problems.resolve(root);
+        let opened = std::path::absolute(&path).map_err(|error| error.to_string());
+        let opened = opened.and_then(|path| Ok((Root::open(&path).map_err(|error| error.to_string())?, path)));
+        let (opened, path) = match opened {
+            Ok(found) => found,
+            Err(error) => {
+                problems.add(&root.span, &format!("{key}.root"), error);
+                return None;
+            }
+        };
+        let path = path.as_os_str().as_encoded_bytes();
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        (problems.len() == before).then(|| Scripts {
+            root: Arc::new(opened),
+            root_path: path.into(),
+            index: self.index.value.clone(),
+            front: self.front.as_ref().map(|front| front.trim_start_matches('/').to_owned()),
+            extensions: self.extensions.value.clone(),
+            params: self.params.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        })
+    }
+
+    fn is_script(&self, name: &[u8]) -> bool {
+        is_script(&self.extensions, name)
+    }
+}
+
+/// Whether the last segment of a path is a script.
+fn is_script(extensions: &[String], path: &[u8]) -> bool {
+    let name = path.rsplit(|octet| *octet == b'/').next().unwrap_or_default();
+    extensions.iter().any(|extension| name.len() > extension.len() && name.ends_with(extension.as_bytes()))
+}
+
+impl Scripts {
+    /// The script of a path.
+    ///
+    /// # Errors
+    /// The status of a path that has none.
+    pub(super) async fn find(&self, path: &SitePath<'_>) -> Result<Found, Status> {
+        for found in self.candidates(path) {
+            // As for files. Such directories hold what no client should reach.
+            let is_hidden = |segment: &[u8]| segment.starts_with(b".") && segment != b".well-known";
+            if found.name.split(|octet| *octet == b'/').any(is_hidden) {
+                return Err(Status::NOT_FOUND);
+            }
+            if self.is_file(&found.name).await? {
+                return Ok(found);
+            }
+        }
+        Err(Status::NOT_FOUND)
+    }
+
+    /// The scripts that a path may mean, the first one first.
+    fn candidates(&self, path: &SitePath<'_>) -> Vec<Found> {
+        let octets = path.as_bytes();
+        let ends = memchr::memchr_iter(b'/', octets).chain([octets.len()]);
+        for end in ends {
+            if is_script(&self.extensions, &octets[..end]) {
+                let mut path_info = octets[end..].to_vec();
+                if path.names_directory() {
+                    path_info.push(b'/');
+                }
+                // A script that is missing is answered so: no other one gets its requests.
+                return vec![Found { name: octets[..end].to_vec(), path_info }];
+            }
+        }
+        let index = path.names_directory().then(|| path.child(&self.index).as_bytes().to_vec());
+        let front = self.front.as_ref().map(|front| front.clone().into_bytes());
+        let found = |name| Found { name, path_info: Vec::new() };
+        index.into_iter().chain(front).map(found).collect()
+    }
+
+    async fn is_file(&self, name: &[u8]) -> Result<bool, Status> {
+        let is_file = |root: &Root, name: &[u8], wait| match root.is_file(name, wait) {
+            Ok(is_file) => Some(Ok(is_file)),
+            Err(NotOpened::Waits) => None,
+            Err(NotOpened::Unresolved(why)) => {
+                Some(if why.status == Status::NOT_FOUND { Ok(false) } else { Err(why.status) })
+            }
+        };
+        if let Some(found) = is_file(&self.root, name, Wait::No) {
+            return found;
+        }
+        let (root, name) = (Arc::clone(&self.root), name.to_vec());
+        let found = spawn_blocking(move || is_file(&root, &name, Wait::Yes)).await;
+        found.ok().flatten().unwrap_or(Err(Status::INTERNAL_SERVER_ERROR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_means_the_first_name_that_ends_as_a_script() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = At { value: directory.path().to_owned(), span: 0..0 };
+        let mut problems = Problems::of_arguments();
+        let config = FastcgiConfig { front: Some("/front.php".to_owned().into()), ..FastcgiConfig::default() };
+        let scripts = config.build(Some(&root), "fastcgi", &mut problems).unwrap();
+        for (path, expected) in [
+            ("/x.php", &["x.php|"][..]),
+            ("/a/x.php/b/c", &["a/x.php|/b/c"]),
+            ("/x.php/", &["x.php|/"]),
+            ("/x.php/y.php", &["x.php|/y.php"]),
+            ("/upload/x.jpg/y.php", &["upload/x.jpg/y.php|"]),
+            ("/a/", &["a/index.php|", "front.php|"]),
+            ("/", &["index.php|", "front.php|"]),
+            ("/a", &["front.php|"]),
+            ("/.php", &["front.php|"]),
+            ("/x.PHP", &["front.php|"]),
+            ("/x.phps", &["front.php|"]),
+            ("/x.php.jpg", &["front.php|"]),
+        ] {
+            let path = SitePath::of_octets(path.as_bytes()).unwrap();
+            let found = scripts.candidates(&path);
+            let shown: Vec<_> = found
+                .iter()
+                .map(|found| {
+                    let (name, info) =
+                        (String::from_utf8_lossy(&found.name), String::from_utf8_lossy(&found.path_info));
+                    format!("{name}|{info}")
+                })
+                .collect();
+            assert_eq!(shown, expected, "{path:?}");
+        }
+    }
+}

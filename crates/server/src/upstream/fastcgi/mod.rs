@@ -1,0 +1,102 @@
+//! FastCGI, as php-fpm speaks it: a connection for each request.
+//!
+//! A kept connection would hold a process of php-fpm, which serves one connection at a time; nginx keeps none by default, either.
+//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
+
+mod answer;
+mod params;
+mod record;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use bytes::BytesMut;
+use http_body::Body;
+use tokio::io::{AsyncWriteExt, WriteHalf};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::InProgress;
+use super::connect::{Io, connect_fastcgi};
+use super::content::{Incomplete, RequestContent};
+use super::forward::{FailedTry, Failure, Forwarded, InVain, unreachable_server, wait};
+use super::reply::Reply;
+use answer::{Answer, Broken};
+use record::{STDIN, record_head};
+
+pub(crate) use params::{MADE_HERE, Script};
+
+#[cfg(fuzzing)]
+pub(crate) use answer::fuzz;
+
+/// Asks a server once.
+pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
+    let upstream = std::sync::Arc::clone(&in_progress.upstream);
+    let server = &upstream.servers[in_progress.server];
+    let is_repeatable = request.method.is_idempotent() && request.content.is_none();
+    let failed = |failure, is_servers_fault| FailedTry {
+        failure,
+        may_repeat: is_repeatable && is_servers_fault,
+        is_servers_fault,
+    };
+    let Some(script) = &request.script else {
+        return Err(failed(Failure::Broken("the request names no script".to_owned()), false));
+    };
+    let io = connect_fastcgi(server, upstream.connect_timeout).await.map_err(|error| unreachable_server(&error))?;
+    let content = request.content.take();
+    let head = script.head(request, content.as_ref().and_then(RequestContent::length));
+    let progress = content.as_ref().map(RequestContent::progress);
+    let (from, to) = tokio::io::split(io);
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content)));
+    let mut answer = Answer::new(in_progress, from, writer);
+    let patience = upstream.answer_timeout;
+    match wait(answer.head(), progress.as_ref(), patience).await {
+        Ok(Ok((status, fields))) => {
+            let has_content = request.method != http::Method::HEAD && !status.has_no_content();
+            let body = if has_content { answer.into() } else { answer::Nothing.into() };
+            Ok(Reply { status, fields, body, ends_with_stream: has_content })
+        }
+        Ok(Err(Broken::Client(incomplete))) => Err(failed(Failure::Client(incomplete), false)),
+        Ok(Err(Broken::Busy)) => {
+            let failure = Failure::Busy("the server has no process for the request".to_owned());
+            Err(FailedTry { failure, may_repeat: is_repeatable, is_servers_fault: false })
+        }
+        Ok(Err(Broken::Server(what))) => Err(failed(Failure::Broken(what), true)),
+        Err(InVain::ClientOwes) => {
+            let status = sealion_http::Status::REQUEST_TIMEOUT;
+            Err(failed(Failure::Client(Incomplete { status }), false))
+        }
+        Err(InVain::ServerIsSilent) => {
+            Err(failed(Failure::Timeout(format!("no answer within {} s", patience.as_secs_f32())), true))
+        }
+    }
+}
+
+/// Writes the request. An application may answer without reading it: a connection that takes no more is no failure.
+///
+/// # Errors
+/// The client did not send all of its content: the application must not take it for whole.
+async fn write(
+    mut to: WriteHalf<Box<dyn Io>>,
+    mut octets: BytesMut,
+    content: Option<RequestContent>,
+) -> Result<(), Incomplete> {
+    if let Some(mut content) = content {
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
+            // CGI has no trailers.
+            let Ok(data) = frame?.into_data() else { continue };
+            for part in data.chunks(usize::from(u16::MAX)) {
+                octets.extend_from_slice(&record_head(STDIN, part.len() as u16));
+                octets.extend_from_slice(part);
+                if to.write_all(&octets).await.is_err() {
+                    return Ok(());
+                }
+                octets.clear();
+            }
+        }
+    }
+    octets.extend_from_slice(&record_head(STDIN, 0));
+    if to.write_all(&octets).await.is_ok() {
+        let _ = to.flush().await;
+    }
+    Ok(())
+}

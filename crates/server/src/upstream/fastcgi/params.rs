@@ -1,0 +1,174 @@
+//! What an application learns of a request: the variables of CGI (RFC 3875), and the fields as `HTTP_…`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use http::HeaderMap;
+
+use super::record::{PARAMS, begin, pair, stream};
+use crate::upstream::Forwarded;
+
+/// The script that answers a request, and what it learns beside the fields.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    /// The directory of scripts, without a slash at its end.
+    pub(crate) root: Arc<[u8]>,
+    /// The path of the script beneath it, with a slash at the beginning.
+    pub(crate) name: Vec<u8>,
+    /// What the path has behind the script: empty, or with a slash at the beginning.
+    pub(crate) path_info: Vec<u8>,
+    /// Path and query as the client wrote them.
+    pub(crate) request_uri: String,
+    pub(crate) query: String,
+    /// `https` or `http`.
+    pub(crate) scheme: &'static str,
+    pub(crate) protocol: &'static str,
+    /// The host that was asked for, with its port.
+    pub(crate) authority: String,
+    pub(crate) client: Option<IpAddr>,
+    /// The client's port, and where it connected to.
+    pub(crate) ends: Option<(u16, SocketAddr)>,
+    /// Variables that the rule sets.
+    pub(crate) params: Arc<[(String, String)]>,
+}
+
+/// Variables that are made here: a rule cannot set them.
+pub(crate) const MADE_HERE: [&str; 22] = [
+    "CONTENT_LENGTH",
+    "CONTENT_TYPE",
+    "DOCUMENT_ROOT",
+    "DOCUMENT_URI",
+    "GATEWAY_INTERFACE",
+    "HTTPS",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "QUERY_STRING",
+    "REDIRECT_STATUS",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
+    "REQUEST_METHOD",
+    "REQUEST_SCHEME",
+    "REQUEST_URI",
+    "SCRIPT_FILENAME",
+    "SCRIPT_NAME",
+    "SERVER_ADDR",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "SERVER_SOFTWARE",
+];
+
+impl Script {
+    /// The records before the content. `length`: that of the content, if there is any.
+    pub(super) fn head(&self, request: &Forwarded, length: Option<u64>) -> BytesMut {
+        let pairs = self.pairs(request, length);
+        let mut head = BytesMut::with_capacity(pairs.len() + 64);
+        begin(&mut head);
+        stream(&mut head, PARAMS, &pairs);
+        head
+    }
+
+    fn pairs(&self, request: &Forwarded, length: Option<u64>) -> Vec<u8> {
+        let mut pairs = Vec::with_capacity(2048);
+        let mut set = |name: &str, value: &[u8]| pair(&mut pairs, name.as_bytes(), value);
+        set("GATEWAY_INTERFACE", b"CGI/1.1");
+        set("SERVER_SOFTWARE", b"sealion");
+        set("SERVER_PROTOCOL", self.protocol.as_bytes());
+        set("REQUEST_METHOD", request.method.as_str().as_bytes());
+        set("REQUEST_SCHEME", self.scheme.as_bytes());
+        if self.scheme == "https" {
+            set("HTTPS", b"on");
+        }
+        set("REQUEST_URI", self.request_uri.as_bytes());
+        set("QUERY_STRING", self.query.as_bytes());
+        set("DOCUMENT_ROOT", &self.root);
+        set("SCRIPT_FILENAME", &[&self.root, self.name.as_slice()].concat());
+        set("SCRIPT_NAME", &self.name);
+        set("PATH_INFO", &self.path_info);
+        set("DOCUMENT_URI", &[self.name.as_slice(), &self.path_info].concat());
+        // PHP may be built to run only what a server has sent it.
+        set("REDIRECT_STATUS", b"200");
+        set("CONTENT_TYPE", request.fields.get("content-type").map_or(b"", |value| value.as_bytes()));
+        let length = length.map(|length| length.to_string());
+        set("CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes());
+        let (host, port) = self.server();
+        set("SERVER_NAME", host.as_bytes());
+        set("SERVER_PORT", port.as_bytes());
+        if let Some(client) = self.client {
+            set("REMOTE_ADDR", client.to_canonical().to_string().as_bytes());
+        }
+        if let Some((port, local)) = self.ends {
+            set("REMOTE_PORT", port.to_string().as_bytes());
+            set("SERVER_ADDR", local.ip().to_canonical().to_string().as_bytes());
+        }
+        if let Some(host) = &request.host {
+            set("HTTP_HOST", host.as_bytes());
+        }
+        for (name, value) in of_fields(&request.fields) {
+            set(&name, &value);
+        }
+        for (name, value) in self.params.iter() {
+            set(name, value.as_bytes());
+        }
+        pairs
+    }
+
+    /// The host that was asked for without its port, and the port.
+    fn server(&self) -> (&str, &str) {
+        let of_scheme = if self.scheme == "https" { "443" } else { "80" };
+        let (host, port) = match self.authority.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port),
+            _ => (self.authority.as_str(), ""),
+        };
+        let is_port = !port.is_empty() && port.bytes().all(|octet| octet.is_ascii_digit());
+        (host, if is_port { port } else { of_scheme })
+    }
+}
+
+/// The fields as variables. Those whose names another field could have in CGI are left out, and `Proxy`, which programs would take for the
+/// setting HTTP_PROXY (CVE-2016-5385).
+fn of_fields(fields: &HeaderMap) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let is_plain = |name: &str| name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
+    let is_passed = move |name: &str| is_plain(name) && !matches!(name, "proxy" | "content-type" | "content-length");
+    fields.keys().filter(move |name| is_passed(name.as_str())).map(|name| {
+        let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
+        let values: Vec<_> = fields.get_all(name).iter().map(|value| value.as_bytes()).collect();
+        let name = name.as_str().to_ascii_uppercase().replace('-', "_");
+        (format!("HTTP_{name}"), values.join(separator))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn fields_become_variables_that_no_other_field_can_forge() {
+        let mut fields = HeaderMap::new();
+        for (name, value) in [
+            ("accept", "a"),
+            ("accept", "b"),
+            ("cookie", "c=1"),
+            ("cookie", "d=2"),
+            ("x-real-ip", "192.0.2.1"),
+            ("x_real_ip", "forged"),
+            ("x.real.ip", "forged"),
+            ("proxy", "http://evil.example/"),
+            ("content-type", "text/plain"),
+            ("content-length", "0"),
+            ("authorization", "Bearer x"),
+        ] {
+            fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut found: Vec<_> =
+            of_fields(&fields).map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(&value))).collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            ["HTTP_ACCEPT=a, b", "HTTP_AUTHORIZATION=Bearer x", "HTTP_COOKIE=c=1; d=2", "HTTP_X_REAL_IP=192.0.2.1"]
+        );
+    }
+}

@@ -1,0 +1,249 @@
+//! The records of FastCGI, in which requests and answers are cut.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// The types of records that a request with the role of a responder has.
+const BEGIN_REQUEST: u8 = 1;
+const END_REQUEST: u8 = 3;
+pub(super) const PARAMS: u8 = 4;
+pub(super) const STDIN: u8 = 5;
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+const VERSION: u8 = 1;
+
+/// The request's number: a connection has one.
+const ID: u8 = 1;
+
+/// Octets of a record's head, and of the content of END_REQUEST.
+const HEAD: usize = 8;
+
+/// The head of a record whose content has this length.
+pub(super) fn record_head(kind: u8, length: u16) -> [u8; HEAD] {
+    let [high, low] = length.to_be_bytes();
+    [VERSION, kind, 0, ID, high, low, 0, 0]
+}
+
+/// The record that begins a request: a responder, whose connection closes afterwards.
+pub(super) fn begin(to: &mut BytesMut) {
+    to.extend_from_slice(&record_head(BEGIN_REQUEST, HEAD as u16));
+    to.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Appends a name with its value to the content of PARAMS.
+pub(super) fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for text in [name, value] {
+        match u8::try_from(text.len()) {
+            Ok(short) if short < 128 => to.push(short),
+            // No request has 2 GiB of fields.
+            _ => to.extend_from_slice(&(text.len() as u32 | 1 << 31).to_be_bytes()),
+        }
+    }
+    to.extend_from_slice(name);
+    to.extend_from_slice(value);
+}
+
+/// Cuts the content of a stream into records, and ends it.
+pub(super) fn stream(to: &mut BytesMut, kind: u8, content: &[u8]) {
+    for part in content.chunks(usize::from(u16::MAX)) {
+        to.extend_from_slice(&record_head(kind, part.len() as u16));
+        to.extend_from_slice(part);
+    }
+    to.extend_from_slice(&record_head(kind, 0));
+}
+
+/// What a server sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A part of the answer, never empty.
+    Stdout(Bytes),
+    /// A part of what the application wants logged, never empty.
+    Stderr(Bytes),
+    /// The request has ended.
+    End(Ended),
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Complete,
+    /// The server has no process, or takes no second request on a connection.
+    Refused,
+}
+
+/// What is no record of an answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadRecord {
+    #[error("version {0} of FastCGI is not spoken here")]
+    Version(u8),
+    #[error("a record is for request {0}, which was not made")]
+    Request(u16),
+    #[error("records of type {0} are no part of an answer")]
+    Type(u8),
+    #[error("the record that ends the request has {0} octets")]
+    End(usize),
+}
+
+/// Reads records as their octets come: content is passed on before its record is whole.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    kind: u8,
+    /// Octets of content that are still to come.
+    left: usize,
+    /// Octets of padding behind them.
+    padding: usize,
+}
+
+impl Records {
+    /// The next event in `buffer`. `None`: more octets are needed.
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
+        loop {
+            if self.left == 0 {
+                let padding = self.padding.min(buffer.len());
+                buffer.advance(padding);
+                self.padding -= padding;
+                if self.padding > 0 || buffer.len() < HEAD {
+                    return Ok(None);
+                }
+                self.begin(buffer)?;
+                if self.left == 0 {
+                    // The end of a stream says nothing: END_REQUEST does.
+                    continue;
+                }
+            }
+            if self.kind == END_REQUEST {
+                if buffer.len() < HEAD {
+                    return Ok(None);
+                }
+                let ended = if buffer[4] == 0 { Ended::Complete } else { Ended::Refused };
+                buffer.advance(HEAD);
+                self.left = 0;
+                return Ok(Some(Event::End(ended)));
+            }
+            let length = self.left.min(buffer.len());
+            if length == 0 {
+                return Ok(None);
+            }
+            self.left -= length;
+            let content = buffer.split_to(length).freeze();
+            return Ok(Some(if self.kind == STDOUT { Event::Stdout(content) } else { Event::Stderr(content) }));
+        }
+    }
+
+    /// Takes the head of a record.
+    fn begin(&mut self, buffer: &mut BytesMut) -> Result<(), BadRecord> {
+        let [version, kind, id_high, id_low, high, low, padding, _] = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| buffer[at]);
+        buffer.advance(HEAD);
+        if version != VERSION {
+            return Err(BadRecord::Version(version));
+        }
+        if !matches!(kind, STDOUT | STDERR | END_REQUEST) {
+            return Err(BadRecord::Type(kind));
+        }
+        let id = u16::from_be_bytes([id_high, id_low]);
+        if id != u16::from(ID) {
+            return Err(BadRecord::Request(id));
+        }
+        self.kind = kind;
+        self.left = usize::from(u16::from_be_bytes([high, low]));
+        self.padding = usize::from(padding);
+        if kind == END_REQUEST && self.left != HEAD {
+            return Err(BadRecord::End(self.left));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+        let mut record = record_head(kind, content.len() as u16).to_vec();
+        record[6] = padding;
+        record.extend_from_slice(content);
+        record.resize(record.len() + usize::from(padding), b'!');
+        record
+    }
+
+    /// The events of octets that come `at_a_time`, with parts of a stream joined.
+    fn read(octets: &[u8], at_a_time: usize) -> Result<Vec<(u8, Vec<u8>)>, BadRecord> {
+        let (mut records, mut buffer, mut events) = (Records::default(), BytesMut::new(), Vec::<(u8, Vec<u8>)>::new());
+        for part in octets.chunks(at_a_time) {
+            buffer.extend_from_slice(part);
+            while let Some(event) = records.next(&mut buffer)? {
+                let (kind, content) = match event {
+                    Event::Stdout(content) => (STDOUT, content.to_vec()),
+                    Event::Stderr(content) => (STDERR, content.to_vec()),
+                    Event::End(ended) => (END_REQUEST, vec![u8::from(ended == Ended::Complete)]),
+                };
+                assert!(!content.is_empty());
+                match events.last_mut().filter(|(last, _)| *last == kind) {
+                    Some((_, all)) => all.extend_from_slice(&content),
+                    None => events.push((kind, content)),
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    #[test]
+    fn records_are_read_however_their_octets_come() {
+        let long = vec![b'x'; 65535];
+        let octets = [
+            record(STDOUT, b"Status: 200\r\n\r\n", 3),
+            record(STDERR, b"oh", 0),
+            record(STDOUT, &long, 255),
+            record(STDOUT, b"", 0),
+            record(END_REQUEST, &[0, 0, 0, 1, 0, 0, 0, 0], 0),
+        ]
+        .concat();
+        let expected = vec![
+            (STDOUT, b"Status: 200\r\n\r\n".to_vec()),
+            (STDERR, b"oh".to_vec()),
+            (STDOUT, long.clone()),
+            (END_REQUEST, vec![1]),
+        ];
+        for at_a_time in [1, 7, 8, 9, 4096, octets.len()] {
+            assert_eq!(read(&octets, at_a_time), Ok(expected.clone()), "{at_a_time}");
+        }
+        let refused = record(END_REQUEST, &[0, 0, 0, 0, 2, 0, 0, 0], 0);
+        assert_eq!(read(&refused, 3), Ok(vec![(END_REQUEST, vec![0])]));
+    }
+
+    #[test]
+    fn what_is_no_record_of_an_answer_is_refused() {
+        let with = |at: usize, octet: u8| {
+            let mut record = record(STDOUT, b"x", 0);
+            record[at] = octet;
+            record
+        };
+        for (octets, expected) in [
+            (with(0, b'H'), BadRecord::Version(b'H')),
+            (with(1, STDIN), BadRecord::Type(STDIN)),
+            (with(1, 11), BadRecord::Type(11)),
+            (with(3, 2), BadRecord::Request(2)),
+            (with(2, 1), BadRecord::Request(257)),
+            (record(END_REQUEST, b"", 0), BadRecord::End(0)),
+            (record(END_REQUEST, &[0; 9], 0), BadRecord::End(9)),
+        ] {
+            assert_eq!(read(&octets, 1), Err(expected));
+        }
+    }
+
+    #[test]
+    fn long_names_and_values_have_four_octets_of_length() {
+        let mut pairs = Vec::new();
+        pair(&mut pairs, b"A", b"");
+        pair(&mut pairs, &[b'n'; 127], &[b'v'; 128]);
+        assert_eq!(pairs[..3], [1, 0, b'A']);
+        assert_eq!(pairs[3..8], [127, 0x80, 0, 0, 128]);
+        assert_eq!(pairs.len(), 8 + 127 + 128);
+        let mut records = BytesMut::new();
+        stream(&mut records, PARAMS, &[0; 65536]);
+        assert_eq!(records.len(), 3 * HEAD + 65536);
+        assert_eq!(records[..HEAD], [1, PARAMS, 0, 1, 255, 255, 0, 0]);
+        assert_eq!(records[HEAD + 65535..][..HEAD], [1, PARAMS, 0, 1, 0, 1, 0, 0]);
+        assert_eq!(records[records.len() - HEAD..], [1, PARAMS, 0, 1, 0, 0, 0, 0]);
+    }
+}

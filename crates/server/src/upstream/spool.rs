@@ -1,0 +1,496 @@
+//! Contents that wait for the slower side: in memory up to a bound, then in files without a name.
+//!
+//! ```text
+//! server ─► a task that reads ─► Queue (memory, file) ─► Buffered, the response's body ─► client
+//! client ─► collect ─► Queue (memory, file) ─► a task that writes ─► RequestContent ─► server
+//! ```
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Body;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use schemars::JsonSchema;
+use sealion_http::{ExtraFields, FieldSection};
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
+use crate::files::resolve::{Content, SiteFile};
+use crate::response::{Piece, Source};
+use crate::values::{At, Problems, Size};
+
+/// Where contents wait for the slower side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BufferConfig {
+    /// Bytes in memory, of each content.
+    #[serde(default = "memory")]
+    pub(crate) memory: Size,
+    /// Bytes in files, of all contents of the rule together: what does not fit into memory [default: none]
+    #[serde(default)]
+    pub(crate) disk: Option<Size>,
+    /// Directory of these files. They have no names, and end with the process.
+    #[serde(default)]
+    pub(crate) directory: Option<At<PathBuf>>,
+}
+
+fn memory() -> Size {
+    Size(1 << 20)
+}
+
+/// The bounds of what waits.
+#[derive(Debug)]
+pub(crate) struct Spooling {
+    memory: usize,
+    disk: u64,
+    directory: PathBuf,
+    /// Octets in files.
+    used: AtomicU64,
+    /// Whether it was said that a file cannot be written.
+    has_warned: AtomicBool,
+}
+
+impl BufferConfig {
+    /// `None`: there are problems.
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Arc<Spooling>> {
+        let directory = match (&self.directory, self.disk) {
+            (None, None) => PathBuf::new(),
+            (None, Some(_)) => {
+                let what = "names no directory for what does not fit into memory: add directory = \"/var/tmp\", or remove disk";
+                problems.add(&(0..0), key, what);
+                return None;
+            }
+            (Some(directory), None) => {
+                problems.add(
+                    &directory.span,
+                    key,
+                    "has a directory that nothing uses: add disk = \"1GiB\", or remove it",
+                );
+                return None;
+            }
+            (Some(directory), Some(_)) => {
+                let path = problems.resolve(directory);
+                if let Err(error) = create(&path) {
+                    let what = format_args!("no file can be made in {}: {error}", path.display());
+                    problems.add(&directory.span, &format!("{key}.directory"), what);
+                    return None;
+                }
+                path
+            }
+        };
+        Some(Arc::new(Spooling {
+            memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            disk: self.disk.map_or(0, |disk| disk.0),
+            directory,
+            used: AtomicU64::new(0),
+            has_warned: AtomicBool::new(false),
+        }))
+    }
+}
+
+/// A file that no other process can open by a name.
+fn create(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
+impl Spooling {
+    /// In memory alone.
+    pub(crate) fn in_memory(memory: usize) -> Arc<Self> {
+        let (used, has_warned) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Spooling { memory, disk: 0, directory: PathBuf::new(), used, has_warned })
+    }
+
+    fn reserve(&self, octets: u64) -> bool {
+        let before = self.used.fetch_add(octets, Ordering::Relaxed);
+        let has_room = before.saturating_add(octets) <= self.disk;
+        if !has_room {
+            self.used.fetch_sub(octets, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    fn warn(&self, error: &io::Error) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{}: cannot keep contents that wait for a slow side: {error}: they are passed on as they are taken",
+                self.directory.display()
+            );
+        }
+    }
+}
+
+/// A file, and its share of the bound.
+#[derive(Debug)]
+struct Spool {
+    file: Arc<File>,
+    written: u64,
+    /// Octets of it that count. After it was read to its end, what was being written counts in the next one.
+    reserved: u64,
+    spooling: Arc<Spooling>,
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.spooling.used.fetch_sub(self.reserved, Ordering::Relaxed);
+    }
+}
+
+/// What waits, in order.
+#[derive(Debug)]
+struct Queue {
+    spooling: Arc<Spooling>,
+    parts: VecDeque<Part>,
+    /// Octets in memory.
+    in_memory: usize,
+    /// Parts in the file.
+    in_file: usize,
+    spool: Option<Spool>,
+    /// A file could not be written.
+    has_failed: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Memory(Bytes),
+    File { file: Arc<File>, range: Range<u64> },
+}
+
+/// Where a content goes.
+enum Place {
+    Memory,
+    File {
+        file: Option<Arc<File>>,
+        at: u64,
+    },
+    /// There is none, until something was taken.
+    Nowhere,
+}
+
+impl Queue {
+    fn new(spooling: &Arc<Spooling>) -> Self {
+        Queue {
+            spooling: Arc::clone(spooling),
+            parts: VecDeque::new(),
+            in_memory: 0,
+            in_file: 0,
+            spool: None,
+            has_failed: false,
+        }
+    }
+
+    /// The place for so many octets. An empty queue takes any number.
+    fn place(&mut self, octets: usize) -> Place {
+        if self.in_memory + octets <= self.spooling.memory || self.parts.is_empty() {
+            return Place::Memory;
+        }
+        if self.has_failed || !self.spooling.reserve(octets as u64) {
+            return Place::Nowhere;
+        }
+        match &self.spool {
+            Some(spool) => Place::File { file: Some(Arc::clone(&spool.file)), at: spool.written },
+            None => Place::File { file: None, at: 0 },
+        }
+    }
+
+    fn push(&mut self, content: Bytes) {
+        self.in_memory += content.len();
+        self.parts.push_back(Part::Memory(content));
+    }
+
+    /// Takes note of what was written to the file.
+    fn wrote(&mut self, file: Arc<File>, range: Range<u64>) {
+        self.in_file += 1;
+        let spooling = Arc::clone(&self.spooling);
+        let spool =
+            self.spool.get_or_insert_with(|| Spool { file: Arc::clone(&file), written: 0, reserved: 0, spooling });
+        spool.written = range.end;
+        spool.reserved += range.end - range.start;
+        self.parts.push_back(Part::File { file, range });
+    }
+
+    fn failed(&mut self, octets: u64, error: &io::Error) {
+        self.spooling.used.fetch_sub(octets, Ordering::Relaxed);
+        self.spooling.warn(error);
+        self.has_failed = true;
+    }
+
+    fn pop(&mut self) -> Option<Part> {
+        let part = self.parts.pop_front()?;
+        match &part {
+            Part::Memory(content) => self.in_memory -= content.len(),
+            Part::File { .. } => {
+                self.in_file -= 1;
+                if self.in_file == 0 {
+                    // The next content begins another file: this one may still be sent.
+                    self.spool = None;
+                }
+            }
+        }
+        Some(part)
+    }
+}
+
+/// Writes to the file, or to a new one.
+async fn write(
+    spooling: &Arc<Spooling>,
+    file: Option<Arc<File>>,
+    at: u64,
+    content: Bytes,
+) -> io::Result<(Arc<File>, Range<u64>)> {
+    let directory = file.is_none().then(|| spooling.directory.clone());
+    let written = spawn_blocking(move || {
+        let file = match (file, directory) {
+            (Some(file), _) => file,
+            (None, directory) => Arc::new(create(&directory.unwrap_or_default())?),
+        };
+        file.write_all_at(&content, at)?;
+        Ok((file, at..at + content.len() as u64))
+    });
+    written.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// The body of a response that is read at the server's speed.
+pub(crate) struct Buffered {
+    shared: Arc<Mutex<Shared>>,
+    _reading: AbortOnDropHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    /// How the answer ended.
+    end: Option<io::Result<()>>,
+    trailers: Option<Box<ExtraFields>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Buffered {
+    pub(crate) fn new(source: Pin<Box<dyn Source>>, spooling: &Arc<Spooling>) -> Self {
+        let queue = Queue::new(spooling);
+        let shared = Shared { queue, end: None, trailers: None, reader: None, writer: None };
+        let shared = Arc::new(Mutex::new(shared));
+        let reading = tokio::spawn(read(source, Arc::clone(&shared), Arc::clone(spooling)));
+        Buffered { shared, _reading: AbortOnDropHandle::new(reading) }
+    }
+}
+
+/// Reads an answer, as far as there is room.
+async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spooling: Arc<Spooling>) {
+    let end = loop {
+        let content = match poll_fn(|cx| source.as_mut().poll_piece(cx)).await {
+            None => break Ok(()),
+            Some(Err(error)) => break Err(error),
+            Some(Ok(Piece::Bytes(content))) => content,
+            Some(Ok(Piece::File { .. })) => break Err(io::Error::other("the answer of a server is no file")),
+        };
+        if content.is_empty() {
+            continue;
+        }
+        loop {
+            let place = poll_fn(|cx| {
+                let mut shared = lock(&shared);
+                match shared.queue.place(content.len()) {
+                    Place::Nowhere => {
+                        shared.writer = Some(cx.waker().clone());
+                        Poll::Pending
+                    }
+                    place => Poll::Ready(place),
+                }
+            });
+            let (file, at) = match place.await {
+                Place::File { file, at } => (file, at),
+                Place::Memory | Place::Nowhere => {
+                    let mut shared = lock(&shared);
+                    shared.queue.push(content);
+                    shared.wake_reader();
+                    break;
+                }
+            };
+            let written = write(&spooling, file, at, content.clone()).await;
+            let mut shared = lock(&shared);
+            match written {
+                Ok((file, range)) => {
+                    shared.queue.wrote(file, range);
+                    shared.wake_reader();
+                    break;
+                }
+                Err(error) => shared.queue.failed(content.len() as u64, &error),
+            }
+        }
+    };
+    let trailers = source.as_mut().trailers();
+    // The server's connection is free for the next request.
+    drop(source);
+    let mut shared = lock(&shared);
+    (shared.end, shared.trailers) = (Some(end), trailers);
+    shared.wake_reader();
+}
+
+impl Shared {
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl Source for Buffered {
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let mut shared = lock(&self.shared);
+        if let Some(part) = shared.queue.pop() {
+            if let Some(writer) = shared.writer.take() {
+                writer.wake();
+            }
+            return Poll::Ready(Some(Ok(match part {
+                Part::Memory(content) => Piece::Bytes(content),
+                Part::File { file, range } => {
+                    Piece::File { file: SiteFile::of_content(Content::File(file), range.end), range }
+                }
+            })));
+        }
+        match shared.end.take() {
+            Some(Ok(())) => {
+                shared.end = Some(Ok(()));
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                shared.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
+        lock(&self.shared).trailers.take()
+    }
+}
+
+/// Takes the content of a request, whole if there is room for it. What there is no room for is passed on as it comes, behind the rest.
+///
+/// # Errors
+/// The client did not send all of it.
+pub(crate) async fn collect(
+    mut content: RequestContent,
+    spooling: &Arc<Spooling>,
+) -> Result<RequestContent, Incomplete> {
+    let announced = content.length();
+    let mut queue = Queue::new(spooling);
+    let (mut length, mut trailers) = (0, None);
+    // Which of them the server gets is decided when they are sent.
+    content.pass_trailers(&Arc::from([]));
+    let rest = 'all: loop {
+        let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await else { break None };
+        let data = match frame?.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
+        };
+        length += data.len() as u64;
+        loop {
+            match queue.place(data.len()) {
+                Place::Memory => queue.push(data),
+                Place::Nowhere => {
+                    queue.push(data);
+                    break 'all Some(content);
+                }
+                Place::File { file, at } => match write(spooling, file, at, data.clone()).await {
+                    Ok((file, range)) => queue.wrote(file, range),
+                    Err(error) => {
+                        queue.failed(data.len() as u64, &error);
+                        continue;
+                    }
+                },
+            }
+            break;
+        }
+    };
+    // Trailers follow chunks alone.
+    let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
+    let (writer, collected) = pipe(known);
+    tokio::spawn(feed(writer, queue, rest, trailers));
+    Ok(collected)
+}
+
+/// Octets of a file that are read at a time.
+const READ: u64 = 64 << 10;
+
+/// Writes what waits, and then the rest as it comes.
+async fn feed(
+    mut writer: ContentWriter,
+    mut queue: Queue,
+    rest: Option<RequestContent>,
+    mut trailers: Option<HeaderMap>,
+) {
+    while let Some(part) = queue.pop() {
+        match part {
+            Part::Memory(content) => {
+                if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                    return;
+                }
+                writer.write(content);
+            }
+            Part::File { file, mut range } => {
+                while range.start < range.end {
+                    if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                        return;
+                    }
+                    let (file, at) = (Arc::clone(&file), range.start);
+                    let length = (range.end - at).min(READ);
+                    let read = spawn_blocking(move || {
+                        let mut octets = vec![0; length as usize];
+                        file.read_exact_at(&mut octets, at).map(|()| octets)
+                    });
+                    // Dropped, the writer makes the content incomplete.
+                    let Ok(Ok(octets)) = read.await else { return };
+                    writer.write(octets.into());
+                    range.start += length;
+                }
+            }
+        }
+    }
+    if let Some(mut rest) = rest {
+        loop {
+            if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                return;
+            }
+            match poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
+                None => break,
+                Some(Err(incomplete)) => return writer.fail(incomplete.status),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => writer.write(data),
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    for (name, value) in trailers.iter().flatten() {
+        lines.extend_from_slice(name.as_str().as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value.as_bytes());
+        lines.extend_from_slice(b"\r\n");
+    }
+    writer.finish_with(FieldSection::from_lines(&lines));
+}
