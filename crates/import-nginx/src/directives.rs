@@ -479,15 +479,34 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     ("resolver resolver_timeout", NotNeeded("the system resolves names, for each new connection"), ""),
     (
-        "fastcgi_pass uwsgi_pass scgi_pass grpc_pass memcached_pass",
-        Unsupported(
-            "requests are forwarded over HTTP only: let the program listen for HTTP, or keep nginx for this path",
-        ),
+        "fastcgi_pass",
+        Converted(&["site.proxy.fastcgi", "upstream.protocol"]),
+        "with `fastcgi_param SCRIPT_FILENAME` of `$document_root$fastcgi_script_name`, or a directory before it; `try_files $uri /index.php` gives the front script",
+    ),
+    (
+        "fastcgi_param",
+        Converted(&["site.proxy.fastcgi"]),
+        "the variables of CGI are always made; others with a variable of nginx are reported",
+    ),
+    ("fastcgi_index", Converted(&["site.proxy.fastcgi"]), ""),
+    ("fastcgi_split_path_info", NotNeeded("the first name that ends in .php is the script, if it is a file"), ""),
+    (
+        "fastcgi_read_timeout fastcgi_connect_timeout",
+        Converted(&["upstream.answer_timeout", "upstream.stall_timeout", "upstream.connect_timeout"]),
+        "",
+    ),
+    ("fastcgi_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
+    ("fastcgi_hide_header", Converted(&["site.proxy.response_headers"]), ""),
+    (
+        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_request_buffering fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_send_timeout fastcgi_keep_conn fastcgi_pass_header",
+        NotNeeded("content is passed on as it comes, in both directions, on a connection for each request"),
         "",
     ),
     (
-        "fastcgi_param fastcgi_index fastcgi_split_path_info fastcgi_buffers fastcgi_buffer_size fastcgi_read_timeout fastcgi_connect_timeout fastcgi_send_timeout fastcgi_intercept_errors fastcgi_hide_header",
-        Unsupported("requests are forwarded over HTTP only"),
+        "uwsgi_pass scgi_pass grpc_pass memcached_pass",
+        Unsupported(
+            "requests are forwarded over HTTP and FastCGI only: let the program listen for HTTP, or keep nginx for this path",
+        ),
         "",
     ),
     // Beyond files.

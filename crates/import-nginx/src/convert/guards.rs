@@ -197,8 +197,8 @@ pub(super) fn passed_on(
     pass: &Directive,
 ) {
     let remedy = format!(
-        "{location} is passed to a program, and requests are forwarded over HTTP only: let the program listen for HTTP, or keep nginx for \
-         this path"
+        "{location} is passed to a program, and requests are forwarded over HTTP and FastCGI only: let the program listen for HTTP, or keep nginx \
+         for this path"
     );
     context.report_with(pass, remedy);
     close_program(context, site, settings, scope, location);

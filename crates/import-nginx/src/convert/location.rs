@@ -182,7 +182,7 @@ pub(super) fn convert(
             "try_files" => try_files(context, site, &scope, inner),
             "root" if settings.root() == Some(inner.first()) => {}
             "root" | "alias" => mount(context, site, &scope, inner),
-            "index" if scope == Scope::Everything => index(context, site, inner),
+            "index" if scope == Scope::Everything => index(context, site, settings, inner),
             "index" => context.report_with(inner, "a site has one index for all paths"),
             // Handled with all locations.
             "autoindex" if inner.first() != "on" => {}
@@ -268,12 +268,14 @@ pub(super) fn report_listed(context: &mut Context, site: &mut Table, settings: &
 }
 
 /// `index`
-pub(super) fn index(context: &mut Context, site: &mut Table, directive: &Directive) {
+pub(super) fn index(context: &mut Context, site: &mut Table, settings: &Settings<'_>, directive: &Directive) {
     let (names, others): (Vec<_>, Vec<_>) = directive
         .arguments
         .iter()
         .partition(|name| !name.contains(['/', '$']) && !name.starts_with('.') && !targets::is_program(name));
-    if !others.is_empty() {
+    // A rule runs them.
+    let is_run = |name: &&String| name.ends_with(".php") && settings.runs_scripts();
+    if !others.iter().all(is_run) {
         context.report_with(directive, "an index is a static file in the directory; programs are not run, and their source is not sent: name a static file");
     }
     if !names.is_empty() {

@@ -26,6 +26,13 @@ const INHERITED: &[&str] = &[
     "deny",
     "error_page",
     "expires",
+    "fastcgi_connect_timeout",
+    "fastcgi_hide_header",
+    "fastcgi_index",
+    "fastcgi_intercept_errors",
+    "fastcgi_param",
+    "fastcgi_read_timeout",
+    "fastcgi_split_path_info",
     "gzip",
     "gzip_min_length",
     "gzip_static",
@@ -88,7 +95,7 @@ pub(super) fn inherits(name: &str) -> bool {
 
 /// Whether a directive concerns only requests that are forwarded.
 pub(super) fn is_of_proxies(name: &str) -> bool {
-    inherits(name) && (name.starts_with("proxy_") || name == "client_max_body_size")
+    inherits(name) && (name.starts_with("proxy_") || name.starts_with("fastcgi_") || name == "client_max_body_size")
 }
 
 /// The effective directives of a server: its own, and those inherited from `http`.
@@ -127,7 +134,13 @@ impl<'a> Settings<'a> {
 
     /// Whether any of its locations passes requests to a server over HTTP.
     pub(super) fn forwards(&self) -> bool {
-        let is_pass = |inner: &Directive| inner.name == "proxy_pass";
+        let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass");
+        self.all("location").into_iter().any(|location| location.children().iter().any(is_pass))
+    }
+
+    /// Whether any of its locations passes requests to scripts.
+    pub(super) fn runs_scripts(&self) -> bool {
+        let is_pass = |inner: &Directive| inner.name == "fastcgi_pass";
         self.all("location").into_iter().any(|location| location.children().iter().any(is_pass))
     }
 
@@ -206,7 +219,7 @@ pub(super) fn convert(
     let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
     tls::client_auth(context, &mut site, roots, settings.last("ssl_verify_client"));
     if let Some(index) = settings.last("index") {
-        location::index(context, &mut site, index);
+        location::index(context, &mut site, &settings, index);
     }
     if let Some(autoindex) = settings.last("autoindex").filter(|autoindex| autoindex.first() == "on") {
         location::listing(context, &mut site, &Scope::Everything, autoindex);

@@ -33,6 +33,8 @@ mod metrics;
 mod nginx_cache;
 mod nginx_corpus;
 #[cfg(feature = "import-nginx")]
+mod nginx_php;
+#[cfg(feature = "import-nginx")]
 mod nginx_redirects;
 mod packaging;
 mod plain;

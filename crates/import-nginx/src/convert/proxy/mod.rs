@@ -8,6 +8,7 @@ mod cache;
 mod fields;
 mod redirects;
 mod remainder;
+mod scripts;
 mod upstreams;
 
 use toml::Value;
@@ -61,7 +62,8 @@ impl Kind {
 
 /// The location that passes the requests of a location: itself, or the named one of its `try_files`; with the directive that says so.
 fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a Directive, &'a Directive)> {
-    let own = location.children().iter().find(|inner| inner.name == "proxy_pass");
+    let is_pass = |inner: &&Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass");
+    let own = location.children().iter().find(is_pass);
     if let Some(pass) = own {
         return Some((location, pass));
     }
@@ -69,8 +71,29 @@ fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a D
     if location.children().iter().any(is_answered) {
         return None;
     }
-    let named = named(settings, location.children().iter().rfind(|inner| inner.name == "try_files")?)?;
+    let try_files = location.children().iter().rfind(|inner| inner.name == "try_files")?;
+    if let Some(found) = scripts::front_of(try_files).and_then(|front| runs(settings, front)) {
+        return Some(found);
+    }
+    let named = named(settings, try_files)?;
     Some((named, named.children().iter().find(|inner| inner.name == "proxy_pass")?))
+}
+
+/// The location that runs a script, with its directive that says so.
+fn runs<'a>(settings: &Settings<'a>, script: &str) -> Option<(&'a Directive, &'a Directive)> {
+    let has_script = |location: &&'a Directive| match Scope::of(location) {
+        Some(Scope::Exact(path)) => path == script,
+        Some(Scope::Regex { regex: Some(regex), .. }) => {
+            regex::bytes::Regex::new(&format!("(?s-u){regex}")).is_ok_and(|regex| regex.is_match(script.as_bytes()))
+        }
+        _ => false,
+    };
+    let pass = |location: &'a Directive| location.children().iter().find(|inner| inner.name == "fastcgi_pass");
+    let is_known = |location: &'a Directive| {
+        scripts::root(settings, location).is_ok() && pass(location).is_some_and(|pass| !pass.first().contains('$'))
+    };
+    let location = settings.all("location").into_iter().find(|location| has_script(location) && is_known(location))?;
+    Some((location, pass(location)?))
 }
 
 /// The named location at the end of a `try_files`.
@@ -169,7 +192,9 @@ pub(super) fn convert_server(
     try_files: &Directive,
 ) -> bool {
     let mut locations = settings.all("location").into_iter();
-    if named(settings, try_files).is_none() || locations.any(|location| location.arguments == ["/"]) {
+    let front = scripts::front_of(try_files).and_then(|front| runs(settings, front));
+    if front.is_none() && named(settings, try_files).is_none() || locations.any(|location| location.arguments == ["/"])
+    {
         return false;
     }
     // As nginx has it, for paths without a location.
@@ -215,8 +240,11 @@ fn draft(
     block: &Directive,
     pass: &Directive,
 ) -> Result<Draft, String> {
-    let url = Url::of(pass.first())?;
     let kind = Kind::of(location);
+    if pass.name == "fastcgi_pass" {
+        return of_scripts(context, site, settings, kind, scope, location, block, pass);
+    }
+    let url = Url::of(pass.first())?;
     let files_first = files_first(context, location);
     let by_rewrite = rewritten(location, block, scope)?;
     let (strips, to_prefix) = match (&url.path, by_rewrite) {
@@ -291,6 +319,53 @@ fn draft(
     Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips, keys })
 }
 
+/// The rule of a location whose requests scripts answer.
+#[expect(clippy::too_many_arguments, reason = "what a location and the one that passes its requests are")]
+fn of_scripts(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    kind: Kind,
+    scope: &Scope,
+    location: &Directive,
+    block: &Directive,
+    pass: &Directive,
+) -> Result<Draft, String> {
+    let all = |name: &str| {
+        let own: Vec<_> = block.children().iter().filter(|inner| inner.name == name).collect();
+        if own.is_empty() { settings.all(name) } else { own }
+    };
+    let last = |name: &str| all(name).pop();
+    if pass.first().contains('$') {
+        return Err("its server has variables: name an [[upstream]], or write its address".to_owned());
+    }
+    let is_front = !std::ptr::eq(location, block);
+    let try_files = location.children().iter().rfind(|inner| inner.name == "try_files");
+    let front = try_files.filter(|_| is_front).and_then(scripts::front_of);
+    let files_first = is_front && try_files.is_some_and(|tried| tried.arguments.iter().any(|tried| tried == "$uri"));
+    let table = scripts::table(context, settings, front, block, &all)?;
+    let options = scripts::options(context, &all);
+    let target = upstreams::target(context, pass.first(), options)?;
+    let mut keys: Vec<(&'static str, Value)> = vec![("upstream", target.name.into()), ("fastcgi", table)];
+    if files_first {
+        keys.push(("files_first", true.into()));
+    }
+    let added = added(context, site, settings, scope, location, block, files_first);
+    let of_answers = fields::of_answers(context, &all("fastcgi_hide_header"), &added);
+    keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
+    if last("fastcgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
+        keys.push(("intercept_errors", true.into()));
+    }
+    match last("client_max_body_size").map_or(Some(values::Size(1 << 20)), |size| values::size(size.first())) {
+        Some(values::Size(0)) => {}
+        Some(size) => keys.push(("max_body", size.to_string().into())),
+        None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
+    }
+    others(context, site, settings, scope, location, if is_front { location } else { block }, files_first);
+    let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
+    Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips: false, keys })
+}
+
 /// The path of a location without its slash at the end.
 fn scope_prefix(scope: &Scope) -> &str {
     match scope {
@@ -336,7 +411,11 @@ impl Url {
 /// The URL that a `proxy_pass` in the location of this path asks, or the name of an upstream and a path. An error says why there is none.
 pub(super) fn url_of(context: &mut Context, pass: &Directive, path: &str) -> Result<(Option<String>, String), String> {
     let url = Url::of(pass.first())?;
-    let target = upstreams::target(context, &url.authority, Options { tls: url.tls, ..Options::default() })?;
+    let target = upstreams::target(
+        context,
+        &url.authority,
+        Options { scheme: if url.tls { "https" } else { "http" }, ..Options::default() },
+    )?;
     let path = url.path.as_deref().unwrap_or(path);
     if !target.name.contains(':') {
         return Ok((Some(target.name), path.to_owned()));
@@ -450,6 +529,7 @@ fn others(
     let of_block = block.children().iter().filter(|_| !std::ptr::eq(location, block));
     for inner in location.children().iter().chain(of_block) {
         match inner.name.as_str() {
+            name if scripts::is_about(name) => {}
             "proxy_pass"
             | "allow"
             | "deny"
@@ -498,7 +578,7 @@ pub(super) fn is_off(directive: &Directive) -> bool {
 
 /// Times, tries and TLS.
 fn options<'a>(context: &mut Context, tls: bool, all: &impl Fn(&str) -> Vec<&'a Directive>) -> Result<Options, String> {
-    let mut options = Options { tls, ..Options::default() };
+    let mut options = Options { scheme: if tls { "https" } else { "http" }, ..Options::default() };
     let last = |name: &str| all(name).pop();
     let mut time = |context: &mut Context, name: &str, keys: &[&'static str]| {
         let Some(directive) = last(name) else { return };
@@ -559,11 +639,12 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
         (kind, _) => (kind, usize::MAX - 1),
     });
     let others = files(site, settings, &drafts);
+    let mut written = Vec::new();
     for draft in &drafts {
         let behind_fallback = draft.keys.iter().any(|(key, _)| *key == "files_first") && site.get("fallback").is_some();
         let found = if behind_fallback {
             Err("the site's fallback goes before it".to_owned())
-        } else if takes_index(site, draft, &drafts) {
+        } else if draft.pass.name != "fastcgi_pass" && takes_index(site, draft, &drafts) {
             Err("nginx forwards the index of a directory there, and it would be sent as a file here".to_owned())
         } else {
             paths(draft, &drafts, &others)
@@ -576,6 +657,7 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
                 draft.keys.iter().for_each(|(key, value)| rule.set(key, value.clone()));
                 site.push("proxy", rule);
                 redirect_to_slash(site, draft, settings);
+                written.extend((draft.pass.name == "fastcgi_pass").then_some(draft));
             }
             Err(why) => {
                 let Draft { location, pass, scope, .. } = draft;
@@ -583,6 +665,43 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
             }
         }
     }
+    of_index(site, settings, &written, &drafts);
+}
+
+/// Paths of directories of which no segment ends in `.php`: these name scripts themselves.
+const WITHOUT_SCRIPTS: &str = r"^/(?:(?:[^/]{0,3}|[^/]*(?:[^p/]|[^h/]p|[^p/]hp|[^./]php))/)*$";
+
+/// A directory whose index is a script: nginx runs it in the location of the script.
+fn of_index(site: &mut Table, settings: &Settings<'_>, scripts: &[&Draft], drafts: &[Draft]) {
+    let names = settings.last("index").map_or(&[][..], |index| index.arguments.as_slice());
+    let index = names.iter().map(String::as_str).find(|name| name.ends_with(".php") && !name.contains(['/', '$']));
+    let takes = |draft: &&&Draft, name: &str| match (draft.kind, &draft.scope) {
+        (Kind::Regex, Scope::Regex { regex: Some(regex), .. }) => {
+            let built = regex::bytes::Regex::new(&format!("(?s-u){regex}"));
+            built.is_ok_and(|regex| regex.is_match(format!("/{name}").as_bytes()))
+        }
+        _ => false,
+    };
+    let Some(name) = index else { return };
+    let Some(draft) = scripts.iter().find(|draft| takes(draft, name)) else { return };
+    if drafts.iter().any(|other| other.scope == Scope::Everything) {
+        return;
+    }
+    let mut rule = Table::default();
+    rule.comment(&draft.pass.place);
+    rule.set("regex", WITHOUT_SCRIPTS);
+    rule.set("files_first", true);
+    for (key, value) in &draft.keys {
+        match (*key, value) {
+            ("fastcgi", Value::Table(table)) => {
+                let mut table = table.clone();
+                table.insert("index".to_owned(), name.into());
+                rule.set(key, Value::Table(table));
+            }
+            _ => rule.set(key, value.clone()),
+        }
+    }
+    site.push("proxy", rule);
 }
 
 /// Whether nginx forwards the index of a directory that is not forwarded itself.

@@ -30,7 +30,7 @@ pub(super) fn of_rule<'a>(
 ) -> bool {
     let redirects = all("proxy_redirect");
     let is_off = |directive: &&Directive| matches!(directive.arguments.as_slice(), [off] if off == "off");
-    let is_turned_off = redirects.iter().any(|directive| is_off(directive));
+    let is_turned_off = redirects.iter().any(is_off);
     let mut wanted = Wanted::default();
     let mut others = Vec::new();
     for directive in &redirects {

@@ -709,3 +709,85 @@ fn redirects_are_rewritten_where_a_rule_does_what_nginx_does() {
         }
     }
 }
+
+const FILE: &str = "fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+
+#[test]
+fn scripts_are_run_where_it_is_known_which() {
+    let pass = "fastcgi_pass unix:/run/php.sock;";
+    // A server, its rules, and the starts of what is named.
+    for (body, expected, starts) in [
+        (
+            format!("location ~ \\.php$ {{ {pass} {FILE} fastcgi_index index.php; fastcgi_param APP_ENV test; }}"),
+            &["regex php.sock params = { APP_ENV = \"test\" }"][..],
+            &[][..],
+        ),
+        (
+            format!(
+                "location / {{ try_files $uri $uri/ /index.php?$args; }} location ~ \\.php$ {{ {pass} {FILE} try_files $uri =404; }}"
+            ),
+            &["regex php.sock ", "path php.sock front = \"/index.php\" files_first"],
+            &[],
+        ),
+        (
+            format!("index index.php; location ~ \\.php$ {{ {pass} {FILE} }}"),
+            &["regex php.sock ", "regex php.sock index = \"index.php\" files_first"],
+            &[],
+        ),
+        (
+            format!("location ~ \\.php$ {{ {pass} fastcgi_param SCRIPT_FILENAME /app$fastcgi_script_name; }}"),
+            &["regex php.sock root = \"/app\""],
+            &[],
+        ),
+        (
+            format!(
+                "location ~ \\.php$ {{ {pass} {FILE} fastcgi_param GEO $geo; fastcgi_hide_header X-A; fastcgi_read_timeout 5m; }}"
+            ),
+            &["regex php.sock "],
+            &["fastcgi_param GEO"],
+        ),
+        (format!("location ~ \\.php$ {{ {pass} }}"), &[], &["fastcgi_pass"]),
+        (format!("location ~ \\.php$ {{ {pass} fastcgi_param SCRIPT_FILENAME $other; }}"), &[], &["fastcgi_pass"]),
+        (format!("location ~ \\.php$ {{ fastcgi_pass $php; {FILE} }}"), &[], &["fastcgi_pass"]),
+    ] {
+        let (site, named) = site(&body);
+        let shown: Vec<_> = rules(&site)
+            .iter()
+            .map(|rule| {
+                let key = if rule.contains_key("regex") { "regex" } else { "path" };
+                let table = rule["fastcgi"].as_table().unwrap();
+                let table: Vec<_> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+                let first = if rule.contains_key("files_first") { " files_first" } else { "" };
+                format!("{key} {} {}{first}", rule["upstream"].as_str().unwrap(), table.join(", "))
+            })
+            .collect();
+        assert_eq!(shown, expected, "{body}");
+        assert_eq!(named.len(), starts.len(), "{body}: {named:#?}");
+        for (line, start) in named.iter().zip(starts) {
+            assert!(line.contains(&format!(": {start}")), "{body}: {line}");
+        }
+        // What is not run is not sent either.
+        let is_closed = site.get("access").is_some();
+        assert_eq!(is_closed, expected.is_empty(), "{body}: {site}");
+    }
+}
+
+#[test]
+fn the_index_of_a_directory_is_run_where_no_script_is_named() {
+    let regex = regex::bytes::Regex::new(&format!("(?s-u){WITHOUT_SCRIPTS}")).unwrap();
+    for (path, expected) in [
+        ("/", true),
+        ("/a/", true),
+        ("/php/", true),
+        ("/xphp/b.ph/.p/", true),
+        ("/p/hp/aphp/", true),
+        ("/x.php/", false),
+        ("/x.php/a/", false),
+        ("/a/.php/", false),
+        ("/a/x.php/b/", false),
+        ("/a", false),
+        ("/x.php", false),
+    ] {
+        assert_eq!(regex.is_match(path.as_bytes()), expected, "{path}");
+    }
+}

@@ -23,11 +23,18 @@ struct Written {
 }
 
 /// What a location sets of its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options {
-    pub(super) tls: bool,
+    /// Of the servers' URLs: `http`, `https` or `fastcgi`.
+    pub(super) scheme: &'static str,
     pub(super) keys: Vec<(&'static str, Value)>,
     pub(super) tls_keys: Vec<(&'static str, Value)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { scheme: "http", keys: Vec::new(), tls_keys: Vec::new() }
+    }
 }
 
 /// An upstream as a rule names it.
@@ -53,7 +60,7 @@ pub(super) fn target(context: &mut Context, authority: &str, options: Options) -
     };
     let is_plain = options.keys.is_empty() && options.tls_keys.is_empty();
     if block.is_none() && is_plain {
-        return Ok(Target { name: url(authority, options.tls, None)?, host });
+        return Ok(Target { name: url(authority, options.scheme, None)?, host });
     }
     let known = |one: &&Written| one.authority == authority && one.options == options;
     if let Some(written) = context.upstreams.written.iter().find(known) {
@@ -65,11 +72,11 @@ pub(super) fn target(context: &mut Context, authority: &str, options: Options) -
         Some(block) => {
             table.comment(&block.place);
             table.set("name", name.as_str());
-            of_block(context, &mut table, block, options.tls)?;
+            of_block(context, &mut table, block, options.scheme)?;
         }
         None => {
             table.set("name", name.as_str());
-            table.set("servers", vec![server(url(authority, options.tls, None)?)]);
+            table.set("servers", vec![server(url(authority, options.scheme, None)?)]);
         }
     }
     options.keys.iter().for_each(|(key, value)| table.set(key, value.clone()));
@@ -105,9 +112,9 @@ fn server(url: String) -> Value {
 }
 
 /// The URL of a server. `port`: if it has none.
-fn url(authority: &str, tls: bool, port: Option<u16>) -> Result<String, String> {
+fn url(authority: &str, scheme: &str, port: Option<u16>) -> Result<String, String> {
     if let Some(path) = authority.strip_prefix("unix:") {
-        return match (tls, path.starts_with('/')) {
+        return match (scheme == "https", path.starts_with('/')) {
             (true, _) => Err("a Unix socket is asked without TLS".to_owned()),
             (_, false) => Err("write the full path of the socket".to_owned()),
             _ => Ok(authority.to_owned()),
@@ -127,18 +134,18 @@ fn url(authority: &str, tls: bool, port: Option<u16>) -> Result<String, String> 
     }
     let port = given.map(str::to_owned).or(port.map(|port| port.to_string()));
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-    Ok(format!("{}://{host}{port}", if tls { "https" } else { "http" }))
+    Ok(format!("{scheme}://{host}{port}"))
 }
 
 /// The servers of a block and how they are chosen.
-fn of_block(context: &mut Context, table: &mut Table, block: &Directive, tls: bool) -> Result<(), String> {
+fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme: &str) -> Result<(), String> {
     let mut servers = Vec::new();
     let mut failures = Failures::default();
     let mut balance = None;
     for inner in block.children() {
         let first = inner.first();
         match inner.name.as_str() {
-            "server" => servers.extend(of_server(context, inner, tls, &mut failures)?),
+            "server" => servers.extend(of_server(context, inner, scheme, &mut failures)?),
             "least_conn" => balance = Some("least-connections"),
             "least_time" => {
                 context.report_with(inner, "the server with the fewest requests is taken: times are not compared");
@@ -213,7 +220,7 @@ impl Failures {
 fn of_server(
     context: &mut Context,
     directive: &Directive,
-    tls: bool,
+    scheme: &str,
     failures: &mut Failures,
 ) -> Result<Option<Value>, String> {
     let (mut weight, mut is_backup, mut number, mut time) = (None, false, None, None);
@@ -240,7 +247,7 @@ fn of_server(
     failures.each.push((directive.clone(), number, time));
     // nginx asks port 80 even with TLS.
     let mut table = toml::Table::new();
-    table.insert("url".to_owned(), url(directive.first(), tls, tls.then_some(80))?.into());
+    table.insert("url".to_owned(), url(directive.first(), scheme, (scheme == "https").then_some(80))?.into());
     if let Some(weight) = weight {
         table.insert("weight".to_owned(), weight.into());
     }
