@@ -159,6 +159,9 @@ impl Root {
     }
 
     fn is_hidden(&self, name: &[u8]) -> bool {
+        // A precompressed sibling has the source too.
+        let codings: [&[u8]; 3] = [b".br", b".gz", b".zst"];
+        let name = codings.iter().find_map(|coding| name.strip_suffix(*coding)).unwrap_or(name);
         let ends_so = |end: &str| {
             let at = name.len().checked_sub(end.len());
             at.is_some_and(|at| name[at..].eq_ignore_ascii_case(end.as_bytes()))

@@ -253,21 +253,6 @@ fn parse(head: &[u8]) -> Result<(Status, HeaderMap), String> {
 /// Fields of an answer.
 const MOST_FIELDS: usize = 256;
 
-/// Reads an answer of any octets, as fuzzing has them.
-#[cfg(fuzzing)]
-pub(crate) fn fuzz(octets: &[u8]) {
-    let (mut records, mut buffer, mut head) = (Records::default(), BytesMut::from(octets), BytesMut::new());
-    while let Ok(Some(event)) = records.next(&mut buffer) {
-        if let Event::Stdout(part) = event {
-            let from = head.len().saturating_sub(2);
-            head.extend_from_slice(&part);
-            if let Some(end) = end_of_head(&head, from) {
-                let _ = parse(&head[..end]);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,9 +25,6 @@ use record::{STDIN, record_head};
 
 pub(crate) use params::{MADE_HERE, Script};
 
-#[cfg(fuzzing)]
-pub(crate) use answer::fuzz;
-
 /// Asks a server once.
 pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
     let upstream = std::sync::Arc::clone(&in_progress.upstream);

@@ -165,7 +165,7 @@ fn only_a_script_that_is_a_file_beneath_the_root_is_run() {
 #[test]
 fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees() {
     let site = Site::new();
-    for name in ["index.php", "x.php", "m/y.php", "page.php"] {
+    for name in ["index.php", "x.php", "x.php.br", "x.php.gz", "m/y.php", "page.php"] {
         site.add(name, "<?php secret();");
     }
     site.add("style.css", "css");
@@ -173,7 +173,7 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
         let (script, uri) = (request.param("SCRIPT_NAME"), request.param("REQUEST_URI"));
         accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{script} {uri}")), end()].concat());
     });
-    let more = "index = ['index.html', 'index.php']\nextensions = ['php']\nerror_pages = { 404 = '/page.php' }";
+    let more = "index = ['index.html', 'index.php']\nextensions = ['php']\nerror_pages = { 404 = '/page.php' }\nprecompressed = ['br', 'gzip']";
     let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{more}"), "");
     let mut client = site.connect(&server);
     for (target, expected) in [
@@ -195,7 +195,7 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     );
     let server = serve(&site, &url(&upstream), &mount, "");
     let mut client = site.connect(&server);
-    for target in ["/x.php", "/mounted/y.php", "/nothing", "/index.php"] {
+    for target in ["/x.php", "/x.php.br", "/x.php.gz", "/X.PHP.GZ", "/mounted/y.php", "/nothing", "/index.php"] {
         let (status, text) = body(&mut client, target);
         assert!(status == 404 && !text.contains("secret"), "{target}: {status} {text}");
     }
