@@ -1,12 +1,14 @@
-//! A self-signed certificate for localhost, made on first use and kept, so that a browser's exception for it lasts.
+//! A certificate for localhost, made on first use and kept, so that a browser's exception for it lasts. It is
+//! self-signed, or issued by the local authority once `sealion trust` has made one.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 
-use crate::certificates::private_file;
+use super::authority::Authority;
+use super::private_file;
 
 /// The longest validity that browsers accept of public certificates; some apply the limit to all certificates.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
@@ -23,6 +25,8 @@ pub(crate) struct DevCertificate {
     pub key: PathBuf,
     /// Whether this call made the pair.
     pub new: bool,
+    /// Whether the local authority issued it.
+    pub of_authority: bool,
 }
 
 impl DevCertificate {
@@ -44,16 +48,19 @@ impl DevCertificate {
 
     /// As [`Self::load_or_make`], in `directory`.
     pub(crate) fn load_or_make_in(directory: &Path) -> io::Result<Self> {
-        let kept = Self { cert: directory.join("localhost.crt"), key: directory.join("localhost.key"), new: false };
-        let age = fs::metadata(&kept.cert)
-            .and_then(|m| m.modified())
-            .ok()
-            .and_then(|made| SystemTime::now().duration_since(made).ok());
-        if kept.key.exists() && age.is_some_and(|age| age < RENEW_AFTER) {
+        let authority = Authority::find(directory);
+        let name = if authority.is_some() { "localhost-trusted" } else { "localhost" };
+        let file = |extension| directory.join(name).with_extension(extension);
+        let kept = Self { cert: file("crt"), key: file("key"), new: false, of_authority: authority.is_some() };
+        let made = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+        let age = made(&kept.cert).and_then(|made| SystemTime::now().duration_since(made).ok());
+        // A certificate older than the authority is of one that was removed.
+        let is_current = authority.as_ref().is_none_or(|authority| made(&kept.cert) >= made(&authority.root));
+        if kept.key.exists() && is_current && age.is_some_and(|age| age < RENEW_AFTER) {
             return Ok(kept);
         }
         private_file::directory(directory)?;
-        let (cert, key) = make().map_err(io::Error::other)?;
+        let (cert, key) = make(authority.as_ref())?;
         // The key first: the age of the certificate alone decides whether the pair is reused.
         private_file::write(&kept.key, key.as_bytes())?;
         private_file::write(&kept.cert, cert.as_bytes())?;
@@ -67,8 +74,8 @@ pub(crate) fn directory() -> Option<PathBuf> {
     Some(data.join("sealion"))
 }
 
-fn make() -> Result<(String, String), rcgen::Error> {
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+fn make(authority: Option<&Authority>) -> io::Result<(String, String)> {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).map_err(io::Error::other)?;
     params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
     params.subject_alt_names.push(SanType::IpAddress([0u16, 0, 0, 0, 0, 0, 0, 1].into()));
     params.distinguished_name = DistinguishedName::new();
@@ -76,9 +83,16 @@ fn make() -> Result<(String, String), rcgen::Error> {
     let now = SystemTime::now();
     params.not_before = (now - Duration::from_secs(3600)).into();
     params.not_after = (now + VALIDITY).into();
-    let key = KeyPair::generate()?;
-    let cert = params.self_signed(&key)?;
-    Ok((cert.pem(), key.serialize_pem()))
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().map_err(io::Error::other)?;
+    let cert = match authority {
+        Some(authority) => {
+            params.use_authority_key_identifier_extension = true;
+            authority.issue(&params, &key)?
+        }
+        None => params.self_signed(&key).map_err(io::Error::other)?.pem(),
+    };
+    Ok((cert, key.serialize_pem()))
 }
 
 #[cfg(test)]
@@ -98,5 +112,24 @@ mod tests {
         assert_eq!(fs::read(&second.cert).unwrap(), text);
         assert_eq!(fs::metadata(&second.key).unwrap().permissions().mode() & 0o777, 0o600);
         fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn an_authority_issues_the_pair_until_it_is_removed_or_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let before = DevCertificate::load_or_make_in(directory).unwrap();
+        let authority = Authority::find_or_make(directory).unwrap();
+        let issued = DevCertificate::load_or_make_in(directory).unwrap();
+        assert!(issued.new && issued.of_authority && issued.cert != before.cert);
+        assert!(!DevCertificate::load_or_make_in(directory).unwrap().new);
+        // The same one again, and none that was made meanwhile.
+        assert_eq!(Authority::find_or_make(directory).unwrap(), authority);
+        authority.remove().unwrap();
+        assert_eq!(DevCertificate::load_or_make_in(directory).unwrap(), DevCertificate { new: false, ..before });
+        Authority::find_or_make(directory).unwrap();
+        assert!(DevCertificate::load_or_make_in(directory).unwrap().new, "of the authority that is gone");
+        let mode = fs::metadata(directory.join("authority.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "acme")]
 mod acme;
+pub(crate) mod authority;
 mod config;
 pub(crate) mod development;
 mod pair;
@@ -352,11 +353,16 @@ impl Building {
         let loaded = DevCertificate::load_or_make().and_then(|pair| {
             let files = PairFiles { cert: pair.cert, key: pair.key };
             let loaded = Loaded::from(&files).map_err(|error| error.to_string())?;
-            Ok((files, loaded, pair.new))
+            Ok((files, loaded, (pair.new, pair.of_authority)))
         });
         match loaded {
-            Ok((files, loaded, new)) => {
-                let note = if new { " (made now, for localhost only)" } else { " (kept, for localhost only)" };
+            Ok((files, loaded, is)) => {
+                let note = match is {
+                    (true, false) => " (made now, for localhost only: `sealion trust` has browsers accept it)",
+                    (false, false) => " (kept, for localhost only: `sealion trust` has browsers accept it)",
+                    (true, true) => " (made now, for localhost only, issued by the authority of `sealion trust`)",
+                    (false, true) => " (kept, for localhost only, issued by the authority of `sealion trust`)",
+                };
                 Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)]), note))
             }
             Err(error) => {

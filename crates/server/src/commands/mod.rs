@@ -12,6 +12,7 @@ mod order;
 mod passwd;
 mod ticket_key;
 mod top;
+mod trust;
 mod warm;
 
 use std::io::Write;
@@ -75,6 +76,8 @@ enum Command {
     Compress(compress::CompressArgs),
     /// Make a line for the `users` file of `basic_auth`: asks for a password and prints its hash
     Passwd(passwd::PasswdArgs),
+    /// Have this machine and the user's browsers trust the certificate that `serve` makes for localhost
+    Trust(trust::TrustArgs),
     /// Make a session ticket key for a fleet to share
     TicketKey(ticket_key::TicketKeyArgs),
     /// Print the configuration reference, docs/configuration.md
@@ -147,6 +150,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => print(&manual::completions(shell, command())).map(|()| ExitCode::SUCCESS),
         Command::Man { directory } => manual::write_pages(command(), &directory).map(|()| ExitCode::SUCCESS),
         Command::Passwd(args) => passwd::run(&args),
+        Command::Trust(args) => trust::run(&args),
         Command::TicketKey(args) => ticket_key::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),

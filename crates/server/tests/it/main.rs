@@ -44,4 +44,5 @@ mod session_tickets;
 mod shutdown;
 mod sites;
 mod top;
+mod trust;
 mod upgrade;
