@@ -37,9 +37,11 @@ pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
 
 /// Whether a process cannot change this key after its start.
 pub(crate) fn needs_new_process(key: &str) -> bool {
-    FIXED
+    let is_log_of_site = key.starts_with("site[") && key.contains("].log.");
+    let is_fixed = FIXED
         .iter()
-        .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
+        .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])));
+    is_fixed || is_log_of_site
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
@@ -122,6 +124,8 @@ mod tests {
             ("limits.max_connections_per_address", false),
             ("site[a].root", false),
         ] {
+            ("site[a].access_log", false),
+            ("site[a].log.to", true),
             assert_eq!(needs_new_process(key), needs, "{key}");
         }
     }

@@ -24,7 +24,7 @@ use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
-use crate::observe::access_log::{CacheTrace, Entry, Requested, UpstreamTrace};
+use crate::observe::access_log::{CacheTrace, Entry, Requested, SiteLog, UpstreamTrace};
 use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
 use crate::path::policy::PathReason;
 use crate::response::{Body, Response};
@@ -328,9 +328,10 @@ impl<'a> Exchange<'a> {
                 worker.asked_for(site, path, outcome.body);
             }
         }
-        let silent = request.is_some() && self.site.is_some_and(|site| !site.access_log);
-        if self.shared.access_log.is_on() && !silent {
-            self.shared.access_log.write(&Entry {
+        // What could not be read is no request to a site.
+        let log = self.site.filter(|_| request.is_some()).map_or(SiteLog::Common, |site| site.log);
+        if let Some(log) = self.shared.access_log.of(log) {
+            log.write(&Entry {
                 peer,
                 request: request.map(|(request, protocol)| Requested {
                     request,

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
 use crate::limits::{Addresses, IdleConnections};
-use crate::observe::access_log::AccessLog;
+use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub kernel: Arc<KernelOffer>,
     /// The measured costs of the two paths.
     pub costs: Costs,
-    pub access_log: AccessLog,
+    pub access_log: AccessLogs,
     pub metrics: Metrics,
     /// One permit per connection that may be open.
     pub slots: Arc<Semaphore>,

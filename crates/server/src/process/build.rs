@@ -10,6 +10,7 @@ use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
 use crate::site::Sites;
+use crate::observe::access_log::SiteLogs;
 use crate::store::{MOST_OPEN, Store};
 use crate::upstream::Upstreams;
 use crate::values::Problems;
@@ -34,7 +35,9 @@ pub(crate) fn build(
     for names in config.site.iter().filter_map(|site| site.listen.as_ref()) {
         listen::check_names(&config.listen, names, "site.listen", &mut problems);
     }
-    config.access_log.check(&mut problems);
+    config.access_log.check("access_log", &mut problems);
+    let logs =
+        SiteLogs::new(&config.access_log, config.site.iter().filter_map(|site| site.log.as_ref()), &mut problems);
     // No [[listen]] means the default listener, which has TLS.
     let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
     if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
@@ -62,6 +65,7 @@ pub(crate) fn build(
             store.as_ref(),
             config.limits.max_ranges.usize(),
             plain_only,
+            &logs,
             &mut problems,
         ) {
             sites.push((site, built));

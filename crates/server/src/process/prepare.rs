@@ -13,13 +13,14 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::Generation;
 use crate::listen::Inherited;
 use crate::monitor;
-use crate::observe::access_log::AccessLogPlan;
+use crate::observe::access_log::{AccessLogPlans, SiteLogs};
 use crate::observe::messages;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
 use crate::values::Bounded;
+use crate::values::Problems;
 
 /// Descriptors of the process beside those of connections and workers: logs, roots, the canary. It uses about 20; the rest is room for
 /// sites, and costs 64 connections of a limit of thousands.
@@ -46,7 +47,7 @@ pub(super) struct Prepared {
     pub kernel: Arc<KernelOffer>,
     pub costs: Costs,
     pub metrics_listener: Option<monitor::Listener>,
-    pub access_log: AccessLogPlan,
+    pub access_log: AccessLogPlans,
     pub tls: TlsProcess,
     pub generation: Generation,
     /// Directories that were made, to be given to the user that serves.
@@ -69,7 +70,10 @@ impl Prepared {
         let kernel = probed_kernel(config.server.ktls)?;
         let costs = config.server.costs(&mut problems);
         let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;
-        let access_log = config.access_log.build(config.site.len() > 1, &problems);
+        // Their problems are found by `build`.
+        let of_sites = config.site.iter().filter_map(|site| site.log.as_ref());
+        let site_logs = SiteLogs::new(&config.access_log, of_sites, &mut Problems::of_arguments());
+        let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;

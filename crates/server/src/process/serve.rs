@@ -1,7 +1,7 @@
 //! `sealion serve`, from start to end. Every problem is found before the first connection, and reported in one line.
 //!
 //! ```text
-//! Prepared::new ─► bind ─► confine ─► open_access_log ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
+//! Prepared::new ─► bind ─► confine ─► AccessLogs::open ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
 //! ```
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::IdleConnections;
 use crate::listen::{Inherited, Listeners, close_idle, worker};
-use crate::observe::access_log::{AccessLog, AccessLogPlan, Destination, Writer};
+use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
 use crate::store::Store;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     let control = control::bind();
     let given_up = confine(args, &prepared, confinement)?;
     let _messages = messages::start_writer().map_err(|e| format!("cannot start: {e}"))?;
-    let (access_log, log_writer) = open_access_log(&prepared.access_log)?;
+    let (access_log, log_writers) = AccessLogs::open(&prepared.access_log)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("cannot start: {e}"))?;
     // Before the first line is printed, because a signal may follow it at once.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         server.drain(stop, &mut signals).await
     });
     // After a panic too: the other workers' lines wait.
-    server.finish(log_writer);
+    server.finish(log_writers);
     drained
 }
 
@@ -110,16 +110,6 @@ fn confine(args: &ServeArgs, prepared: &Prepared, inherited: Confinement) -> Res
     Ok(given_up)
 }
 
-fn open_access_log(plan: &AccessLogPlan) -> Result<(AccessLog, Writer), String> {
-    AccessLog::open(plan).map_err(|error| {
-        let name = match &plan.destination {
-            Destination::Stdout => "standard output".to_owned(),
-            other => other.to_string(),
-        };
-        format!("cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`")
-    })
-}
-
 /// The running server: its state, its threads, and the sockets for a successor.
 struct Server<'a> {
     args: &'a ServeArgs,
@@ -145,7 +135,7 @@ impl<'a> Server<'a> {
         prepared: Prepared,
         listeners: Listeners,
         confinement: Confinement,
-        access_log: AccessLog,
+        access_log: AccessLogs,
     ) -> Result<Self, String> {
         let Prepared { config, max_connections, metrics_listener, .. } = prepared;
         let (phase, _) = watch::channel(Phase::Serving);
@@ -307,8 +297,8 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Writes the last lines of the access log.
-    fn finish(self, log_writer: Writer) {
+    /// Writes the last lines of the access logs.
+    fn finish(self, log_writers: Writers) {
         let Self { shared, metrics_thread, phase: _phase, .. } = self;
         if let Some(thread) = metrics_thread.filter(|_| *shared.phase.borrow() == Phase::HandedOver) {
             // It answers the connections that it accepted before the successor did.
@@ -320,7 +310,7 @@ impl<'a> Server<'a> {
         }
         // The writer ends with the last sender, which is in `shared`. A self-check may hold it a moment longer.
         drop(shared);
-        log_writer.finish();
+        log_writers.finish();
     }
 }
 

@@ -48,6 +48,7 @@ use crate::files::coding::config::{CompressConfig, Encoding};
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::{EntityTags, Root};
 use crate::limits::{SiteLimits, SiteLimitsConfig};
+use crate::observe::access_log::{SiteLog, SiteLogConfig, SiteLogs};
 use crate::observe::metrics::SiteNumber;
 use crate::store::Store;
 use crate::upstream::Upstreams;
@@ -94,6 +95,8 @@ pub(crate) struct SiteConfig {
     pub root: Option<At<PathBuf>>,
     /// Whether responses of this site are written to the access log.
     pub access_log: bool,
+    /// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
+    pub log: Option<SiteLogConfig>,
     /// Limits on the use of this site by clients.
     pub limits: SiteLimitsConfig,
     /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
@@ -174,6 +177,7 @@ impl Default for SiteConfig {
             http2: true,
             root: None,
             access_log: true,
+            log: None,
             limits: SiteLimitsConfig::default(),
             precompressed: At::default(),
             image_formats: Vec::new(),
@@ -220,8 +224,8 @@ pub(crate) struct Site {
     pub listen: Option<Box<[Box<str>]>>,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
-    /// Whether responses are written to the access log.
-    pub access_log: bool,
+    /// The access log that its responses are written to.
+    pub log: SiteLog,
     /// The files beneath the root.
     pub files: Files,
     /// The listings that are being sent.
@@ -296,12 +300,26 @@ impl SiteConfig {
     }
 
     /// Opens the root and builds the site. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
+    fn log(&self, logs: &SiteLogs, problems: &mut Problems) -> SiteLog {
+        match &self.log {
+            Some(_) if !self.access_log => {
+                let what = "unused with `access_log = false`: remove one of the two";
+                problems.add(&(0..0), "site.log", what);
+                SiteLog::Off
+            }
+            Some(own) => logs.of(own),
+            None if self.access_log => SiteLog::Common,
+            None => SiteLog::Off,
+        }
+    }
+
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
         upstreams: &mut Upstreams,
         store: Option<&Arc<Store>>,
         max_ranges: usize,
+        logs: &SiteLogs,
         plain: bool,
         problems: &mut Problems,
     ) -> Option<Site> {
@@ -345,7 +363,7 @@ impl SiteConfig {
             number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             http2: self.http2,
-            access_log: self.access_log,
+            log: self.log(logs, problems),
             files: files(root),
             pages: listing_pages::Pages::default(),
             options: FileOptions { max_ranges, show_dotfiles: self.show_dotfiles },

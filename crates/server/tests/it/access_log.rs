@@ -405,6 +405,65 @@ fn a_site_can_stay_out_of_the_log() {
 }
 
 #[test]
+fn a_site_can_have_a_log_of_its_own_with_another_form() {
+    let site = Site::new();
+    site.add("f", "content");
+    let table = "[access_log]\nflush_after = '0s'\nfields = ['site', 'target']\n";
+    let own = |name: &str, log: &str| format!("names = ['{name}.example']\nlog = {{ {log} }}");
+    let one = "to = 'one.log', format = 'json', fields = ['status', 'target'], rotate = { size = '1KiB' }";
+    let pkis = [&site.pki];
+    let config = site.config(&own("one", one)).site("root", &pkis, &own("two", "to = 'both.log'"));
+    let config = config.site("root", &pkis, &own("three", "to = 'both.log'")).site("root", &pkis, "default = true");
+    let server = config.table(table).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let mut ask = |host: &str| {
+        let request = format!("GET /f?{host} HTTP/1.1\r\nHost: {host}.example\r\n\r\n");
+        client.send(request.as_bytes()).expect("it is sent");
+        client.read_until(b"content").expect("an answer");
+    };
+    ["one", "two", "three", "other"].iter().for_each(|host| ask(host));
+    let common = || server.wait_for_lines(1, "a line of the common log", |line| !line.stderr);
+    assert_eq!(common()[0].text, "site=\"default\" target=\"/f?other\"");
+    let read = |name: &str| std::fs::read_to_string(site.outside().join(name)).unwrap_or_default();
+    let both = "site=\"two.example\" target=\"/f?two\"\nsite=\"three.example\" target=\"/f?three\"\n";
+    wait_until("the lines are there", || read("one.log").ends_with('\n') && read("both.log") == both);
+    assert_eq!(read("one.log"), "{\"status\":200,\"target\":\"/f?one\"}\n");
+
+    // All are reopened and rotated.
+    std::fs::rename(site.outside().join("both.log"), site.outside().join("both.log.1")).expect("it is ours");
+    server.signal(Signal::USR1);
+    wait_until("it is opened again", || site.outside().join("both.log").exists());
+    ask("two");
+    wait_until("a line", || read("both.log") == "site=\"two.example\" target=\"/f?two\"\n");
+    (0..60).for_each(|_| ask("one"));
+    let rotated = || {
+        let entries =
+            std::fs::read_dir(site.outside()).expect("it is there").map(|entry| entry.expect("an entry").file_name());
+        entries.filter(|name| name.to_string_lossy().starts_with("one.log-")).count()
+    };
+    wait_until("it is rotated", || rotated() > 0);
+    assert_eq!(common().len(), 1);
+}
+
+#[test]
+fn a_log_of_a_site_that_cannot_be_is_refused() {
+    let site = Site::new();
+    for (log, common, words) in [
+        ("to = 'off'", "", "write `access_log = false`"),
+        ("to = 'one.log'", "to = 'one.log'", "one.log is where [access_log] writes"),
+        ("to = 'one.log', rotate = {}", "", "site.log.rotate: says not when"),
+        ("to = 'two.log', format = 'json'", "", "two sites write to two.log in different ways"),
+        ("to = 'three.log' }\naccess_log = false #", "", "unused with `access_log = false`"),
+    ] {
+        let log = log.replace("access_log = false #", "access_log = false\nerror_pages = {");
+        let config = site.config(&format!("names = ['a.example']\nlog = {{ {log} }}"));
+        let config = config.site("root", &[&site.pki], "default = true\nlog = { to = 'two.log' }");
+        let problems = config.table(&format!("[access_log]\n{common}\n")).problems();
+        assert!(problems.contains(words), "{log}: {problems}");
+    }
+}
+
+#[test]
 fn the_server_rotates_its_file_and_loses_no_line() {
     let site = Site::new();
     site.add("f", "content");

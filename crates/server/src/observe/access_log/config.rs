@@ -122,7 +122,8 @@ impl<'de> Deserialize<'de> for Sample {
 }
 
 impl AccessLogConfig {
-    pub(crate) fn check(&self, problems: &mut Problems) {
+    /// `table`: its name.
+    pub(crate) fn check(&self, table: &str, problems: &mut Problems) {
         if let Some(rotate) = &self.rotate {
             let what = match &self.to {
                 Destination::File(_) if rotate.size.is_none() && rotate.age.is_none() => {
@@ -132,20 +133,20 @@ impl AccessLogConfig {
                 _ => "applies to files only: name a file in `to`, or remove it",
             };
             if !what.is_empty() {
-                problems.add(&(0..0), "access_log.rotate", what);
+                problems.add(&(0..0), &format!("{table}.rotate"), what);
             }
         }
         if self.format == Format::Combined && !self.fields.is_empty() {
             problems.add(
                 &(0..0),
-                "access_log.fields",
-                "the fields of the combined format are fixed: remove access_log.fields, or choose logfmt or json",
+                &format!("{table}.fields"),
+                "the fields of the combined format are fixed: remove them, or choose logfmt or json",
             );
         }
     }
 
     /// The plan, with the path of a file resolved. `several_sites`: lines name theirs, unless the fields are chosen.
-    pub(crate) fn build(&self, several_sites: bool, problems: &Problems) -> AccessLogPlan {
+    pub(super) fn build(&self, several_sites: bool, problems: &Problems) -> AccessLogPlan {
         AccessLogPlan {
             destination: match &self.to {
                 Destination::File(path) => Destination::File(problems.resolve(path)),
@@ -172,7 +173,7 @@ mod tests {
     fn build(text: &str) -> (Destination, String) {
         let config: AccessLogConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("/etc/sealion/f"), text);
-        config.check(&mut problems);
+        config.check("access_log", &mut problems);
         (config.build(false, &problems).destination, problems.to_string())
     }
 

@@ -16,6 +16,7 @@ mod entry;
 mod escape;
 mod field;
 mod layout;
+mod of_sites;
 mod rotation;
 mod sink;
 mod stamp;
@@ -39,8 +40,10 @@ use stamp::Clock;
 pub(crate) use config::AccessLogConfig;
 pub(crate) use destination::Destination;
 pub(crate) use entry::{CacheOutcome, CacheTrace, Entry, Requested, UpstreamTrace};
-pub(crate) use layout::Layout;
-pub(crate) use writer::Writer;
+use layout::Layout;
+pub(crate) use of_sites::Writers;
+pub(crate) use of_sites::{AccessLogPlans, AccessLogs, SiteLog, SiteLogConfig, SiteLogs};
+use writer::Writer;
 
 /// Bytes of a batch at which the writer is woken early: some 300 lines, so that the wake-up costs little for each.
 const FULL: usize = 64 << 10;
@@ -51,13 +54,13 @@ const MOST_WAITING: usize = 2 << 20;
 
 /// What the access log writes, and where to.
 #[derive(Debug, Clone)]
-pub(crate) struct AccessLogPlan {
-    pub destination: Destination,
-    pub layout: Layout,
+struct AccessLogPlan {
+    destination: Destination,
+    layout: Layout,
     /// How long a line may wait for the writer.
-    pub flush_after: Duration,
+    flush_after: Duration,
     /// One in so many responses has a line, but all errors have.
-    pub one_in: NonZeroU32,
+    one_in: NonZeroU32,
     rotation: Option<Rotation>,
 }
 
@@ -106,7 +109,7 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be opened for appending, or the thread not be started. A missing syslog or journal is no error: it may start
     /// later.
-    pub(crate) fn open(plan: &AccessLogPlan) -> io::Result<(Self, Writer)> {
+    fn open(plan: &AccessLogPlan) -> io::Result<(Self, Writer)> {
         let state = Arc::<State>::default();
         let Some(sink) = plan.destination.open(plan.rotation)? else {
             return Ok((Self { lines: None, state: Arc::clone(&state) }, Writer::of_nothing(state)));
@@ -143,12 +146,12 @@ impl AccessLog {
     }
 
     /// Whether lines are written at all.
-    pub(crate) fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.lines.is_some()
     }
 
     /// Reopens the file, for rotation, after the lines so far are written. Does nothing for other destinations.
-    pub(crate) fn reopen(&self) {
+    fn reopen(&self) {
         if let Some(lines) = &self.lines {
             lines.reopen.store(true, Ordering::Release);
             lines.wake();
@@ -156,7 +159,7 @@ impl AccessLog {
     }
 
     /// Lines written and lines dropped since the start.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    fn counts(&self) -> (u64, u64) {
         (self.state.written.load(Ordering::Relaxed), self.state.dropped.load(Ordering::Relaxed))
     }
 }

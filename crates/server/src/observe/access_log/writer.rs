@@ -13,7 +13,7 @@ use super::{Lines, State, lock};
 
 /// Time for the last lines when the server ends. A file or a log collector takes them in milliseconds; a pipe without a reader never
 /// does, and must not keep the server from ending.
-const LAST_LINES: Duration = Duration::from_secs(2);
+pub(super) const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Time between two messages about lost lines.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -35,12 +35,18 @@ impl Writer {
         Self { running: None, state }
     }
 
-    /// Waits until every line is written, at most [`LAST_LINES`]. Call it when no worker adds lines any more.
-    pub(crate) fn finish(self) {
-        if let Some((ended, lines)) = self.running {
+    /// Has the thread write what waits, and end.
+    pub(super) fn close(&self) {
+        if let Some((_, lines)) = &self.running {
             lines.closing.store(true, Ordering::Release);
             lines.wake();
-            if ended.recv_timeout(LAST_LINES) == Err(RecvTimeoutError::Timeout) {
+        }
+    }
+
+    /// Waits until every line is written, at most until then.
+    pub(super) fn finish(self, until: Instant) {
+        if let Some((ended, _)) = self.running {
+            if ended.recv_timeout(until.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
                 tracing::warn!("the access log lost its last lines: its destination does not take them");
             }
         }

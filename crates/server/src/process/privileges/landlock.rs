@@ -187,8 +187,11 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     if config.site.iter().all(|site| site.certificates.is_empty()) {
         paths.extend(development::directory().filter(|directory| directory.is_dir()));
     }
-    if let Destination::File(path) = &config.access_log.to {
-        paths.push(directory_of(&base.join(path)));
+    let of_sites = config.site.iter().filter_map(|site| Some(&site.log.as_ref()?.to));
+    for destination in of_sites.chain([&config.access_log.to]) {
+        if let Destination::File(path) = destination {
+            paths.push(directory_of(&base.join(path)));
+        }
     }
     paths.extend(config.cache.directories.iter().map(|path| base.join(path)));
     let rules = config.site.iter().flat_map(|site| &site.proxy);

@@ -1,0 +1,223 @@
+//! Logs of sites, beside the common one.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::config::Sample;
+use super::field::Field;
+use super::layout::Format;
+use super::rotation::RotateConfig;
+use super::writer::LAST_LINES;
+use super::{AccessLog, AccessLogConfig, AccessLogPlan, Destination, Writer};
+use crate::values::{Problems, Time};
+
+/// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SiteLogConfig {
+    /// Destination of the lines, as in `[access_log]`. Sites that name the same one share a log, and must agree on the rest.
+    #[schemars(with = "String")]
+    pub to: Destination,
+    /// Format of a line.
+    #[serde(default)]
+    pub format: Option<Format>,
+    /// Fields of a line.
+    #[serde(default)]
+    pub fields: Option<Vec<Field>>,
+    /// Longest time that lines are collected.
+    #[serde(default)]
+    pub flush_after: Option<Time>,
+    /// The share of responses that have a line.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub sample: Option<Sample>,
+    /// Rotation of the file by the server itself.
+    #[serde(default)]
+    pub rotate: Option<RotateConfig>,
+}
+
+impl SiteLogConfig {
+    /// With what it leaves to the common log.
+    fn completed(&self, common: &AccessLogConfig) -> AccessLogConfig {
+        let format = self.format.unwrap_or(common.format);
+        let inherited = || if format == Format::Combined { Vec::new() } else { common.fields.clone() };
+        AccessLogConfig {
+            to: self.to.clone(),
+            format,
+            fields: self.fields.clone().unwrap_or_else(inherited),
+            flush_after: self.flush_after.unwrap_or(common.flush_after),
+            sample: self.sample.unwrap_or(common.sample),
+            rotate: self.rotate.clone(),
+        }
+    }
+}
+
+/// The log of a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SiteLog {
+    /// None.
+    Off,
+    /// That of all sites.
+    Common,
+    /// One among those of sites, by its place.
+    Own(usize),
+}
+
+/// The logs of sites, each destination once, in an order that does not depend on that of the sites: a reload may change it, and keeps the logs.
+#[derive(Debug, Default)]
+pub(crate) struct SiteLogs {
+    all: BTreeMap<String, Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: AccessLogConfig,
+    sites: usize,
+}
+
+impl SiteLogs {
+    /// Those of all sites.
+    pub(crate) fn new<'a>(
+        common: &AccessLogConfig,
+        sites: impl Iterator<Item = &'a SiteLogConfig>,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut logs = Self::default();
+        for site in sites {
+            let config = site.completed(common);
+            let name = config.to.to_string();
+            match (&config.to, logs.all.get_mut(&name)) {
+                (Destination::Off, _) => {
+                    problems.add(
+                        &(0..0),
+                        "site.log.to",
+                        "\"off\": remove the table `log`, and write `access_log = false`",
+                    );
+                }
+                (Destination::File(_) | Destination::Stdout, _) if config.to == common.to => problems.add(
+                    &(0..0),
+                    "site.log.to",
+                    format_args!(
+                        "{name} is where [access_log] writes: remove the table `log`, or name another destination"
+                    ),
+                ),
+                (_, Some(other)) if other.config != config => problems.add(
+                    &(0..0),
+                    "site.log",
+                    format_args!(
+                        "two sites write to {name} in different ways: let them agree, or name another destination"
+                    ),
+                ),
+                (_, Some(other)) => other.sites += 1,
+                (_, None) => {
+                    config.check("site.log", problems);
+                    logs.all.insert(name, Shared { config, sites: 1 });
+                }
+            }
+        }
+        logs
+    }
+
+    /// The log of a site that has one of its own.
+    pub(crate) fn of(&self, site: &SiteLogConfig) -> SiteLog {
+        let name = site.to.to_string();
+        self.all.keys().position(|other| *other == name).map_or(SiteLog::Off, SiteLog::Own)
+    }
+
+    /// The plans, in the order of [`SiteLog::Own`].
+    fn plans(&self, problems: &Problems) -> Vec<AccessLogPlan> {
+        self.all.values().map(|log| log.config.build(log.sites > 1, problems)).collect()
+    }
+}
+
+/// What all logs write, and where to.
+#[derive(Debug)]
+pub(crate) struct AccessLogPlans {
+    common: AccessLogPlan,
+    of_sites: Vec<AccessLogPlan>,
+}
+
+impl AccessLogPlans {
+    /// `sites`: of a configuration whose problems are reported elsewhere. `several_sites`: lines of the common log name theirs.
+    pub(crate) fn new(common: &AccessLogConfig, sites: &SiteLogs, several_sites: bool, problems: &Problems) -> Self {
+        Self { common: common.build(several_sites, problems), of_sites: sites.plans(problems) }
+    }
+}
+
+/// The common log and those of sites.
+#[derive(Debug)]
+pub(crate) struct AccessLogs {
+    common: AccessLog,
+    of_sites: Vec<AccessLog>,
+}
+
+impl AccessLogs {
+    /// Opens all of them.
+    ///
+    /// # Errors
+    /// One cannot be opened; the message names it.
+    pub(crate) fn open(plans: &AccessLogPlans) -> Result<(Self, Writers), String> {
+        let mut writers = Vec::new();
+        let mut open = |plan: &AccessLogPlan| {
+            let (log, writer) = AccessLog::open(plan).map_err(|error| {
+                let name = match &plan.destination {
+                    Destination::Stdout => "standard output".to_owned(),
+                    other => other.to_string(),
+                };
+                format!(
+                    "cannot write the access log to {name}: {error}: name a file that can be written, `stdout` or `off`"
+                )
+            })?;
+            writers.push(writer);
+            Ok::<_, String>(log)
+        };
+        let common = open(&plans.common)?;
+        let of_sites = plans.of_sites.iter().map(open).collect::<Result<_, _>>()?;
+        Ok((Self { common, of_sites }, Writers(writers)))
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_on(&self) -> bool {
+        self.common.is_on() || !self.of_sites.is_empty()
+    }
+
+    /// The log that responses of a site are written to, if any.
+    pub(crate) fn of(&self, site: SiteLog) -> Option<&AccessLog> {
+        let log = match site {
+            SiteLog::Off => return None,
+            SiteLog::Common => &self.common,
+            SiteLog::Own(place) => self.of_sites.get(place)?,
+        };
+        log.is_on().then_some(log)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &AccessLog> {
+        std::iter::once(&self.common).chain(&self.of_sites)
+    }
+
+    /// Reopens their files, as [`AccessLog::reopen`].
+    pub(crate) fn reopen(&self) {
+        self.all().for_each(AccessLog::reopen);
+    }
+
+    /// Lines written and lines dropped since the start.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.all().map(AccessLog::counts).fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+    }
+}
+
+/// The receiving ends of all logs.
+#[derive(Debug)]
+pub(crate) struct Writers(Vec<Writer>);
+
+impl Writers {
+    /// Waits until every line is written, for all logs together as long as for one. Call it when no worker adds lines any more.
+    pub(crate) fn finish(self) {
+        self.0.iter().for_each(Writer::close);
+        let until = Instant::now() + LAST_LINES;
+        self.0.into_iter().for_each(|writer| writer.finish(until));
+    }
+}
