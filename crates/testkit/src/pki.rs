@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use std::time::SystemTime;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256,
-    RsaKeySize,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, PKCS_RSA_SHA256, RevokedCertParams, RsaKeySize, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -25,6 +26,8 @@ pub struct Pki {
 pub struct Authority {
     pki: Pki,
     issuer: Issuer<'static, KeyPair>,
+    /// The names of its clients; the place is the serial number.
+    clients: Mutex<Vec<String>>,
 }
 
 impl Authority {
@@ -36,7 +39,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).expect("the key signs");
         let pki = Pki::write(&certificate, &key);
-        Self { pki, issuer: Issuer::new(params, key) }
+        Self { pki, issuer: Issuer::new(params, key), clients: Mutex::default() }
     }
 
     /// Its own certificate and key.
@@ -49,9 +52,38 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        {
+            let mut clients = self.clients.lock().expect("no test panics in it");
+            params.serial_number = Some(SerialNumber::from(clients.len() as u64 + 1));
+            clients.push(name.to_owned());
+        }
         let key = rsa_or_ecdsa(false);
         let certificate = params.signed_by(&key, &self.issuer).expect("the authority signs");
         Pki::write(&certificate, &key)
+    }
+
+    /// Its list of revoked clients, PEM, to be renewed by `until`.
+    pub fn revocation_list(&self, revoked: &[&str], until: SystemTime) -> String {
+        let clients = self.clients.lock().expect("no test panics in it");
+        let begun = until - Duration::from_secs(48 * 3600);
+        let serial = |name: &&str| clients.iter().position(|client| client == name).expect("it is a client") as u64 + 1;
+        let params = CertificateRevocationListParams {
+            this_update: begun.into(),
+            next_update: until.into(),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked
+                .iter()
+                .map(|name| RevokedCertParams {
+                    serial_number: SerialNumber::from(serial(name)),
+                    revocation_time: begun.into(),
+                    reason_code: None,
+                    invalidity_date: None,
+                })
+                .collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).expect("the authority signs").pem().expect("it has a PEM form")
     }
 }
 

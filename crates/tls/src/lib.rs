@@ -38,7 +38,9 @@ pub use alert::AlertDescription;
 pub use canary::{CanaryError, canary};
 pub use error::{Error, HandshakeError};
 pub use handshake::certificate::{Certificate, CertificateFacts, ConfigError, Fingerprint};
-pub use handshake::client_auth::{ClientAuth, ClientAuthId, ClientAuthMode, ClientCertificate};
+pub use handshake::client_auth::{
+    ClientAuth, ClientAuthId, ClientAuthMode, ClientCertificate, ExpiredLists, RevocationListFacts,
+};
 pub use handshake::config::{LeastRate, Limits, RequireEms, ServerConfig, SiteTls, TlsOptions, suites};
 pub use handshake::resolver::{AlpnChallenges, SiteCertificates};
 pub use handshake::secrets::traffic_keys;

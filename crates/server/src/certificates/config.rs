@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
-use sealion_tls::{ClientAuthMode, RequireEms, Version};
+use sealion_tls::{ClientAuthMode, ExpiredLists, RequireEms, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{At, overridable};
@@ -127,6 +127,32 @@ pub(crate) struct ClientAuthConfig {
     #[serde(default)]
     pub mode: ClientAuthKind,
 }
+    /// Files of revocation lists, PEM or DER. With any, each issuer of a client's chain needs one, or the client is refused. Changed files are read again within two seconds.
+    #[serde(default)]
+    pub crls: Vec<At<PathBuf>>,
+    /// Whether clients are accepted by a revocation list after the time of its next update.
+    #[serde(default)]
+    pub expired_crls: ExpiredListsKind,
+}
+
+/// What an expired revocation list does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpiredListsKind {
+    /// Clients of its issuer are refused until a newer one is there.
+    #[default]
+    Refuse,
+    /// It is used as before, so that clients that were revoked since are accepted.
+    Accept,
+}
+
+impl From<ExpiredListsKind> for ExpiredLists {
+    fn from(kind: ExpiredListsKind) -> Self {
+        match kind {
+            ExpiredListsKind::Refuse => ExpiredLists::Refuse,
+            ExpiredListsKind::Accept => ExpiredLists::Accept,
+        }
+    }
 
 /// Whether a client must show a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

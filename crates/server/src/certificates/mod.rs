@@ -14,6 +14,7 @@ mod config;
 pub(crate) mod development;
 mod pair;
 pub(crate) mod private_file;
+mod revocation;
 mod ticket_keys;
 mod watch;
 #[cfg(not(feature = "acme"))]
@@ -32,7 +33,9 @@ use sealion_tls::{
 
 use crate::values::Problems;
 
-pub(crate) use config::{CertificateConfig, ChallengeKind, ClientAuthConfig, SessionTicketsConfig, TlsConfig};
+pub(crate) use config::{
+    CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, SessionTicketsConfig, TlsConfig,
+};
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 
@@ -41,6 +44,7 @@ pub(crate) use acme::HttpChallenges;
 #[cfg(feature = "acme")]
 use acme::{AcmeSite, Settings};
 use pair::{Loaded, PairFiles, Watched};
+use revocation::WatchedLists;
 use ticket_keys::TicketDirectory;
 #[cfg(not(feature = "acme"))]
 pub(crate) use without_acme::HttpChallenges;
@@ -72,6 +76,7 @@ impl TlsProcess {
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     watched: Vec<Watched>,
+    revocation: Vec<WatchedLists>,
     tickets: Option<TicketDirectory>,
     acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
     /// Warnings for the operator: the configuration works, but deserves a look.
@@ -111,6 +116,7 @@ impl Certificates {
 
     fn poll(&self) {
         self.watched.iter().for_each(Watched::poll);
+        self.revocation.iter().for_each(WatchedLists::poll);
         if let Some(tickets) = &self.tickets {
             tickets.poll();
         }
@@ -136,13 +142,18 @@ fn with_remedy(error: ConfigError) -> String {
 
 /// Client authentication of a site.
 pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) -> Option<ClientAuth> {
-    match ClientAuth::from_pem_file(&problems.resolve(&config.roots), config.mode.into()) {
-        Ok(auth) => Some(auth),
+    let auth = match ClientAuth::from_pem_file(&problems.resolve(&config.roots), config.mode.into()) {
+        Ok(auth) => auth,
         Err(error) => {
             problems.add(&config.roots.span, "site.client_auth.roots", error);
-            None
+            return None;
         }
-    }
+    };
+    let Some(first) = config.crls.first() else { return Some(auth) };
+    let files = config.crls.iter().map(|file| problems.resolve(file)).collect();
+    auth.with_revocation_lists(files, config.expired_crls.into())
+        .map_err(|error| problems.add(&first.span, "site.client_auth.crls", with_remedy(error)))
+        .ok()
 }
 
 /// The parts of a site that concern certificates.
@@ -160,6 +171,8 @@ pub(crate) struct CertifiedSite<'a> {
     /// Whether its certificate is obtained by ACME.
     pub(crate) acme: bool,
     pub(crate) client_auth: Option<ClientAuth>,
+    /// What an expired revocation list of `client_auth` does.
+    pub(crate) expired_lists: ExpiredListsKind,
     /// Whether it answers over HTTP/2.
     pub(crate) http2: bool,
 }
@@ -280,11 +293,15 @@ pub(crate) fn build(
             return None;
         }
     };
-    let Building { settings, watched, acme_sites, notes } = building;
+    let Building { settings, watched, acme_sites, mut notes } = building;
+    let lists =
+        |site: &CertifiedSite<'_>| WatchedLists::new(&site.label, site.client_auth.as_ref()?, site.expired_lists);
+    let revocation: Vec<_> = sites.iter().filter_map(lists).collect();
+    notes.extend(revocation.iter().flat_map(|lists| [lists.gaps(), lists.notes(SystemTime::now())].concat()));
     let shown =
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
     let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
-    Some((built, Certificates { watched, tickets, acme, notes, default: Some((shown?, note)) }))
+    Some((built, Certificates { watched, revocation, tickets, acme, notes, default: Some((shown?, note)) }))
 }
 
 /// The protocols of a site or a listener without HTTP/2.

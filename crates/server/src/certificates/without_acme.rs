@@ -73,6 +73,7 @@ mod tests {
             certificates: &[],
             acme: true,
             client_auth: None,
+            expired_lists: Default::default(),
             http2: true,
         };
         let mut problems = Problems::of_file(Path::new("sealion.toml"), "");

@@ -290,6 +290,7 @@ impl SiteConfig {
             certificates: &self.certificates,
             acme: self.acme,
             client_auth: site.client_auth.clone(),
+            expired_lists: self.client_auth.as_ref().map(|auth| auth.expired_crls).unwrap_or_default(),
             http2: self.http2,
         }
     }
@@ -299,7 +300,6 @@ impl SiteConfig {
         self.names.first().map_or_else(|| "default".to_owned(), |name| name.value.clone())
     }
 
-    /// Opens the root and builds the site. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
     fn log(&self, logs: &SiteLogs, problems: &mut Problems) -> SiteLog {
         match &self.log {
             Some(_) if !self.access_log => {
@@ -313,13 +313,14 @@ impl SiteConfig {
         }
     }
 
+    /// Opens the root and builds the site. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
         upstreams: &mut Upstreams,
         store: Option<&Arc<Store>>,
-        max_ranges: usize,
         logs: &SiteLogs,
+        max_ranges: usize,
         plain: bool,
         problems: &mut Problems,
     ) -> Option<Site> {

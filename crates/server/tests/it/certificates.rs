@@ -215,6 +215,78 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
     }
 }
 
+/// Whether a client gets an answer.
+fn is_let_in(server: &Server, connector: &Connector) -> bool {
+    match connector.try_connect(server.address()) {
+        Err(_) => false,
+        // In TLS 1.3 the client's own handshake has ended when the server refuses it (RFC 8446 §4.4.2.4).
+        Ok(mut client) => {
+            let head = http::head("GET", "/name", &[("Host", "localhost")]);
+            client.send(head.as_bytes()).is_ok() && http::read_response(&mut client, "GET").is_ok()
+        }
+    }
+}
+
+#[test]
+fn a_client_on_a_revocation_list_is_refused_as_soon_as_the_file_says_so() {
+    let (pki, ours) = (Pki::ecdsa(), Authority::new("ours"));
+    let clients = ["alice", "bob"].map(|name| ours.issue_client(name));
+    let sites = Sites::new();
+    let (list, soon) = (sites.path("clients.crl"), SystemTime::now() + Duration::from_secs(24 * 3600));
+    fs::write(&list, ours.revocation_list(&[], soon)).expect("it is written");
+    let auth = format!("client_auth = {{ roots = {:?}, crls = ['clients.crl'] }}", ours.pki().certificate_file());
+    let server = sites.config().site("root", &[&pki], &auth).serve_from_user_space();
+    let suites = [Suite::TLS13, Suite::TLS12];
+    // They resume sessions, as clients do.
+    let all = suites.map(|suite| clients.each_ref().map(|own| Connector::trusting(&[&pki], suite, Some(own), false)));
+    let let_in = || all.each_ref().map(|of_suite| of_suite.each_ref().map(|connector| is_let_in(&server, connector)));
+    assert_eq!(let_in(), [[true, true]; 2]);
+    let mut open = all[0][1].connect(server.address());
+
+    fs::write(&list, ours.revocation_list(&["bob"], soon)).expect("it is written");
+    wait_for_message(&server, "clients.crl: revocation list read: 1 certificates, valid until");
+    assert_eq!(let_in(), [[true, false]; 2]);
+    // An open connection goes on.
+    assert_eq!(get(&mut open, "localhost").0, 200);
+
+    fs::write(&list, "no list").expect("it is written");
+    wait_for_message(&server, "The revocation lists before stay in use");
+    assert_eq!(let_in(), [[true, false]; 2]);
+}
+
+#[test]
+fn expired_and_missing_revocation_lists_refuse_clients_unless_that_is_chosen() {
+    let (pki, ours, theirs) = (Pki::ecdsa(), Authority::new("ours"), Authority::new("theirs"));
+    let (alice, eve) = (ours.issue_client("alice"), theirs.issue_client("eve"));
+    let sites = Sites::new();
+    let day = Duration::from_secs(24 * 3600);
+    let roots = [&ours, &theirs].map(|authority| fs::read_to_string(authority.pki().certificate_file()).expect("text"));
+    fs::write(sites.path("roots.pem"), roots.concat()).expect("it is written");
+    for (until, more, expected, words) in [
+        (
+            SystemTime::now() - day,
+            "",
+            [false, false],
+            "clients of that issuer are refused until the file has a newer one",
+        ),
+        (
+            SystemTime::now() - day,
+            ", expired_crls = 'accept'",
+            [true, false],
+            "clients that were revoked since of that issuer are accepted: put a newer one there",
+        ),
+        (SystemTime::now() + day, "", [true, false], "have no list of \"CN=theirs\""),
+    ] {
+        fs::write(sites.path("clients.crl"), ours.revocation_list(&[], until)).expect("it is written");
+        let auth = format!("client_auth = {{ roots = 'roots.pem', crls = ['clients.crl']{more} }}");
+        let server = sites.config().site("root", &[&pki], &auth).serve_from_user_space();
+        wait_for_message(&server, words);
+        let let_in =
+            [&alice, &eve].map(|own| is_let_in(&server, &Connector::trusting(&[&pki], Suite::TLS13, Some(own), false)));
+        assert_eq!(let_in, expected, "{until:?}{more}");
+    }
+}
+
 #[test]
 fn the_least_version_and_the_suites_hold() {
     let pki = Pki::ecdsa();

@@ -1,17 +1,21 @@
 //! Certificates of clients (mutual TLS).
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::callbacks;
 use super::certificate::{self, CertificateFacts, ConfigError, Fingerprint, unreadable};
@@ -31,6 +35,44 @@ pub struct ClientAuth {
     roots: Arc<RootCertStore>,
     mode: ClientAuthMode,
     id: ClientAuthId,
+    revocation: Option<Arc<Revocation>>,
+}
+
+/// What revocation lists say of certificates after the time of their next update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiredLists {
+    /// Nothing: certificates of their issuers are refused.
+    Refuse,
+    /// What they said before.
+    Accept,
+}
+
+/// Revocation lists (RFC 5280 §5), which can be read again while handshakes go on.
+struct Revocation {
+    files: Vec<PathBuf>,
+    expired: ExpiredLists,
+    current: ArcSwap<Lists>,
+}
+
+/// The lists of one time.
+struct Lists {
+    verifier: Arc<dyn ClientCertVerifier>,
+    facts: Vec<RevocationListFacts>,
+    /// What tickets are bound to: other lists may refuse the client.
+    context: [u8; 32],
+}
+
+/// What is written in a revocation list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevocationListFacts {
+    /// Its file.
+    pub file: PathBuf,
+    /// Whose certificates it is for, as in `CN=clients`.
+    pub issuer: String,
+    /// When it expires, if it says so.
+    pub next_update: Option<SystemTime>,
+    /// How many certificates it revokes.
+    pub revoked: usize,
 }
 
 /// Tells one [`ClientAuth`] from another, also from one of an earlier configuration: equal if and only if the roots and the mode are.
@@ -69,7 +111,106 @@ impl ClientAuth {
         fingerprints.iter().for_each(|fingerprint| hash.update(fingerprint));
         let mut id = [0; 32];
         id.copy_from_slice(hash.finish().as_ref());
-        Ok(Self { roots: Arc::new(store), mode, id: ClientAuthId(id) })
+        Ok(Self { roots: Arc::new(store), mode, id: ClientAuthId(id), revocation: None })
+    }
+
+    /// Refuses certificates that lists in these files (PEM or DER) revoke, and those of issuers without a list.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the file.
+    pub fn with_revocation_lists(mut self, files: Vec<PathBuf>, expired: ExpiredLists) -> Result<Self, ConfigError> {
+        // The same files in the same way: what they hold may change.
+        let mut hash = Context::new(&SHA256);
+        hash.update(&self.id.0);
+        hash.update(match expired {
+            ExpiredLists::Refuse => b"refuse",
+            ExpiredLists::Accept => b"accept",
+        });
+        for file in &files {
+            hash.update(file.as_os_str().as_encoded_bytes());
+            hash.update(b"\0");
+        }
+        self.id.0.copy_from_slice(hash.finish().as_ref());
+        let current = ArcSwap::from_pointee(self.read_lists(&files, expired)?);
+        self.revocation = Some(Arc::new(Revocation { files, expired, current }));
+        Ok(self)
+    }
+
+    /// Reads the revocation lists again, for the handshakes from now on. Tickets from before end if a list has changed.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the lists before stay in use.
+    pub fn reload_revocation_lists(&self) -> Result<(), ConfigError> {
+        if let Some(revocation) = &self.revocation {
+            revocation.current.store(Arc::new(self.read_lists(&revocation.files, revocation.expired)?));
+        }
+        Ok(())
+    }
+
+    /// The files of revocation lists.
+    pub fn revocation_files(&self) -> &[PathBuf] {
+        self.revocation.as_ref().map_or(&[], |revocation| &revocation.files)
+    }
+
+    /// The revocation lists in use.
+    pub fn revocation_lists(&self) -> Vec<RevocationListFacts> {
+        self.revocation.as_ref().map_or_else(Vec::new, |revocation| revocation.current.load().facts.clone())
+    }
+
+    /// The subjects of the roots.
+    pub fn root_subjects(&self) -> impl Iterator<Item = String> {
+        self.roots.roots.iter().map(|root| name_of(&root.subject))
+    }
+
+    fn read_lists(&self, files: &[PathBuf], expired: ExpiredLists) -> Result<Lists, ConfigError> {
+        let (mut all, mut facts) = (Vec::new(), Vec::new());
+        let mut hash = Context::new(&SHA256);
+        hash.update(&self.id.0);
+        for file in files {
+            let wrong = |why: String| unreadable(file, "revocation list", why);
+            let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+            hash.update(&bytes);
+            let lists = match bytes.starts_with(b"0") {
+                true => vec![CertificateRevocationListDer::from(bytes)],
+                false => CertificateRevocationListDer::pem_slice_iter(&bytes)
+                    .collect::<Result<Vec<_>, _>>()
+                    .map_err(|error| wrong(error.to_string()))?,
+            };
+            if lists.is_empty() {
+                return Err(wrong("the file has no X509 CRL section".to_owned()));
+            }
+            for list in &lists {
+                let (_, read) =
+                    CertificateRevocationList::from_der(list.as_ref()).map_err(|error| wrong(error.to_string()))?;
+                let next_update = read
+                    .next_update()
+                    .map(|time| UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default()));
+                facts.push(RevocationListFacts {
+                    file: file.clone(),
+                    issuer: read.issuer().to_string(),
+                    next_update,
+                    revoked: read.iter_revoked_certificates().count(),
+                });
+            }
+            all.extend(lists);
+        }
+        let mut context = [0; 32];
+        context.copy_from_slice(hash.finish().as_ref());
+        let builder = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), Arc::new(default_provider()));
+        let builder = builder.with_crls(all);
+        let builder = match expired {
+            ExpiredLists::Refuse => builder.enforce_revocation_expiration(),
+            ExpiredLists::Accept => builder,
+        };
+        let verifier = builder
+            .build()
+            .map_err(|error| ConfigError::Policy(format!("the revocation lists cannot be used: {error}")))?;
+        Ok(Lists { verifier, facts, context })
+    }
+
+    /// What tickets are bound to.
+    pub(super) fn ticket_context(&self) -> [u8; 32] {
+        self.revocation.as_ref().map_or(self.id.0, |revocation| revocation.current.load().context)
     }
 
     /// What tells it from others.
@@ -91,13 +232,16 @@ impl ClientAuth {
         let verifier = builder
             .build()
             .map_err(|e| ConfigError::Policy(format!("the roots for client certificates cannot be used: {e}")))?;
-        Ok(Arc::new(Verifier(verifier)))
+        Ok(Arc::new(Verifier { of_roots: verifier, revocation: self.revocation.clone() }))
     }
 }
 
 /// Verifies as rustls does, and notes the end of the certificate: the session must not outlive it.
 #[derive(Debug)]
-struct Verifier(Arc<dyn ClientCertVerifier>);
+struct Verifier {
+    of_roots: Arc<dyn ClientCertVerifier>,
+    revocation: Option<Arc<Revocation>>,
+}
 
 impl ClientCertVerifier for Verifier {
     fn verify_client_cert(
@@ -106,7 +250,12 @@ impl ClientCertVerifier for Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.0.verify_client_cert(end_entity, intermediates, now)?;
+        let verified = match &self.revocation {
+            None => self.of_roots.verify_client_cert(end_entity, intermediates, now)?,
+            Some(revocation) => {
+                revocation.current.load().verifier.verify_client_cert(end_entity, intermediates, now)?
+            }
+        };
         // Without an end that can be read there will be no ticket.
         let not_after = certificate::not_after(end_entity).unwrap_or(SystemTime::UNIX_EPOCH);
         callbacks::with_current(|state| state.client_not_after = Some(not_after));
@@ -114,15 +263,15 @@ impl ClientCertVerifier for Verifier {
     }
 
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.of_roots.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.of_roots.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.of_roots.root_hint_subjects()
     }
 
     fn verify_tls12_signature(
@@ -131,7 +280,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.of_roots.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -140,15 +289,15 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.of_roots.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.of_roots.supported_verify_schemes()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
-        self.0.requires_raw_public_keys()
+        self.of_roots.requires_raw_public_keys()
     }
 }
 
@@ -156,6 +305,18 @@ impl fmt::Debug for ClientAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientAuth").field("roots", &self.roots.len()).field("mode", &self.mode).finish()
     }
+}
+
+impl fmt::Debug for Revocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Revocation").field("files", &self.files).field("expired", &self.expired).finish()
+    }
+}
+
+/// The subject of a root, from its DER without the outermost header.
+fn name_of(subject: &[u8]) -> String {
+    let der = DistinguishedName::in_sequence(subject);
+    x509_parser::x509::X509Name::from_der(der.as_ref()).map(|(_, name)| name.to_string()).unwrap_or_default()
 }
 
 impl fmt::Debug for ClientAuthId {

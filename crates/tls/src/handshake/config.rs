@@ -206,12 +206,11 @@ impl TlsOptions {
         };
         // Tickets are the only way to resume: what the server kept itself would have no end, and outlive the keys of tickets.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        let client_auth = client_auth.map(ClientAuth::id);
         match &self.tickets {
-            Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth, time.clone())),
+            Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth.cloned(), time.clone())),
             None => config.send_tls13_tickets = 0,
         }
-        Ok(Policy { rustls: Arc::new(config), client_auth })
+        Ok(Policy { rustls: Arc::new(config), client_auth: client_auth.map(ClientAuth::id) })
     }
 }
 

@@ -28,7 +28,7 @@ use rustls::time_provider::TimeProvider;
 use zeroize::Zeroizing;
 
 use super::callbacks;
-use super::client_auth::ClientAuthId;
+use super::client_auth::ClientAuth;
 
 /// How long a session can be resumed after its full handshake, however often it is renewed. The lifetime of rustls' own tickets. RFC 8446 §4.6.1 allows seven
 /// days; the longer it is, the more sessions a stolen key opens.
@@ -308,13 +308,17 @@ struct Context([u8; 32]);
 /// Tickets for connections under one policy.
 pub(super) struct Ticketer {
     keys: Arc<TicketKeys>,
-    context: Context,
+    client_auth: Option<ClientAuth>,
     time: Arc<dyn TimeProvider>,
 }
 
 impl Ticketer {
-    pub(super) fn new(keys: Arc<TicketKeys>, client_auth: Option<ClientAuthId>, time: Arc<dyn TimeProvider>) -> Self {
-        Self { keys, context: Context(client_auth.map_or([0; 32], |id| id.0)), time }
+    pub(super) fn new(keys: Arc<TicketKeys>, client_auth: Option<ClientAuth>, time: Arc<dyn TimeProvider>) -> Self {
+        Self { keys, client_auth, time }
+    }
+
+    fn context(&self) -> Context {
+        Context(self.client_auth.as_ref().map_or([0; 32], ClientAuth::ticket_context))
     }
 
     fn now(&self) -> Option<SystemTime> {
@@ -348,11 +352,11 @@ impl ProducesTickets for Ticketer {
                 None => Some(Authentication::new(now, handshake.client_not_after)),
             }
         })??;
-        self.keys.seal(&self.context, authentication, plain, now)
+        self.keys.seal(&self.context(), authentication, plain, now)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let (authentication, session) = self.keys.open(&self.context, ticket, self.now()?)?;
+        let (authentication, session) = self.keys.open(&self.context(), ticket, self.now()?)?;
         callbacks::with_current(|handshake| handshake.opened_ticket = Some(authentication))?;
         Some(session)
     }

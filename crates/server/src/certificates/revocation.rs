@@ -1,0 +1,106 @@
+//! Revocation lists of clients' certificates: read again when their files change, and watched for their end.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use sealion_tls::{ClientAuth, RevocationListFacts};
+
+use super::config::ExpiredListsKind;
+use super::pair::{Stamp, date, stamp};
+
+/// The lists of a site.
+#[derive(Debug)]
+pub(super) struct WatchedLists {
+    site: String,
+    auth: ClientAuth,
+    expired: ExpiredListsKind,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// Of the files when they were last read.
+    stamps: Vec<Option<Stamp>>,
+    /// The lists whose end was reported.
+    ended: HashSet<(PathBuf, Option<SystemTime>)>,
+}
+
+impl WatchedLists {
+    /// `None`: the site has no lists.
+    pub(super) fn new(site: &str, auth: &ClientAuth, expired: ExpiredListsKind) -> Option<Self> {
+        let stamps = stamps(auth);
+        let seen = Mutex::new(Seen { stamps, ended: HashSet::new() });
+        (!auth.revocation_files().is_empty()).then(|| Self { site: site.to_owned(), auth: auth.clone(), expired, seen })
+    }
+
+    /// Warnings about the lists, each list's end once.
+    pub(super) fn notes(&self, now: SystemTime) -> Vec<String> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = |list: &RevocationListFacts| {
+            let at = list.next_update.filter(|at| *at <= now)?;
+            let is_new = seen.ended.insert((list.file.clone(), list.next_update));
+            is_new.then(|| self.end_of(list, at))
+        };
+        self.auth.revocation_lists().iter().filter_map(&mut ended).collect()
+    }
+
+    fn end_of(&self, list: &RevocationListFacts, at: SystemTime) -> String {
+        let (site, file, issuer) = (&self.site, list.file.display(), &list.issuer);
+        let (effect, remedy) = match self.expired {
+            ExpiredListsKind::Refuse => ("clients", "are refused until the file has a newer one"),
+            ExpiredListsKind::Accept => ("clients that were revoked since", "are accepted: put a newer one there"),
+        };
+        format!(
+            "{site}: {file}: the revocation list of \"{issuer}\" expired at {}: {effect} of that issuer {remedy}",
+            date(at)
+        )
+    }
+
+    /// Warnings about roots without a list.
+    pub(super) fn gaps(&self) -> Vec<String> {
+        let lists = self.auth.revocation_lists();
+        let has_none = |root: &String| lists.iter().all(|list| list.issuer != *root);
+        let warn = |root| {
+            format!(
+                "{}: client_auth.crls have no list of \"{root}\", one of client_auth.roots: all clients of that root are refused: add its list, or remove the root",
+                self.site
+            )
+        };
+        self.auth.root_subjects().filter(has_none).map(warn).collect()
+    }
+
+    /// Reads changed files. Lists that cannot be read leave those before in use.
+    pub(super) fn poll(&self) {
+        let now = stamps(&self.auth);
+        let is_same = {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut seen.stamps, now.clone()) == now
+        };
+        if !is_same {
+            match self.auth.reload_revocation_lists() {
+                Ok(()) => {
+                    for list in self.auth.revocation_lists() {
+                        let (file, revoked) = (list.file.display(), list.revoked);
+                        let until =
+                            list.next_update.map_or_else(|| "for ever".to_owned(), |at| format!("until {}", date(at)));
+                        tracing::info!(
+                            "{}: {file}: revocation list read: {revoked} certificates, valid {until}",
+                            self.site
+                        );
+                    }
+                    self.gaps().iter().for_each(|gap| tracing::warn!("{gap}"));
+                }
+                Err(error) => {
+                    tracing::error!("{error}. The revocation lists before stay in use until the files are valid")
+                }
+            }
+        }
+        self.notes(SystemTime::now()).iter().for_each(|note| tracing::warn!("{note}"));
+    }
+}
+
+fn stamps(auth: &ClientAuth) -> Vec<Option<Stamp>> {
+    auth.revocation_files().iter().map(|file| stamp(file).ok()).collect()
+}
