@@ -1,13 +1,14 @@
 //! `[tls]`, and the certificate keys of a site.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use sealion_tls::{ClientAuthMode, ExpiredLists, RequireEms, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::values::{At, overridable};
+use crate::values::{At, Time, overridable};
 
 /// Versions, suites, session tickets and automatic certificates, for all sites.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -126,7 +127,6 @@ pub(crate) struct ClientAuthConfig {
     /// Whether a client must show a certificate.
     #[serde(default)]
     pub mode: ClientAuthKind,
-}
     /// Files of revocation lists, PEM or DER. With any, each issuer of a client's chain needs one, or the client is refused. Changed files are read again within two seconds.
     #[serde(default)]
     pub crls: Vec<At<PathBuf>>,
@@ -153,6 +153,7 @@ impl From<ExpiredListsKind> for ExpiredLists {
             ExpiredListsKind::Accept => ExpiredLists::Accept,
         }
     }
+}
 
 /// Whether a client must show a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -184,8 +185,12 @@ pub(crate) struct AcmeConfig {
     pub contact: Vec<String>,
     /// Whether you agree to the authority's terms of service. Until you do, no request is sent to it.
     pub agree_to_terms: bool,
-    /// Challenge by which the authority validates host names: over TLS on port 443, or over HTTP on port 80.
+    /// Challenge by which the authority validates host names: over TLS on port 443, over HTTP on port 80, or by a record in the DNS.
     pub challenge: ChallengeKind,
+    /// Program that sets and removes records for `dns-01`. It is called with `present` or `cleanup`, the name of the record with a point at its end, and its text; exit code 0 means done.
+    pub dns_hook: Option<At<PathBuf>>,
+    /// Time from the last record that is set to the validation, for the zone to reach all its servers.
+    pub dns_wait: Time,
     /// Directory for the account and the certificates.
     pub state: At<PathBuf>,
     /// Root certificate to verify the authority's HTTPS server with, PEM, for a private authority. Without it, the
@@ -202,6 +207,9 @@ impl Default for AcmeConfig {
             contact: Vec::new(),
             agree_to_terms: false,
             challenge: ChallengeKind::default(),
+            dns_hook: None,
+            // INHERITED: certbot's plugins for DNS providers.
+            dns_wait: Time(Duration::from_secs(10)),
             state: PathBuf::from("/var/lib/sealion/acme").into(),
             root: None,
             external_account: None,
@@ -219,6 +227,9 @@ pub(crate) enum ChallengeKind {
     /// An HTTP request on port 80, which needs a listener with `tls = false` (RFC 8555 §8.3).
     #[serde(rename = "http-01")]
     Http01,
+    /// A TXT record, which `dns_hook` sets (RFC 8555 §8.4). The only one for wildcards.
+    #[serde(rename = "dns-01")]
+    Dns01,
 }
 
 /// External account binding (RFC 8555 §7.3.4).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::process::{Resource, getrlimit};
 
 use crate::certificates::{self, CertifiedSite, TlsProcess};
-use crate::config::Config;
+use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
@@ -39,6 +39,12 @@ pub(crate) fn build(
     let logs =
         SiteLogs::new(&config.access_log, config.site.iter().filter_map(|site| site.log.as_ref()), &mut problems);
     // No [[listen]] means the default listener, which has TLS.
+    if let Some(hook) = &config.tls.acme.dns_hook
+        && (config.privileges.landlock || config.privileges.seccomp != Seccomp::Off)
+    {
+        let what = "the program would be confined as the server is, and could not do its work: set privileges.landlock = false and seccomp = \"off\", or obtain the certificate by another program";
+        problems.add(&hook.span, "tls.acme.dns_hook", what);
+    }
     let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
     if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";

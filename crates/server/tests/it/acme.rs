@@ -1,7 +1,8 @@
 //! Certificates from an ACME server: Pebble, Let's Encrypt's own for tests, on this machine, with certificates of seconds.
 
 use std::fs;
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,6 +26,10 @@ struct Pebble {
 impl Pebble {
     /// It validates on these ports.
     fn start(sites: &Sites, pki: &Pki, tls_port: u16, http_port: u16) -> Self {
+        Self::start_with(sites, pki, tls_port, http_port, &[])
+    }
+
+    fn start_with(sites: &Sites, pki: &Pki, tls_port: u16, http_port: u16, options: &[&str]) -> Self {
         let (port, management) = (free_port(), free_port());
         let config = sites.path("pebble.json");
         let text = format!(
@@ -39,7 +44,7 @@ impl Pebble {
         fs::write(&config, text).expect("it is written");
         let log = fs::File::create(sites.path("pebble.log")).expect("a log");
         let mut command = Command::new(built_program("pebble"));
-        command.arg("-config").arg(&config).env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
+        command.arg("-config").arg(&config).args(options).env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_AUTHZREUSE", "0");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a copy")).stderr(log);
         let process = command.spawn().expect("Pebble starts");
         let pebble = Self { process, directory: format!("https://127.0.0.1:{port}/dir") };
@@ -167,4 +172,141 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     assert!(!shown(port).is_empty());
     let after = fs::read(kept(&sites.path("acme")).join("localhost.failed.json")).expect("it is kept");
     assert_eq!((after, messages(&server, "no certificate for")), (before, 0));
+}
+
+/// A zone: a directory for each name that has records, with a file for each text. Pebble asks over TCP.
+fn serve_zone(directory: PathBuf) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let directory = directory.clone();
+            std::thread::spawn(move || {
+                let mut len = [0; 2];
+                while client.read_exact(&mut len).is_ok() {
+                    let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
+                    client.read_exact(&mut query).expect("the whole query comes");
+                    let answer = look_up(&directory, &query);
+                    let len = u16::try_from(answer.len()).expect("it is short").to_be_bytes();
+                    client.write_all(&[&len, &answer[..]].concat()).expect("Pebble reads");
+                }
+            });
+        }
+    });
+    port
+}
+
+/// An authoritative answer without error (RFC 1035 §4.1.1).
+fn look_up(zone: &Path, query: &[u8]) -> Vec<u8> {
+    let (mut name, mut at) = (String::new(), 12);
+    while query[at] != 0 {
+        let label = &query[at + 1..][..usize::from(query[at])];
+        name.push_str(&String::from_utf8_lossy(label).to_lowercase());
+        name.push('.');
+        at += 1 + label.len();
+    }
+    let question = &query[12..at + 5];
+    let is_text = question[question.len() - 3] == 16;
+    let texts = fs::read_dir(zone.join(name)).into_iter().flatten().filter(|_| is_text);
+    let texts: Vec<_> = texts.map(|entry| entry.expect("an entry").file_name()).collect();
+    let mut answer = [&query[..2], &[0x84, 0, 0, 1, 0, texts.len() as u8, 0, 0, 0, 0], question].concat();
+    for text in texts {
+        let (text, len) = (text.as_encoded_bytes(), text.len() as u8);
+        answer.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0, 0, len + 1, len]);
+        answer.extend(text);
+    }
+    answer
+}
+
+/// A hook that keeps its records as files, and counts its calls.
+fn hook(sites: &Sites, more: &str) {
+    let zone = sites.path("zone");
+    fs::create_dir(&zone).expect("a directory");
+    let text = format!(
+        "#!/bin/sh\nset -e\ncd '{}'\necho \"$@\" >>../calls\n{more}\n\
+         case $1 in present) mkdir -p \"$2\"; : >\"$2/$3\";; cleanup) rm \"$2/$3\";; esac\n",
+        zone.display()
+    );
+    fs::write(sites.path("hook"), text).expect("it is written");
+    fs::set_permissions(sites.path("hook"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+fn by_dns(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16) -> Config {
+    let acme = format!(
+        "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = 'dns-01'\ndns_hook = 'hook'\ndns_wait = '0s'\n\
+         state = 'acme'\nroot = {:?}\n",
+        pebble.directory,
+        pki.certificate_file()
+    );
+    let config = sites.config().listen(&format!("address = '127.0.0.1:{port}'"));
+    config.site("root", &[], "names = ['*.zone.test', 'zone.test']\nacme = true").table(&acme)
+}
+
+#[test]
+fn a_wildcard_is_validated_by_records_that_a_program_sets_and_removes() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let port = free_port();
+    hook(&sites, "");
+    let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
+    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let server = by_dns(&sites, &pebble, &pki, port).serve_from_user_space();
+    wait_for_message(&server, "ACME: certificate obtained for *.zone.test, zone.test, valid until");
+    wait_for_message(&server, "certificate replaced, valid until");
+    let script = format!(
+        "openssl s_client -connect 127.0.0.1:{port} -servername any.zone.test </dev/null 2>/dev/null | openssl x509 -noout -ext subjectAltName"
+    );
+    let names = tool("sh", ["-c", &script]);
+    assert!(names.contains("DNS:*.zone.test") && names.contains("DNS:zone.test"), "{names}");
+    // Both names have the same record, with two texts, which are gone.
+    let calls = fs::read_to_string(sites.path("calls")).expect("it was called");
+    let calls: Vec<Vec<&str>> = calls.lines().take(4).map(|call| call.split(' ').collect()).collect();
+    let words: Vec<&str> = calls.iter().map(|call| call[0]).collect();
+    assert_eq!(words, ["present", "present", "cleanup", "cleanup"]);
+    assert!(calls.iter().all(|call| call[1] == "_acme-challenge.zone.test."), "{calls:?}");
+    assert_eq!([calls[0][2], calls[1][2]], [calls[2][2], calls[3][2]]);
+    assert_ne!(calls[0][2], calls[1][2]);
+    assert!(kept(&sites.path("acme")).join("_.zone.test.pem").exists());
+}
+
+#[test]
+fn a_program_that_fails_to_set_a_record_is_named_and_called_to_clean_up() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    hook(&sites, "test $1 != present || exit 7");
+    let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
+    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let server = by_dns(&sites, &pebble, &pki, free_port()).serve_from_user_space();
+    wait_for_message(&server, "present _acme-challenge.zone.test. …` failed: exit status: 7. Next try at");
+    wait_for_message(&server, "a record stays in the DNS: ");
+    let calls = fs::read_to_string(sites.path("calls")).expect("it was called");
+    assert_eq!(
+        calls.lines().map(|call| call.split(' ').next().expect("a word")).collect::<Vec<_>>(),
+        ["present", "cleanup"]
+    );
+}
+
+#[test]
+fn a_program_that_cannot_work_is_refused() {
+    let sites = Sites::new();
+    hook(&sites, "");
+    fs::write(sites.path("plain"), "").expect("it is written");
+    for (acme, more, words) in [
+        ("challenge = 'dns-01'", "", "name it in `dns_hook`"),
+        ("dns_hook = 'hook'", "", "unused without `challenge = \"dns-01\"`"),
+        ("challenge = 'dns-01'\ndns_hook = 'plain'", "", "plain: cannot be started: Permission denied"),
+        (
+            "challenge = 'dns-01'\ndns_hook = 'hook'",
+            "[privileges]\nlandlock = true",
+            "would be confined as the server is",
+        ),
+        (
+            "challenge = 'tls-alpn-01'",
+            "",
+            "*.zone.test: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"`",
+        ),
+    ] {
+        let config = sites.config().site("root", &[], "names = ['*.zone.test']\nacme = true");
+        let table = format!("[tls.acme]\nagree_to_terms = true\nstate = 'acme'\n{acme}\n{more}\n");
+        let problems = config.table(&table).problems();
+        assert!(problems.contains(words), "{acme}: {problems}");
+    }
 }

@@ -87,7 +87,7 @@ fn what_is_worth_a_look_is_said_and_what_is_wrong_is_refused() {
         ("[tls.session_tickets]\nkeys = 'gone'\n", "tls.session_tickets.keys: "),
         (
             "[tls]\nacme = { agree_to_terms = true }\n[[site]]\nnames = ['*.b.test']\nroot = 'root'\nacme = true\n",
-            "wildcards need DNS-01",
+            "wildcards need `challenge = \"dns-01\"`",
         ),
     ] {
         let output = sites.config().site("root", &[], &format!("names = ['a.test']\n{rest}")).check();

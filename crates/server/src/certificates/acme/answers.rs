@@ -1,4 +1,4 @@
-//! Answers to the authority's validations: a certificate by TLS-ALPN-01, a text by HTTP-01.
+//! Answers to the authority's validations: a certificate by TLS-ALPN-01, a text by HTTP-01, a record by DNS-01.
 
 use std::collections::HashMap;
 
@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use rcgen::CustomExtension;
 use sealion_tls::AlpnChallenges;
 
+use super::dns::{DnsHook, Record};
 use super::self_signed;
 
 /// Answers to HTTP-01 validations (RFC 8555 §8.3).
@@ -45,6 +46,7 @@ pub(super) struct Answers<'a> {
 enum Given {
     Name(String),
     Token(String),
+    Record(DnsHook, Record),
 }
 
 impl<'a> Answers<'a> {
@@ -66,11 +68,22 @@ impl<'a> Answers<'a> {
         self.given.push(Given::Token(token.to_owned()));
     }
 
+    pub(super) fn over_dns(&mut self, hook: &DnsHook, record: Record) -> Result<(), String> {
+        // A program that fails may have set it.
+        self.given.push(Given::Record(hook.clone(), record.clone()));
+        hook.present(&record)
+    }
+
     pub(super) fn withdraw(&self) {
         for given in &self.given {
             match given {
                 Given::Name(name) => self.alpn.remove(name),
                 Given::Token(token) => self.http.remove(token),
+                Given::Record(hook, record) => {
+                    if let Err(error) = hook.clean_up(record) {
+                        tracing::warn!("ACME: a record stays in the DNS: {error}");
+                    }
+                }
             }
         }
     }

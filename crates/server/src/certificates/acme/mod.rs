@@ -11,6 +11,7 @@
 //! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
+mod dns;
 mod failures;
 mod order;
 mod renewal;
@@ -21,6 +22,7 @@ use std::{fs, io};
 pub(crate) use answers::HttpChallenges;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use dns::DnsHook;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 pub(super) use renewal::run;
@@ -38,6 +40,8 @@ pub(super) struct Settings {
     directory: String,
     contact: Vec<String>,
     challenge: ChallengeKind,
+    /// With `dns-01`.
+    dns: Option<DnsHook>,
     /// A subdirectory of `tls.acme.state` for this authority.
     state: PathBuf,
     root: Option<PathBuf>,
@@ -71,6 +75,31 @@ impl Settings {
             );
             return None;
         };
+        let is_dns = config.challenge == ChallengeKind::Dns01;
+        let dns = match &config.dns_hook {
+            Some(hook) if is_dns => Some(DnsHook { program: problems.resolve(hook), wait: config.dns_wait.0 }),
+            Some(hook) => {
+                let what = "unused without `challenge = \"dns-01\"`: set that, or remove the hook";
+                problems.add(&hook.span, "tls.acme.dns_hook", what);
+                None
+            }
+            None => {
+                if is_dns {
+                    let what = "\"dns-01\" needs a program that changes the zone: name it in `dns_hook`";
+                    problems.add(&(0..0), "tls.acme.challenge", what);
+                }
+                None
+            }
+        };
+        if let (Some(hook), Some(program)) = (&dns, &config.dns_hook)
+            && let Err(error) = rustix::fs::access(&hook.program, rustix::fs::Access::EXEC_OK)
+        {
+            let what = format_args!(
+                "{}: cannot be started: {error}: `chmod +x` it, or correct the path",
+                hook.program.display()
+            );
+            problems.add(&program.span, "tls.acme.dns_hook", what);
+        }
         let root = config.root.as_ref().map(|root| {
             let path = problems.resolve(root);
             if let Err(error) = fs::read(&path) {
@@ -97,6 +126,7 @@ impl Settings {
             directory: config.directory.clone(),
             contact: config.contact.clone(),
             challenge: config.challenge,
+            dns,
             state,
             root,
             external_account,
@@ -116,10 +146,11 @@ impl Settings {
     ) -> Option<(AcmeSite, Loaded)> {
         let span = site.span.clone();
         let names = site.names.clone();
-        let wrong = match names.iter().find(|name| !is_public_name(name)) {
+        let can_be_validated = |name: &&String| is_public_name(name, self.dns.is_some());
+        let wrong = match names.iter().find(|name| !can_be_validated(name)) {
             _ if names.is_empty() => Some("the site has no names to order a certificate for: add names".to_owned()),
             Some(name) => Some(format!(
-                "{name}: ACME cannot validate this name; wildcards need DNS-01, which Sealion does not support: set `certificates`, or move the name to another site"
+                "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` in [tls.acme]: set that or `certificates`, or move the name to another site"
             )),
             None => None,
         };
@@ -127,7 +158,7 @@ impl Settings {
             problems.add(&span, "site.acme", wrong);
             return None;
         }
-        let acme = AcmeSite { file: self.state.join(format!("{}.pem", names[0])), names };
+        let acme = AcmeSite { file: self.state.join(format!("{}.pem", names[0].replace('*', "_"))), names };
         if acme.file.exists() {
             return match Loaded::from(&acme.files()) {
                 Ok(loaded) => Some((acme, loaded)),
@@ -215,9 +246,9 @@ fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(
     Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
 }
 
-/// Whether TLS-ALPN-01 or HTTP-01 can validate the name: no wildcard, no IP address.
-fn is_public_name(name: &str) -> bool {
-    !name.starts_with("*.") && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
+/// Whether the name can be validated: no IP address, and a wildcard only by DNS-01.
+fn is_public_name(name: &str, by_dns: bool) -> bool {
+    (by_dns || !name.starts_with("*.")) && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
 }
 
 fn base64url(text: &str) -> Result<Vec<u8>, String> {

@@ -8,6 +8,7 @@ use instant_acme::{
 };
 
 use super::answers::Answers;
+use super::dns::Record;
 use super::{AcmeSite, ChallengeKind, Settings, explain};
 
 /// Time for the authority to validate or to issue. Let's Encrypt takes seconds.
@@ -31,27 +32,13 @@ pub(super) async fn obtain(
         },
     }
     .map_err(explain)?;
-    let mut authorizations = order.authorizations();
-    while let Some(authorization) = authorizations.next().await {
-        let mut authorization = authorization.map_err(explain)?;
-        match authorization.status {
-            AuthorizationStatus::Pending => {}
-            AuthorizationStatus::Valid => continue,
-            other => return Err(format!("the authority reports an authorization as {other:?}")),
-        }
-        let kind = match settings.challenge {
-            ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
-            ChallengeKind::Http01 => ChallengeType::Http01,
-        };
-        let mut challenge =
-            authorization.challenge(kind).ok_or("the authority does not offer the challenge in tls.acme.challenge")?;
-        let name = challenge.identifier().to_string();
-        let answer = challenge.key_authorization();
-        match settings.challenge {
-            ChallengeKind::TlsAlpn01 => answers.over_tls(&name, answer.digest().as_ref())?,
-            ChallengeKind::Http01 => answers.over_http(&challenge.token, answer.as_str()),
-        }
-        challenge.set_ready().await.map_err(explain)?;
+    if let Some(hook) = &settings.dns {
+        // All records before the first validation, so that there is one wait.
+        answer(settings, &mut order, answers, Step::Answer).await?;
+        tokio::time::sleep(hook.wait).await;
+        answer(settings, &mut order, answers, Step::Validate).await?;
+    } else {
+        answer(settings, &mut order, answers, Step::Both).await?;
     }
     let patience = RetryPolicy::new().timeout(PATIENCE);
     match order.poll_ready(&patience).await {
@@ -66,6 +53,54 @@ pub(super) async fn obtain(
     let key = order.finalize().await.map_err(explain)?;
     let chain = order.poll_certificate(&patience).await.map_err(explain)?;
     Ok(key + &chain)
+}
+
+/// What is done with each pending authorization.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Its answer is made.
+    Answer,
+    /// The authority is told.
+    Validate,
+    Both,
+}
+
+/// Goes through the order's authorizations.
+async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_>, step: Step) -> Result<(), String> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.map_err(explain)?;
+        match authorization.status {
+            AuthorizationStatus::Pending => {}
+            AuthorizationStatus::Valid => continue,
+            other => return Err(format!("the authority reports an authorization as {other:?}")),
+        }
+        let kind = match settings.challenge {
+            ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
+            ChallengeKind::Http01 => ChallengeType::Http01,
+            ChallengeKind::Dns01 => ChallengeType::Dns01,
+        };
+        let mut challenge =
+            authorization.challenge(kind).ok_or("the authority does not offer the challenge in tls.acme.challenge")?;
+        if step != Step::Validate {
+            let name = challenge.identifier().to_string();
+            let answer = challenge.key_authorization();
+            match (settings.challenge, &settings.dns) {
+                (ChallengeKind::TlsAlpn01, _) => answers.over_tls(&name, answer.digest().as_ref())?,
+                (ChallengeKind::Http01, _) => answers.over_http(&challenge.token, answer.as_str()),
+                (ChallengeKind::Dns01, Some(hook)) => {
+                    let host = name.strip_prefix("*.").unwrap_or(&name);
+                    answers.over_dns(hook, Record::of(host, answer.dns_value()))?;
+                }
+                // Refused at the start.
+                (ChallengeKind::Dns01, None) => return Err("no tls.acme.dns_hook is set".to_owned()),
+            }
+        }
+        if step != Step::Answer {
+            challenge.set_ready().await.map_err(explain)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether an order may succeed without `replaces` (RFC 9773 §5), which some authorities do not know, and others refuse for a certificate that
