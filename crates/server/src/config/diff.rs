@@ -45,12 +45,13 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 13] = [
+const FIXED: [&str; 14] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
     "server.file_cache_age",
     "server.file_cache_memory",
+    "server.cache_memory",
     "server.log",
     "server.log_format",
     "limits.max_connections",
@@ -123,9 +124,9 @@ mod tests {
             ("limits.max_connections", true),
             ("limits.max_connections_per_address", false),
             ("site[a].root", false),
-        ] {
             ("site[a].access_log", false),
             ("site[a].log.to", true),
+        ] {
             assert_eq!(needs_new_process(key), needs, "{key}");
         }
     }

@@ -16,7 +16,7 @@ use crate::values::{Bounded, Problems, Size, Time, Timeout, overridable};
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcessConfig {
-    /// Worker threads, each with its own runtime and listening sockets [default: one per core]
+    /// Worker threads, each with its own runtime and listening sockets [default: one for each CPU that the process may use, by its affinity and the quota of its control group]
     #[arg(long, value_name = "N", env = "SEALION_WORKERS")]
     pub workers: Option<Bounded<1, 1024>>,
 
@@ -43,6 +43,11 @@ pub(crate) struct ProcessConfig {
     #[arg(long, value_name = "SIZE", env = "SEALION_FILE_CACHE_MEMORY", default_value_t = Self::default().file_cache_memory)]
     pub file_cache_memory: Size,
 
+    /// Memory of the caches of all workers together, for files and for responses of `[cache]`: each takes proportionally less than its own setting if that
+    /// would be more [default: a quarter of the control group's limit, if there is one]
+    #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_MEMORY")]
+    pub cache_memory: Option<Size>,
+
     /// Lowest severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
     pub log: LogLevel,
@@ -61,6 +66,7 @@ impl Default for ProcessConfig {
             self_check_every: None,
             file_cache_age: Time(CacheLimits::default().age),
             file_cache_memory: Size(CacheLimits::default().memory as u64),
+            cache_memory: None,
             log: LogLevel::Info,
             log_format: LogFormat::Text,
         }
@@ -74,6 +80,7 @@ overridable!(ProcessConfig {
     self_check_every,
     file_cache_age,
     file_cache_memory,
+    cache_memory,
     log,
     log_format
 });

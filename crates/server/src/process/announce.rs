@@ -5,6 +5,7 @@ use sealion_tls::Version;
 use sealion_tls::record::Aead;
 use tracing::Level;
 
+use super::memory::CacheMemory;
 use super::prepare::Prepared;
 use super::privileges::GivenUp;
 use crate::certificates::Certificates;
@@ -31,6 +32,10 @@ pub(super) fn announce(args: &ServeArgs, prepared: &Prepared, listeners: &Listen
         print(Level::WARN, format_args!("{lacking}"));
     }
     announce_certificates(&prepared.generation.certificates);
+    let memory = CacheMemory::of(&prepared.config);
+    if memory.bound.is_some() {
+        print(Level::INFO, format_args!("{memory}"));
+    }
     let (ktls, probe) = (prepared.config.server.ktls, prepared.kernel.probe());
     print(Level::INFO, format_args!("{}", kernel_line(ktls, probe, &prepared.costs)));
     if ktls == KtlsMode::Auto && probe.any_tx() {

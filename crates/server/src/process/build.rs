@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::memory::CacheMemory;
 use crate::certificates::{self, CertifiedSite, TlsProcess};
 use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
-use crate::site::Sites;
 use crate::observe::access_log::SiteLogs;
-use crate::store::{MOST_OPEN, Store};
+use crate::site::Sites;
+use crate::store::{CacheConfig, MOST_OPEN, Store};
 use crate::upstream::Upstreams;
-use crate::values::Problems;
+use crate::values::{Problems, Size};
 
 /// Builds everything that the configuration asks for. Opens roots; reads certificates, users and pages. Binds nothing, changes nothing.
 /// `before`: the configuration in use.
@@ -27,7 +28,8 @@ pub(crate) fn build(
     kernel_rekeys: bool,
     before: Option<&Generation>,
 ) -> Result<Generation, Problems> {
-    let cache = FileCache::new(cache_limits(config));
+    let memory = CacheMemory::of(config);
+    let cache = FileCache::new(cache_limits(config, memory.files));
     if config.site.is_empty() {
         problems.add(&(0..0), "site", "no site is configured: add a [[site]] with a root");
     }
@@ -38,13 +40,13 @@ pub(crate) fn build(
     config.access_log.check("access_log", &mut problems);
     let logs =
         SiteLogs::new(&config.access_log, config.site.iter().filter_map(|site| site.log.as_ref()), &mut problems);
-    // No [[listen]] means the default listener, which has TLS.
     if let Some(hook) = &config.tls.acme.dns_hook
         && (config.privileges.landlock || config.privileges.seccomp != Seccomp::Off)
     {
         let what = "the program would be confined as the server is, and could not do its work: set privileges.landlock = false and seccomp = \"off\", or obtain the certificate by another program";
         problems.add(&hook.span, "tls.acme.dns_hook", what);
     }
+    // No [[listen]] means the default listener, which has TLS.
     let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
     if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
         let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
@@ -58,22 +60,22 @@ pub(crate) fn build(
         &mut problems,
     );
     let store = Store::build(
-        &config.cache,
+        &CacheConfig { memory: Size(memory.responses), ..config.cache.clone() },
         store_files(config),
         before.and_then(|before| before.store.as_ref()),
         &mut problems,
     );
     let mut sites = Vec::new();
     for site in &config.site {
-        if let Some(built) = site.build(
+        if let Some(mut built) = site.build(
             &cache,
             &mut upstreams,
             store.as_ref(),
             config.limits.max_ranges.usize(),
             plain_only,
-            &logs,
             &mut problems,
         ) {
+            built.log = site.log(&logs, &mut problems);
             sites.push((site, built));
         }
     }
@@ -165,11 +167,11 @@ fn open_share(config: &Config) -> usize {
     usize::try_from(allowed / 8).unwrap_or(usize::MAX) / config.server.worker_count()
 }
 
-/// Bounds of each worker's file cache. Its open files take at most an eighth of all descriptors; the rest is for connections.
-pub(crate) fn cache_limits(config: &Config) -> CacheLimits {
+/// Bounds of each worker's file cache, which may take so much memory. Its open files take at most an eighth of all descriptors; the rest is for connections.
+pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
     let limits = CacheLimits {
         age: config.server.file_cache_age.0,
-        memory: usize::try_from(config.server.file_cache_memory.0).unwrap_or(usize::MAX),
+        memory: usize::try_from(memory).unwrap_or(usize::MAX),
         ..CacheLimits::default()
     };
     CacheLimits { open: limits.open.min(open_share(config)), ..limits }

@@ -118,7 +118,7 @@ fn max_connections(config: &Config) -> Result<usize, String> {
     let wanted = config.limits.max_connections.map(Bounded::get);
     let workers = config.server.worker_count() as u64;
     let addresses: usize = config.listen.iter().map(|listen| 2 * listen.address.addresses.len()).sum();
-    let kept = cache_limits(config).open + store_files(config);
+    let kept = cache_limits(config, 0).open + store_files(config);
     let directories = config.cache.directories.len() as u64;
     let others = OTHER_DESCRIPTORS
         + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)

@@ -1,4 +1,3 @@
-use crate::observe::access_log::SiteLogs;
 use std::fs::{self, File};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -307,15 +306,8 @@ fn the_cause_survives_later_blocking_steps() {
     );
     let config: SiteConfig = toml::from_str(&text).unwrap();
     let mut problems = Problems::of_arguments();
-    let site = config.build(
-        &FileCache::new(CacheLimits::default()),
-        &mut Upstreams::default(),
-        None,
-        &SiteLogs::default(),
-        1,
-        false,
-        &mut problems,
-    );
+    let site =
+        config.build(&FileCache::new(CacheLimits::default()), &mut Upstreams::default(), None, 1, false, &mut problems);
     let site = site.unwrap_or_else(|| panic!("{problems}"));
     // A file that changed within this tick of the file system's clock is not compressed.
     let is_settled = || match site.files.root().resolve(b"404.html", 0, Wait::Yes) {

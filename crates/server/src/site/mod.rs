@@ -300,7 +300,8 @@ impl SiteConfig {
         self.names.first().map_or_else(|| "default".to_owned(), |name| name.value.clone())
     }
 
-    fn log(&self, logs: &SiteLogs, problems: &mut Problems) -> SiteLog {
+    /// The log of the site, for [`Site::log`].
+    pub(crate) fn log(&self, logs: &SiteLogs, problems: &mut Problems) -> SiteLog {
         match &self.log {
             Some(_) if !self.access_log => {
                 let what = "unused with `access_log = false`: remove one of the two";
@@ -313,13 +314,12 @@ impl SiteConfig {
         }
     }
 
-    /// Opens the root and builds the site. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
+    /// Opens the root and builds the site, with the common log. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
         upstreams: &mut Upstreams,
         store: Option<&Arc<Store>>,
-        logs: &SiteLogs,
         max_ranges: usize,
         plain: bool,
         problems: &mut Problems,
@@ -364,7 +364,7 @@ impl SiteConfig {
             number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             http2: self.http2,
-            log: self.log(logs, problems),
+            log: SiteLog::Common,
             files: files(root),
             pages: listing_pages::Pages::default(),
             options: FileOptions { max_ranges, show_dotfiles: self.show_dotfiles },

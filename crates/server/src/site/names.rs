@@ -166,7 +166,6 @@ fn is_host(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::observe::access_log::SiteLogs;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -182,10 +181,7 @@ mod tests {
             .site
             .iter()
             .filter_map(|site| {
-                Some((
-                    site,
-                    site.build(&cache, &mut Upstreams::default(), None, &SiteLogs::default(), 1, false, &mut problems)?,
-                ))
+                Some((site, site.build(&cache, &mut Upstreams::default(), None, 1, false, &mut problems)?))
             })
             .collect();
         (Sites::new(built, &mut problems), problems)

@@ -3,7 +3,7 @@
 use sealion_testkit::pattern;
 use sealion_testkit::server::Server;
 
-use crate::support::{LARGE, Site, begin, get, wait_until};
+use crate::support::{LARGE, Site, begin, get, messages, wait_for_message, wait_until};
 
 /// Readers that stop; half of them after they have read a response at full speed, so that the server has learned how much they take.
 const READERS: u64 = 100;
@@ -62,4 +62,17 @@ fn the_heap_has_no_huge_pages() {
         return;
     };
     assert_eq!(line.trim(), "0");
+}
+
+#[test]
+fn all_caches_together_keep_a_bound() {
+    let site = Site::new();
+    site.add("f", "content");
+    let start = |options: &[&str]| site.serve_from_user_space(&[&["--workers", "2"], options].concat());
+    let server = start(&["--cache-memory", "1MiB"]);
+    wait_for_message(
+        &server,
+        "caches of each worker: 512KiB for files, 0B for responses, because server.cache_memory is 1MiB",
+    );
+    assert_eq!(messages(&start(&["--cache-memory", "1GiB"]), "caches of each worker"), 0);
 }

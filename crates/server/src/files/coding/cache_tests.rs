@@ -1,6 +1,5 @@
 //! Variants in the file cache, and a check that no combination of request fields mixes two of them.
 
-use crate::observe::access_log::SiteLogs;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,15 +39,7 @@ impl Place {
             compress,
             ..SiteConfig::default()
         };
-        let site = config.build(
-            &FileCache::new(limits),
-            &mut Upstreams::default(),
-            None,
-            &SiteLogs::default(),
-            16,
-            false,
-            &mut problems,
-        );
+        let site = config.build(&FileCache::new(limits), &mut Upstreams::default(), None, 16, false, &mut problems);
         let site = site.unwrap_or_else(|| panic!("{problems}"));
         Place { directory, site, now: Instant::now() }
     }

@@ -45,10 +45,11 @@ impl Writer {
 
     /// Waits until every line is written, at most until then.
     pub(super) fn finish(self, until: Instant) {
-        if let Some((ended, _)) = self.running {
-            if ended.recv_timeout(until.saturating_duration_since(Instant::now())) == Err(RecvTimeoutError::Timeout) {
-                tracing::warn!("the access log lost its last lines: its destination does not take them");
-            }
+        let left = until.saturating_duration_since(Instant::now());
+        if let Some((ended, _)) = self.running
+            && ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
+        {
+            tracing::warn!("the access log lost its last lines: its destination does not take them");
         }
         let dropped = self.state.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
