@@ -185,7 +185,7 @@ impl Order {
 
     pub(super) fn sort(self, entries: &mut [Entry]) {
         let folded = |entry: &Entry| String::from_utf8_lossy(&entry.name).to_lowercase();
-        entries.sort_by_cached_key(|entry| (folded(entry), entry.name.clone()));
+        entries.sort_by_cached_key(|entry| (natural(&folded(entry)), entry.name.clone()));
         let compare = |a: &Entry, b: &Entry| match self.by {
             Column::Name => Ordering::Equal,
             Column::Size => a.len.cmp(&b.len),
@@ -198,6 +198,27 @@ impl Order {
         }
         entries.sort_by_key(|entry| entry.len.is_some());
     }
+}
+
+/// A key that sorts numbers by their value: `v9` before `v10`. The order of all other characters is theirs.
+fn natural(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(name.len() + 8);
+    let mut rest = name.as_bytes();
+    while let Some(first) = rest.first() {
+        if !first.is_ascii_digit() {
+            key.push(*first);
+            rest = &rest[1..];
+            continue;
+        }
+        let (number, behind) = rest.split_at(rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len()));
+        let zeros = number.iter().take_while(|digit| **digit == b'0').count();
+        let digits = &number[zeros..];
+        // Where digits stand among other characters; then a number of more digits is the larger one. A name has at most 255 octets.
+        key.extend([b'0', digits.len() as u8]);
+        key.extend(digits);
+        rest = behind;
+    }
+    key
 }
 
 const MOST_ENTRIES: usize = 100_000;
@@ -289,6 +310,34 @@ mod tests {
             let names: Vec<u8> = sorted.iter().flat_map(|entry| entry.name.clone()).collect();
             assert_eq!(String::from_utf8(names).unwrap(), expected, "{query:?}");
         }
+    }
+
+    #[test]
+    fn numbers_in_names_are_in_the_order_of_their_values() {
+        let sorted = [
+            "-9",
+            "-10",
+            "0",
+            "00",
+            "1.9",
+            "1.10",
+            "2",
+            "10",
+            "A1",
+            "a2b",
+            "A10",
+            "a010c",
+            "debian-9.iso",
+            "debian-12.iso",
+            "v1.2.9",
+            "v1.2.10",
+            "v1.10.0",
+            "v18446744073709551617",
+        ];
+        let entry = |name: &&str| Entry { name: name.as_bytes().to_vec(), len: Some(0), modified: UNIX_EPOCH };
+        let mut entries: Vec<Entry> = sorted.iter().rev().map(entry).collect();
+        Order::from_query(None).sort(&mut entries);
+        assert_eq!(entries, sorted.iter().map(entry).collect::<Vec<_>>());
     }
 
     #[test]
