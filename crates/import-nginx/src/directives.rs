@@ -238,14 +238,20 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     ("ssl_buffer_size", NotNeeded("records have the maximum length"), ""),
     ("ssl_early_data", Unsupported("early data is not accepted, as it can be replayed"), ""),
-    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp", Unsupported("OCSP stapling is not supported"), ""),
+    (
+        "ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp",
+        Unsupported(
+            "responses are stapled for every certificate that names a responder, verified; responders of clients are not asked",
+        ),
+        "",
+    ),
     (
         "ssl_client_certificate ssl_trusted_certificate ssl_verify_client",
         Converted(&["site.client_auth"]),
         "`on` and `optional`",
     ),
     ("ssl_verify_depth", Unsupported("chains of any length are accepted, if they end at a configured root"), ""),
-    ("ssl_crl", Unsupported("revocation lists are not supported"), ""),
+    ("ssl_crl", Unsupported("name the lists in `crls` of site.client_auth"), ""),
     (
         "ssl_reject_handshake",
         Unsupported("unknown names get the default site's certificate, then 403 for every request"),

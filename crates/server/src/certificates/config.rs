@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::values::{At, Time, overridable};
 
 /// Versions, suites, session tickets and automatic certificates, for all sites.
-#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsConfig {
     /// Oldest TLS version accepted from clients.
@@ -29,6 +29,10 @@ pub(crate) struct TlsConfig {
     #[arg(skip)]
     pub require_extended_master_secret: RequireEmsKind,
 
+    /// Whether OCSP responses are fetched and stapled for certificates that name a responder.
+    #[arg(skip = true)]
+    pub ocsp_stapling: bool,
+
     /// How clients resume sessions.
     #[arg(skip)]
     pub session_tickets: SessionTicketsConfig,
@@ -38,10 +42,24 @@ pub(crate) struct TlsConfig {
     pub acme: AcmeConfig,
 }
 
+impl Default for TlsConfig {
+    fn default() -> Self {
+        Self {
+            min_version: MinVersion::default(),
+            suites: Vec::new(),
+            require_extended_master_secret: RequireEmsKind::default(),
+            ocsp_stapling: true,
+            session_tickets: SessionTicketsConfig::default(),
+            acme: AcmeConfig::default(),
+        }
+    }
+}
+
 overridable!(TlsConfig {
     min_version = "tls_min_version",
     suites = "",
     require_extended_master_secret = "",
+    ocsp_stapling = "",
     session_tickets = "",
     acme = "",
 });

@@ -12,6 +12,7 @@ mod acme;
 pub(crate) mod authority;
 mod config;
 pub(crate) mod development;
+mod ocsp;
 mod pair;
 pub(crate) mod private_file;
 mod revocation;
@@ -27,8 +28,8 @@ use std::time::SystemTime;
 
 use development::DevCertificate;
 use sealion_tls::{
-    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates, SiteTls,
-    TicketKeys, TlsOptions,
+    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates,
+    SiteTls, TicketKeys, TlsOptions,
 };
 
 use crate::values::Problems;
@@ -43,6 +44,7 @@ pub(crate) use watch::start;
 pub(crate) use acme::HttpChallenges;
 #[cfg(feature = "acme")]
 use acme::{AcmeSite, Settings};
+use ocsp::Staples;
 use pair::{Loaded, PairFiles, Watched};
 use revocation::WatchedLists;
 use ticket_keys::TicketDirectory;
@@ -59,6 +61,8 @@ pub(crate) struct TlsProcess {
     tickets: Arc<TicketKeys>,
     /// Answers to TLS-ALPN-01 validations.
     alpn: Arc<AlpnChallenges>,
+    /// OCSP responses.
+    staples: Arc<Staples>,
     /// Answers to HTTP-01 validations, for listeners with `tls = false`.
     pub http: Arc<HttpChallenges>,
 }
@@ -68,7 +72,7 @@ impl TlsProcess {
     /// The system's random number generator fails.
     pub(crate) fn new() -> Result<Self, String> {
         let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
-        Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), http: Arc::default() })
+        Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), staples: Arc::default(), http: Arc::default() })
     }
 }
 
@@ -77,6 +81,8 @@ impl TlsProcess {
 pub(crate) struct Certificates {
     watched: Vec<Watched>,
     revocation: Vec<WatchedLists>,
+    /// With stapling.
+    staples: Option<Arc<Staples>>,
     tickets: Option<TicketDirectory>,
     acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
     /// Warnings for the operator: the configuration works, but deserves a look.
@@ -117,6 +123,9 @@ impl Certificates {
     fn poll(&self) {
         self.watched.iter().for_each(Watched::poll);
         self.revocation.iter().for_each(WatchedLists::poll);
+        if let Some(staples) = &self.staples {
+            staples.attend(&self.watched);
+        }
         if let Some(tickets) = &self.tickets {
             tickets.poll();
         }
@@ -230,6 +239,7 @@ pub(crate) fn build(
         watched: Vec::new(),
         acme_sites: Vec::new(),
         notes: Vec::new(),
+        staples: config.ocsp_stapling.then(|| process.staples.clone()),
     };
     let own: Vec<_> = sites.iter().map(|site| building.site(site, problems)).collect();
     // Sites without a certificate use the default site's, or else that of the first site that has one.
@@ -293,7 +303,7 @@ pub(crate) fn build(
             return None;
         }
     };
-    let Building { settings, watched, acme_sites, mut notes } = building;
+    let Building { settings, watched, acme_sites, mut notes, staples } = building;
     let lists =
         |site: &CertifiedSite<'_>| WatchedLists::new(&site.label, site.client_auth.as_ref()?, site.expired_lists);
     let revocation: Vec<_> = sites.iter().filter_map(lists).collect();
@@ -301,7 +311,7 @@ pub(crate) fn build(
     let shown =
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
     let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
-    Some((built, Certificates { watched, revocation, tickets, acme, notes, default: Some((shown?, note)) }))
+    Some((built, Certificates { watched, revocation, staples, tickets, acme, notes, default: Some((shown?, note)) }))
 }
 
 /// The protocols of a site or a listener without HTTP/2.
@@ -315,6 +325,7 @@ struct Building {
     watched: Vec<Watched>,
     acme_sites: Vec<AcmeSite>,
     notes: Vec<String>,
+    staples: Option<Arc<Staples>>,
 }
 
 impl Building {
@@ -350,7 +361,14 @@ impl Building {
     }
 
     fn add(&mut self, label: String, names: Vec<String>, pairs: Vec<(PairFiles, Loaded)>) -> Arc<SiteCertificates> {
-        let certificates: Vec<_> = pairs.iter().map(|(_, loaded)| loaded.certificate.clone()).collect();
+        let stapled = |certificate: Certificate| match &self.staples {
+            Some(staples) => staples.staple(certificate),
+            None => certificate,
+        };
+        let certificates: Vec<_> = pairs.iter().map(|(_, loaded)| stapled(loaded.certificate.clone())).collect();
+        for (certificate, (files, _)) in certificates.iter().zip(&pairs) {
+            self.notes.extend(ocsp::note(certificate).map(|note| format!("{files}: {note}")));
+        }
         let set = Arc::new(SiteCertificates::new(certificates));
         let several = pairs.len() > 1;
         for (place, (files, loaded)) in pairs.into_iter().enumerate() {

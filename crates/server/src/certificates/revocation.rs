@@ -30,8 +30,8 @@ struct Seen {
 impl WatchedLists {
     /// `None`: the site has no lists.
     pub(super) fn new(site: &str, auth: &ClientAuth, expired: ExpiredListsKind) -> Option<Self> {
-        let stamps = stamps(auth);
-        let seen = Mutex::new(Seen { stamps, ended: HashSet::new() });
+        // Without stamps: the files may have changed since they were read, so that the first poll reads them again.
+        let seen = Mutex::new(Seen { stamps: Vec::new(), ended: HashSet::new() });
         (!auth.revocation_files().is_empty()).then(|| Self { site: site.to_owned(), auth: auth.clone(), expired, seen })
     }
 

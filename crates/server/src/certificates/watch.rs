@@ -33,7 +33,6 @@ pub(crate) fn start(
     let tickets = process.tickets.clone();
     let watch = move || {
         loop {
-            thread::sleep(PAUSE);
             if let Err(error) = tickets.rotate() {
                 tracing::error!("session tickets: {error}. The previous keys stay in use");
             }
@@ -41,6 +40,7 @@ pub(crate) fn start(
                 Some(certificates) => certificates.poll(),
                 None => return,
             }
+            thread::sleep(PAUSE);
         }
     };
     Builder::new().name("certificates".to_owned()).spawn(watch).map_err(failed)?;

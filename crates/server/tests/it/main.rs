@@ -36,6 +36,7 @@ mod nginx_corpus;
 mod nginx_php;
 #[cfg(feature = "import-nginx")]
 mod nginx_redirects;
+mod ocsp;
 mod packaging;
 mod plain;
 mod privileges;

@@ -183,6 +183,18 @@ impl Certificate {
         self.certified.key.choose_scheme(schemes).is_some()
     }
 
+    /// The OCSP response that clients get with it, DER.
+    pub fn ocsp_response(&self) -> Option<&[u8]> {
+        self.certified.ocsp.as_deref()
+    }
+
+    /// The same with this OCSP response, or without one.
+    #[must_use]
+    pub fn with_ocsp_response(&self, response: Option<Vec<u8>>) -> Self {
+        let certified = CertifiedKey { ocsp: response, ..CertifiedKey::clone(&self.certified) };
+        Self { certified: Arc::new(certified), facts: self.facts.clone() }
+    }
+
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         self.certified.clone()
     }

@@ -1,0 +1,169 @@
+//! OCSP stapling (RFC 6066 §8): responses are fetched in the background, and handshakes have what is there.
+//!
+//! ```text
+//! certificate ─Wanted─► responder ─► fetched by a thread that lives as long ─► kept here ─► stapled by the thread that watches files
+//! ```
+
+mod fetch;
+mod message;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sealion_tls::{Certificate, Fingerprint};
+
+use super::pair::{Watched, date};
+use message::{Answer, Question, Wanted};
+
+/// Responses by certificate. They outlive reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Staples {
+    known: Mutex<HashMap<Fingerprint, State>>,
+    /// A thread fetches responses.
+    is_fetching: AtomicBool,
+}
+
+/// What is known of a certificate.
+#[derive(Debug)]
+struct State {
+    question: Option<Question>,
+    must_staple: bool,
+    answer: Option<Answer>,
+    ask_at: SystemTime,
+    failures: u32,
+}
+
+/// Pause after a failure, doubled with each up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// The least time between two requests for a certificate.
+const LEAST: Duration = Duration::from_secs(60);
+
+impl State {
+    fn new(certificate: &Certificate, now: SystemTime) -> Self {
+        let wanted = Wanted::of(certificate.chain()).unwrap_or_else(|why| {
+            tracing::warn!("{}: no OCSP response can be stapled: {why}", certificate.facts().subject);
+            Wanted { question: None, must_staple: false }
+        });
+        Self { question: wanted.question, must_staple: wanted.must_staple, answer: None, ask_at: now, failures: 0 }
+    }
+
+    /// Takes what a request brought. Returns a line for the log: a problem, or its end.
+    fn take(&mut self, brought: Result<Answer, String>, now: SystemTime) -> Result<Option<String>, String> {
+        match brought {
+            Ok(answer) => {
+                // In the middle of its time, so that a responder may be out of order for the other half.
+                let whole = answer.until.and_then(|until| until.duration_since(answer.since).ok());
+                let middle = whole.map_or(now + LONGEST_PAUSE, |whole| answer.since + whole / 2);
+                self.ask_at = middle.max(now + LEAST);
+                let is_news = self.answer.is_none() || self.failures > 0;
+                self.failures = 0;
+                let until = answer.until.map_or_else(String::new, |until| format!(", valid until {}", date(until)));
+                self.answer = Some(answer);
+                Ok(is_news.then(|| format!("OCSP response fetched{until}")))
+            }
+            Err(why) => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
+                self.ask_at = now + pause;
+                self.failures += 1;
+                let kept = if self.answer.is_some() { "the response before stays until its end" } else { NONE };
+                Err(format!("no OCSP response: {why}. Next try at {}; {kept}", date(self.ask_at)))
+            }
+        }
+    }
+
+    /// Forgets a response that has expired.
+    fn expire(&mut self, now: SystemTime) -> bool {
+        let has_expired = self.answer.as_ref().and_then(|answer| answer.until).is_some_and(|until| until <= now);
+        if has_expired {
+            self.answer = None;
+        }
+        has_expired
+    }
+}
+
+const NONE: &str = "none is stapled";
+
+/// A warning about a certificate whose clients insist on a response that is not there.
+pub(super) fn note(certificate: &Certificate) -> Option<String> {
+    let insists = Wanted::of(certificate.chain()).is_ok_and(|wanted| wanted.must_staple);
+    (insists && certificate.ocsp_response().is_none()).then(|| {
+        "asks clients to insist on a stapled OCSP response (must-staple), and there is none yet: they refuse the handshake until one is fetched".to_owned()
+    })
+}
+
+impl Staples {
+    /// The certificate with its response, if there is one.
+    pub(super) fn staple(&self, certificate: Certificate) -> Certificate {
+        let known = self.lock();
+        let answer = known.get(&certificate.facts().fingerprint).and_then(|state| state.answer.as_ref());
+        match answer {
+            Some(answer) => certificate.with_ocsp_response(Some(answer.der.clone())),
+            None => certificate,
+        }
+    }
+
+    /// Staples what has been fetched, and fetches what is due.
+    pub(super) fn attend(self: &Arc<Self>, watched: &[Watched]) {
+        let now = SystemTime::now();
+        let mut due = Vec::new();
+        let mut known = self.lock();
+        let used: HashSet<Fingerprint> = watched.iter().map(|one| one.certificate().facts().fingerprint).collect();
+        known.retain(|of, _| used.contains(of));
+        for one in watched {
+            let certificate = one.certificate();
+            let of = certificate.facts().fingerprint;
+            let state = known.entry(of).or_insert_with(|| State::new(&certificate, now));
+            if state.expire(now) {
+                let effect = if state.must_staple { "clients refuse the handshake" } else { NONE };
+                tracing::warn!("{}: the OCSP response has expired, and no other could be fetched: {effect}", one.files);
+            }
+            let stapled = state.answer.as_ref().map(|answer| answer.der.as_slice());
+            if certificate.ocsp_response() != stapled {
+                one.set.replace(one.place, certificate.with_ocsp_response(stapled.map(<[u8]>::to_vec)));
+            }
+            if let Some(question) = state.question.as_ref().filter(|_| state.ask_at <= now) {
+                due.push((of, one.files.to_string(), question.clone()));
+            }
+        }
+        drop(known);
+        if !due.is_empty() && !self.is_fetching.swap(true, Ordering::AcqRel) {
+            let own = Arc::clone(self);
+            let started = std::thread::Builder::new().name("ocsp".to_owned()).spawn(move || {
+                own.fetch(&due);
+                own.is_fetching.store(false, Ordering::Release);
+            });
+            if let Err(error) = started {
+                tracing::warn!("OCSP responses cannot be fetched: {error}");
+                self.is_fetching.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    fn fetch(&self, due: &[(Fingerprint, String, Question)]) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return tracing::warn!("OCSP responses cannot be fetched: {error}"),
+        };
+        for (of, file, question) in due {
+            let brought = runtime.block_on(fetch::get(&question.url));
+            let now = SystemTime::now();
+            let brought = brought.and_then(|der| question.read(der, now));
+            let mut known = self.lock();
+            let Some(state) = known.get_mut(of) else { continue };
+            match state.take(brought, now) {
+                Ok(Some(line)) => tracing::info!("{file}: {line}"),
+                Ok(None) => {}
+                Err(line) => tracing::warn!("{file}: {line}"),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Fingerprint, State>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
