@@ -1,11 +1,12 @@
 //! Sites in a real browser: what it shows of names that somebody chose with care, what it runs, and what it keeps from other sites.
 
+use std::collections::HashSet;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::Site;
 use crate::support::configured::Configured;
+use crate::support::{Site, access_lines};
 
 /// Names that would be something else if they were not written with care. No slash: no file has one.
 const NAMES: &[&str] = &[
@@ -84,33 +85,7 @@ fn what_a_browser_makes_of_it() {
         &format!("[site.cors]\norigins = ['{origin}']\npaths = ['/open/**']\nheaders = ['X-Own']\n"),
     );
 
-    let profile = tempfile::tempdir().expect("a directory");
-    let output = Command::new("timeout")
-        .args([
-            "60",
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--ignore-certificate-errors",
-            "--disable-gpu",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-dev-shm-usage",
-            "--disable-background-networking",
-            "--virtual-time-budget=30000",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("{origin}/driver.html?other=https://{}", other.server.address()))
-        .output()
-        .expect("timeout is a tool of every Debian");
-    let page = String::from_utf8_lossy(&output.stdout);
-    let found = page.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-    let found = found
-        .unwrap_or_else(|| panic!("chromium: {}: {page}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
-    let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    let found: Value = serde_json::from_str(&found).unwrap_or_else(|error| panic!("{error}: {found:?}"));
+    let found = in_browser(&format!("{origin}/driver.html?other=https://{}", other.server.address()));
 
     let mut names: Vec<&str> = found["names"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
     let mut contents: Vec<&str> =
@@ -142,4 +117,73 @@ fn what_a_browser_makes_of_it() {
     ] {
         assert_eq!(found[key], expected, "{key}: {found}");
     }
+}
+
+/// A page with 200 images, and what the browser says of each: its number, its protocol, when it was asked for and when it was there, in milliseconds.
+const GALLERY: &str = r#"<!doctype html><link rel="icon" href="data:,"><pre id="found"></pre><body><script>
+const images = Array.from({ length: 200 }, (_, number) => {
+  const image = new Image();
+  image.src = `i/${number}.svg`;
+  document.body.append(image);
+  return image;
+});
+addEventListener("load", () => {
+  const timings = performance.getEntriesByType("resource").map(({ name, nextHopProtocol, requestStart, responseEnd }) =>
+    [Number(/(\d+)\.svg$/.exec(name)[1]), nextHopProtocol, requestStart, responseEnd]);
+  const shown = images.filter((image) => image.naturalWidth === 8).length;
+  document.getElementById("found").textContent = JSON.stringify({ shown, timings });
+});
+</script>"#;
+
+#[test]
+fn a_page_of_200_images_comes_over_one_connection() {
+    let site = Site::new();
+    site.add("index.html", GALLERY);
+    let image = "<svg xmlns='http://www.w3.org/2000/svg' width='8' height='8'><rect width='8' height='8'/></svg>";
+    for number in 0..200 {
+        site.add(&format!("i/{number}.svg"), image);
+    }
+    let gallery = Configured::serve(site, "");
+    let found = in_browser(&format!("https://{}/", gallery.server.address()));
+    assert_eq!(found["shown"], 200, "{found}");
+    let timings = found["timings"].as_array().expect("a list");
+    // The waterfall; shown with --nocapture.
+    timings.iter().for_each(|timing| println!("{timing}"));
+    assert!(timings.len() == 200 && timings.iter().all(|timing| timing[1] == "h2"), "{found}");
+    let lines = access_lines(&gallery.server, 201);
+    let peers: HashSet<&str> =
+        lines.iter().filter(|line| line.get("target").contains("/i/")).map(|line| line.get("peer")).collect();
+    assert_eq!(peers.len(), 1, "{peers:?}");
+}
+
+/// Opens a page, and returns what it writes down.
+#[track_caller]
+fn in_browser(url: &str) -> Value {
+    let profile = tempfile::tempdir().expect("a directory");
+    let output = Command::new("timeout")
+        .args([
+            "60",
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--ignore-certificate-errors",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--virtual-time-budget=30000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(url)
+        .output()
+        .expect("timeout is a tool of every Debian");
+    let page = String::from_utf8_lossy(&output.stdout);
+    let found = page.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let found = found
+        .unwrap_or_else(|| panic!("chromium: {}: {page}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    let found = found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&found).unwrap_or_else(|error| panic!("{error}: {found:?}"))
 }
