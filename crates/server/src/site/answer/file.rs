@@ -1,0 +1,300 @@
+//! The file or directory of a path: a mount, other names (indexes, extensions, images in other formats), the listing, the fallback.
+
+use std::sync::Arc;
+
+use sealion_http::Status;
+use sealion_http::accept::prefers_json;
+use sealion_http::path::SitePath;
+
+use super::{Answer, Answering};
+use crate::files::cache::Files;
+use crate::files::resolve::{Found, SiteFile, Unresolved};
+use crate::response::{Response, of_file, of_variant};
+use crate::site::clean_urls::TrailingSlash;
+use crate::site::listing::{Listing, Order, ReadDirectory};
+use crate::site::listing_page::{self, ShowDirectory};
+use crate::site::listing_pages::NoPage;
+use crate::site::pages::Page;
+use crate::site::{fallback, image_formats};
+
+impl Answering<'_> {
+    /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
+    pub(super) async fn serve(&self, path: &SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
+        let (site, features) = (self.site, &self.site.features);
+        let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
+        let (files, mounted_at) = mount.unwrap_or((&site.files, 0));
+        let beneath = path.beneath(mounted_at);
+        // The root of a mount is always a directory.
+        let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
+            Ok(Found::Directory)
+        } else {
+            self.find(files, &beneath).await
+        };
+        self.respond_with(found, files, &beneath, path, asked, user).await
+    }
+
+    /// Answers with what was found at `path`, which is `beneath` the root of `files`.
+    async fn respond_with(
+        &self,
+        found: Result<Found, Unresolved>,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Answer {
+        let (file, addition) = match found {
+            Ok(Found::File(file)) => (file, path.names_directory().then(|| Addition::Index(files.index()))),
+            Ok(Found::Directory) => match Box::pin(self.find_for_directory(files, beneath)).await {
+                Some((file, addition)) => (file, Some(addition)),
+                None => {
+                    let shown = if asked.names_directory() { path } else { asked };
+                    return moved(shown.with_slash(self.query())).into();
+                }
+            },
+            Err(missing) => match Box::pin(self.find_other_name(files, beneath, missing)).await {
+                Ok((file, addition)) => (file, Some(addition)),
+                Err(missing) => return Box::pin(self.without_file(missing, files, path, beneath, asked, user)).await,
+            },
+        };
+        if asked.names_directory() && self.removes_slash_of(asked) {
+            return moved(asked.without_slash(self.query())).into();
+        }
+        let mut name = None;
+        if let Some(addition) = addition.filter(|_| self.site.features.depend_on_names()) {
+            let own = addition.to(path);
+            let refusal = self.guard(&own, user).await;
+            name = Some(own.as_bytes().to_vec());
+            if let Some(refusal) = refusal {
+                return Answer { response: refusal, name };
+            }
+        }
+        let file = match (self.site.may_withhold(&file), addition) {
+            (false, _) => Ok(file),
+            (true, None) => Box::pin(self.sibling_or_original(file, files, beneath, path)).await,
+            (true, Some(addition)) => {
+                let (beneath, path) = (addition.to(beneath), addition.to(path));
+                Box::pin(self.sibling_or_original(file, files, &beneath, &path)).await
+            }
+        };
+        match file {
+            Ok(file) => {
+                let response = match self.image(path).filter(|_| addition.is_none()) {
+                    None => of_file(self.request, file, self.site.options.max_ranges, self.now),
+                    Some(subtype) => Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await,
+                };
+                Answer { response, name }
+            }
+            Err(gone) => Response::plain(gone.status).because(gone.cause).into(),
+        }
+    }
+
+    /// The type of the image at `path`, without `image/`, if it may be sent in another format.
+    pub(super) fn image(&self, path: &SitePath<'_>) -> Option<&'static str> {
+        let has_formats = !self.site.features.image_formats.is_empty() && !path.names_directory();
+        has_formats.then(|| image_formats::subtype(path.as_bytes())).flatten()
+    }
+
+    /// The image `original`, or its sibling in the format that the client prefers. Neither is sent without the guards of its own name, and no
+    /// password is checked for a sibling alone.
+    async fn respond_with_image(
+        &self,
+        subtype: &str,
+        original: Arc<SiteFile>,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        path: &SitePath<'_>,
+    ) -> Response {
+        let accept = self.request.fields.singleton("accept").value();
+        let formats = image_formats::preferred(accept, &self.site.features.image_formats, subtype);
+        let mut file = original;
+        for format in formats {
+            if self.may_have_sibling(&format.sibling_of(path), Some(path))
+                && let Ok(Found::File(sibling)) = self.find(files, &format.sibling_of(beneath)).await
+                && image_formats::is_fit(&sibling, &file)
+            {
+                file = sibling;
+                break;
+            }
+        }
+        let mut response = of_variant(self.request, file, true, self.site.options.max_ranges, self.now);
+        response.fields.extra.add("Vary", "Accept");
+        response
+    }
+
+    /// Answers a request for a path without a file: a listing, the fallback, or the status.
+    async fn without_file(
+        &self,
+        missing: Unresolved,
+        files: &Files,
+        path: &SitePath<'_>,
+        beneath: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Answer {
+        // An application answers what is no file.
+        let goes_on = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
+            return Response::plain(Status::NOT_FOUND).into();
+        }
+        if missing.status == Status::NOT_FOUND && path.names_directory() {
+            let covers = |listing: &&Listing| listing.covers(path.as_bytes());
+            if let Some(listing) = self.site.features.listing.as_ref().filter(covers)
+                && let Some(response) = self.list(listing, files, beneath, asked).await
+            {
+                return response.into();
+            }
+            if asked.names_directory() && self.find_with_extension(files, beneath).await.is_some() {
+                return moved(asked.without_slash(self.query())).into();
+            }
+        }
+        let response = Response::plain(missing.status).because(missing.cause);
+        self.or_fallback(response, asked, user).await
+    }
+
+    /// The listing of a directory. `None`: the directory does not exist.
+    async fn list(
+        &self,
+        listing: &Listing,
+        files: &Files,
+        beneath: &SitePath<'_>,
+        asked: &SitePath<'_>,
+    ) -> Option<Response> {
+        let json = prefers_json(self.request.fields.singleton("accept").value());
+        let directory = ShowDirectory {
+            directory: ReadDirectory {
+                root: files.root(),
+                name: beneath.as_bytes().into(),
+                max_entries: listing.max_entries(),
+                show_dotfiles: self.site.options.show_dotfiles,
+            },
+            asked: asked.as_bytes().into(),
+            order: Order::from_query(self.query()),
+            json,
+        };
+        match Box::pin(self.site.pages.get(Arc::new(directory))).await {
+            Ok(page) => Some(listing_page::response(page, json)),
+            Err(NoPage::Unresolved(unresolved)) if unresolved.status == Status::NOT_FOUND => None,
+            Err(NoPage::Unresolved(unresolved)) => Some(Response::plain(unresolved.status).because(unresolved.cause)),
+            Err(NoPage::Busy) => {
+                let mut response = Response::plain(Status::SERVICE_UNAVAILABLE);
+                response.fields.retry_after = Some(1);
+                Some(response)
+            }
+        }
+    }
+
+    /// Replaces a 404 by the fallback where it applies.
+    async fn or_fallback(&self, mut response: Response, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
+        let fallback = self.site.features.fallback.as_ref().and_then(Page::path);
+        let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) else { return response.into() };
+        let mut name = None;
+        if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
+            if let Some(refusal) = self.guard(&page, user).await {
+                return refusal.into();
+            }
+            if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await
+                && let Ok(file) = self.sibling_or_original(file, &self.site.files, &page, &page).await
+            {
+                response = of_file(self.request, file, self.site.options.max_ranges, self.now);
+                name = Some(page.as_bytes().to_vec());
+            }
+        }
+        // The response for this path depends on Accept.
+        response.fields.extra.add("Vary", "Accept");
+        Answer { response, name }
+    }
+
+    fn find<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &'f SitePath<'_>,
+    ) -> impl Future<Output = Result<Found, Unresolved>> + 'f {
+        files.find(path, &self.request.conditions.accept_encoding)
+    }
+
+    /// Whether the trailing slash of a directory's URL is removed: not that of the root.
+    pub(super) fn removes_slash_of(&self, path: &SitePath<'_>) -> bool {
+        self.site.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
+    }
+
+    /// Finds what is sent for a directory requested without a trailing slash. `None`: a redirect adds the slash.
+    async fn find_for_directory<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &SitePath<'_>,
+    ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
+        if let Some(found) = self.find_with_extension(files, path).await {
+            return Some(found);
+        }
+        if self.site.features.trailing_slash == TrailingSlash::Add {
+            return None;
+        }
+        let more = self.site.features.more_indexes.iter().map(String::as_str);
+        for index in std::iter::once(files.index()).chain(more) {
+            if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
+                return Some((file, Addition::Index(index)));
+            }
+        }
+        None
+    }
+
+    /// Finds the file under another name where none has the requested one: another index than the first, or one with an extension.
+    async fn find_other_name<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &SitePath<'_>,
+        missing: Unresolved,
+    ) -> Result<(Arc<SiteFile>, Addition<'f>), Unresolved> {
+        if missing.status != Status::NOT_FOUND {
+            return Err(missing);
+        }
+        if !path.names_directory() {
+            return self.find_with_extension(files, path).await.ok_or(missing);
+        }
+        for index in &self.site.features.more_indexes {
+            if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
+                return Ok((file, Addition::Index(index)));
+            }
+        }
+        Err(missing)
+    }
+
+    /// Finds the file that has the requested name and an extension.
+    async fn find_with_extension<'f>(
+        &'f self,
+        files: &'f Files,
+        path: &SitePath<'_>,
+    ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
+        for extension in self.site.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
+            if let Ok(Found::File(file)) = self.find(files, &path.with_extension(extension)).await {
+                return Some((file, Addition::Extension(extension)));
+            }
+        }
+        None
+    }
+}
+
+/// The part of a file's name that the requested path lacks.
+#[derive(Debug, Clone, Copy)]
+enum Addition<'a> {
+    Index(&'a str),
+    Extension(&'a str),
+}
+
+impl Addition<'_> {
+    /// The path of the file, from the path requested.
+    fn to(self, path: &SitePath<'_>) -> SitePath<'static> {
+        match self {
+            Addition::Index(name) => path.child(name),
+            Addition::Extension(extension) => path.with_extension(extension),
+        }
+    }
+}
+
+/// The redirect to the same resource with or without a trailing slash.
+fn moved(location: String) -> Response {
+    let mut response = Response::plain(Status::MOVED_PERMANENTLY);
+    response.fields.location = Some(location);
+    response
+}
