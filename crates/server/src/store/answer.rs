@@ -21,7 +21,7 @@ use super::fill::{End, Failed, Fill, How, Phase};
 use super::front::{Front, Kept};
 use super::key::{Key, add_variant, without_variant};
 use super::object::{Head, Object, Stored};
-use super::purge::{Target, Verdict};
+use super::purge::{Purge, Target, Verdict};
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Targeted, hides_fields};
 use super::{Store, now_ms, now_s};
@@ -266,7 +266,8 @@ impl CacheRule {
                     How::Validated | How::ValidatedForOne => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
                     How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
-                let reuse = self.reuse(request, now, outcome, reason, status(code, how != How::StaleOnError));
+                let is_stored = matches!(how, How::Fetched | How::Validated);
+                let reuse = self.reuse(request, now, outcome, reason, status(code, is_stored));
                 let response = Reuse { origin: origin(how), ..reuse }.object(&object);
                 Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }
@@ -358,12 +359,18 @@ impl CacheRule {
         let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
         let has_parts = question.is_trusted || self.has_parts();
         let invalidated = spawn_blocking(move || {
-            // What is not stored needs no purge: clients could make very many.
+            // What is not stored needs no line on the disk: clients could make very many. But a worker may keep it still, or it may be on its way.
             let is_stored = |target: &Target| match target {
                 Target::Invalidated(url) => has_parts || store.may_have(url, &upstream),
                 _ => true,
             };
-            all.into_iter().filter(is_stored).try_for_each(|target| store.invalidate(target, &upstream))
+            all.into_iter().try_for_each(|target| match is_stored(&target) {
+                true => store.invalidate(target, &upstream),
+                false => {
+                    store.purge_here(&Purge { target, soft: false, at: now_ms() });
+                    Ok(())
+                }
+            })
         });
         if let Ok(Err(error)) = invalidated.await {
             tracing::warn!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use lru::LruCache;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
@@ -34,13 +36,16 @@ pub(super) struct Disk {
     has_room: AtomicBool,
     /// Whether the thread is removing files.
     is_removing: AtomicBool,
+    /// Whether it was said that another process owns the directory.
+    is_told: AtomicBool,
     /// Until when nothing is written, in milliseconds after `begun`: the disk failed.
     paused_until: AtomicU64,
     begun: Instant,
     /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
     naming: RwLock<()>,
-    /// One of them is held while an object is compared with the one that has its name, and takes its place.
-    replacing: [Mutex<()>; LOCKS],
+    /// When the objects that were stored last were asked for: two responses to one request are written in any order, and the newer one stays. One is
+    /// locked, before `naming`, while a file gets its name or loses it.
+    latest: [Mutex<LruCache<u128, u64>>; LOCKS],
     pub(super) writer: Writer,
     removals: Mutex<Removals>,
     has_work: Condvar,
@@ -80,10 +85,11 @@ impl Disk {
             is_loaded: AtomicBool::new(false),
             has_room: AtomicBool::new(true),
             is_removing: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
             begun: Instant::now(),
             naming: RwLock::default(),
-            replacing: std::array::from_fn(|_| Mutex::default()),
+            latest: std::array::from_fn(|_| Mutex::new(LruCache::new(MOST_LATEST))),
             writer: Writer::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
@@ -112,6 +118,13 @@ impl Disk {
     fn work(&self) -> bool {
         if !self.directory.is_owner() {
             match self.directory.try_own() {
+                // While one process takes over from another, that is usual.
+                Ok(false) if self.begun.elapsed() > TAKEOVER && !self.is_told.swap(true, Ordering::Relaxed) => {
+                    tracing::warn!(
+                        "cache {}: another process uses the directory: nothing is stored here until that one ends",
+                        self.directory.path.display()
+                    );
+                }
                 Ok(_) => {}
                 Err(error) => self.failed("take over", &error),
             }
@@ -149,12 +162,14 @@ impl Disk {
         self.is_removing.store(!hashes.is_empty(), Ordering::Relaxed);
         drop(removals);
         for (n, hash) in hashes.iter().enumerate() {
+            let alone = self.latest(*hash);
             // An object that was stored again meanwhile stays.
             if self.index.peek(*hash).is_none()
                 && let Err(error) = self.directory.remove(*hash)
             {
                 self.failed("remove an object", &error);
             }
+            drop(alone);
             // Removing many files at once holds up everything else that the file system does.
             if n % REMOVALS_AT_ONCE == REMOVALS_AT_ONCE - 1 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -369,7 +384,7 @@ impl Disk {
                 self.remove(hash);
                 Ok(None)
             }
-            Err(error) => self.unread(&error, wait),
+            Err(error) => self.unread(hash, &error, wait),
         }
     }
 
@@ -388,16 +403,18 @@ impl Disk {
                 self.remove(hash);
                 Ok(None)
             }
-            Err(error) => self.unread(&error, wait),
+            Err(error) => self.unread(hash, &error, wait),
         }
     }
 
     /// An object was not read: the disk failed, or the call would have blocked.
-    fn unread<T>(&self, error: &io::Error, wait: Wait) -> Result<Option<T>, Waits> {
+    fn unread<T>(&self, hash: u128, error: &io::Error, wait: Wait) -> Result<Option<T>, Waits> {
         if wait == Wait::No && error.kind() == io::ErrorKind::WouldBlock {
             return Err(Waits);
         }
         self.failed("read an object", error);
+        // Otherwise each request for it would have the disk left alone anew.
+        self.remove(hash);
         Ok(None)
     }
 
@@ -420,54 +437,67 @@ impl Disk {
         temporary: Temporary,
         metadata: &Metadata,
         hash: u128,
-        stored: u64,
+        times: Times,
         body: (u64, u32),
     ) -> io::Result<Option<u32>> {
-        let (tail, length) = tail(metadata, hash, stored, body, self.directory.boot())?;
+        let (tail, length) = tail(metadata, hash, times.made, body, self.directory.boot())?;
         temporary.file.write_all_at(&tail, body.0)?;
-        let version = self.publish(temporary, hash, stored, length)?;
+        let version = self.publish(temporary, hash, times, length)?;
         self.counts[0].fetch_add(u64::from(version.is_some()), Ordering::Relaxed);
         Ok(version)
     }
 
-    /// Gives a file its name, in place of an older object. `Ok(None)`: a newer one is there. Two responses to one request are written in any order.
-    fn publish(&self, temporary: Temporary, hash: u128, stored: u64, length: u64) -> io::Result<Option<u32>> {
-        let _naming = self.naming();
-        let _alone = self.replacing(hash);
-        // A true miss looks at no file.
-        let is_newer = |there: &Opened| there.footer.stored > stored;
-        if self.may_have(hash) && self.directory.find(hash, Wait::Yes)?.as_ref().is_some_and(is_newer) {
-            return Ok(None);
+    /// Gives a file its name, in place of an older object. `Ok(None)`: a newer one is there.
+    fn publish(&self, temporary: Temporary, hash: u128, times: Times, length: u64) -> io::Result<Option<u32>> {
+        match self.turn(hash, times) {
+            Some(_alone) => self.replace(temporary, hash, length).map(Some),
+            None => Ok(None),
         }
-        temporary.publish(hash)?;
-        Ok(Some(self.add(hash, length)))
     }
 
-    fn replacing(&self, hash: u128) -> MutexGuard<'_, ()> {
-        self.replacing[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Gives a file its name, while no other one can get it.
+    fn replace(&self, temporary: Temporary, hash: u128, length: u64) -> io::Result<u32> {
+        let _naming = self.naming();
+        temporary.publish(hash)?;
+        Ok(self.add(hash, length))
+    }
+
+    fn latest(&self, hash: u128) -> MutexGuard<'_, LruCache<u128, u64>> {
+        self.latest[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps others from the name of an object. `None`: what is there was asked for later.
+    fn turn(&self, hash: u128, times: Times) -> Option<MutexGuard<'_, LruCache<u128, u64>>> {
+        let mut latest = self.latest(hash);
+        if latest.peek(&hash).is_some_and(|other| *other > times.asked) {
+            return None;
+        }
+        latest.put(hash, times.asked);
+        Some(latest)
     }
 
     /// Writes a small object at once. May block. Returns its version; `Ok(None)`: a newer one is there.
-    pub(super) fn write(&self, body: &[u8], metadata: &Metadata, hash: u128, stored: u64) -> io::Result<Option<u32>> {
+    pub(super) fn write(&self, body: &[u8], metadata: &Metadata, hash: u128, times: Times) -> io::Result<Option<u32>> {
         let mut temporary = self.create(None)?;
         let of_body = (body.len() as u64, crc32c::crc32c(body));
-        let (tail, length) = tail(metadata, hash, stored, of_body, self.directory.boot())?;
+        let (tail, length) = tail(metadata, hash, times.made, of_body, self.directory.boot())?;
         let parts = [io::IoSlice::new(body), io::IoSlice::new(&tail)];
         let written = temporary.file.write_vectored(&parts)?;
         if written < body.len() + tail.len() {
             let rest = [body, &tail].concat().split_off(written);
             temporary.file.write_all(&rest)?;
         }
-        let version = self.publish(temporary, hash, stored, length)?;
+        let version = self.publish(temporary, hash, times, length)?;
         if version.is_some() && matches!(metadata.kind, Kind::Response { .. }) {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
         }
         Ok(version)
     }
 
-    /// Appends metadata to an object, after its validation at `stored`. May block. Returns its version; `Ok(None)`: the file is another one by now.
-    pub(super) fn append(&self, object: &Object, metadata: &Metadata, stored: u64) -> io::Result<Option<u32>> {
+    /// Appends metadata to an object, after its validation. May block. Returns its version; `Ok(None)`: the file is another one by now.
+    pub(super) fn append(&self, object: &Object, metadata: &Metadata, times: Times) -> io::Result<Option<u32>> {
         let hash = object.hash;
+        let Some(_alone) = self.turn(hash, times) else { return Ok(None) };
         let Some(Opened { file, footer, metadata: old, length }) = self.directory.find(hash, Wait::Yes)? else {
             return Ok(None);
         };
@@ -476,7 +506,7 @@ impl Disk {
         if !is_same || !self.directory.is_owner() {
             return Ok(None);
         }
-        let (tail, whole) = tail(metadata, hash, stored, (footer.body, footer.body_checksum), footer.boot)?;
+        let (tail, whole) = tail(metadata, hash, times.made, (footer.body, footer.body_checksum), footer.boot)?;
         // Clients can have a response validated as often as they like.
         if length - footer.body > MOST_TAILS.max(footer.body / 8) {
             let temporary = self.create(None)?;
@@ -485,9 +515,8 @@ impl Disk {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             temporary.file.write_all_at(&tail, footer.body)?;
-            return self.publish(temporary, hash, stored, whole);
+            return self.replace(temporary, hash, whole).map(Some);
         }
-        let _alone = self.replacing(hash);
         let mut target = self.directory.open_to_append(hash)?;
         // Another response may have taken the name since.
         if target.metadata()?.ino() != file.metadata()?.ino() {
@@ -543,6 +572,15 @@ impl Disk {
     }
 }
 
+/// The times of a response, in milliseconds since 1970-01-01.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// When it was made, for purges.
+    pub(super) made: u64,
+    /// When it was asked for: of two, the one that was asked for later stays.
+    pub(super) asked: u64,
+}
+
 /// A call that must not block would have blocked.
 #[derive(Debug)]
 pub(super) struct Waits;
@@ -593,8 +631,12 @@ fn tail(
 const ROW: usize = 20;
 const SNAPSHOT: &str = "index";
 pub(super) const TURN: Duration = Duration::from_millis(500);
+/// Time for which the process before may own the directory without a word.
+const TAKEOVER: Duration = Duration::from_secs(5);
 const REMOVALS_AT_ONCE: usize = 64;
 const LOCKS: usize = 64;
+/// Objects of each lock of which is known when they were asked for: those that are written at the same time.
+const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 /// After a failure of the disk.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Octets that validations may append to an object before its file is rewritten.
@@ -606,6 +648,8 @@ const LARGE: u64 = 1 << 20;
 mod tests {
     use super::super::format::Kind;
     use super::*;
+
+    const ONCE: Times = Times { made: 1, asked: 1 };
 
     fn resident() -> u64 {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -637,7 +681,7 @@ mod tests {
         let disk = open(scratch.path(), objects);
         disk.start(|| ()).unwrap();
         wait_until_loaded(&disk, || ());
-        disk.write(b"body", &metadata, hash_of(0), 1).unwrap();
+        disk.write(b"body", &metadata, hash_of(0), ONCE).unwrap();
         for n in 1..objects {
             disk.index.insert(hash_of(n), Blocks::of(4096));
         }
@@ -698,7 +742,7 @@ mod tests {
             let disk = open(scratch.path(), 100);
             disk.start(|| ()).unwrap();
             wait_until_loaded(&disk, || ());
-            disk.write(b"body", &metadata, 7, 1).unwrap();
+            disk.write(b"body", &metadata, 7, ONCE).unwrap();
             disk.close(true);
             drop(disk);
             let snapshot = scratch.path().join(SNAPSHOT);
@@ -721,7 +765,7 @@ mod tests {
             let disk = open(scratch.path(), 100);
             assert!(disk.directory.try_own().unwrap());
             for hash in 0..3 {
-                disk.write(b"body", &metadata, hash << 120, 1).unwrap();
+                disk.write(b"body", &metadata, hash << 120, ONCE).unwrap();
             }
             disk.index.clear();
             prevent(&disk, scratch.path());

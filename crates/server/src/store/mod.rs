@@ -419,13 +419,18 @@ impl Store {
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
         let purge = &Purge { target: purge.target.clone().normal(), ..*purge };
+        self.purge_here(purge);
+        // It holds even if it cannot be written down.
+        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
+        self.purges().order(purge, &directories, durable)
+    }
+
+    /// Purges, until the process ends.
+    fn purge_here(&self, purge: &Purge) {
         self.purges().add(purge);
         // What is on its way was made before.
         self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
-        // It holds even if it cannot be written down.
-        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
-        self.purges().order(purge, &directories, durable)
     }
 
     /// Writes down all purges, where a directory was removed or replaced.

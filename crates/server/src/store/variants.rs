@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use super::disk::Disk;
+use super::Store;
+use super::disk::{Disk, Times};
 use super::format::{Kind, Metadata};
-use super::{Store, now_ms};
 use crate::files::resolve::Wait;
 
 /// What the process knows of variants besides the lists, which lie on the disks.
@@ -68,6 +68,7 @@ impl Store {
         key: Vec<u8>,
         names: Vec<String>,
         variant: u128,
+        times: Times,
         most: usize,
     ) -> io::Result<bool> {
         let hash = self.hash(&key);
@@ -85,7 +86,7 @@ impl Store {
         hashes.retain(|other| *other != variant && self.disk(*other).may_have(*other));
         hashes.push(variant);
         let excess = self.variants.take_excess(&mut hashes, most);
-        disk.write(&[], &Metadata { key, kind: Kind::Variants { names, hashes } }, hash, now_ms())?;
+        disk.write(&[], &Metadata { key, kind: Kind::Variants { names, hashes } }, hash, times)?;
         for other in excess {
             self.disk(other).remove_variant(other);
             self.changed(other);
@@ -126,9 +127,10 @@ mod tests {
         store.open().unwrap();
         let disk = &store.disks()[0];
         assert!(disk.directory.try_own().unwrap());
+        const TIMES: Times = Times { made: 1, asked: 1 };
         let response = |key: &[u8]| {
             let kind = Kind::Response { status: 200, fields: Vec::new(), lifetime: Vec::new() };
-            disk.write(b"body", &Metadata { key: key.to_vec(), kind }, store.hash(key), 1).unwrap();
+            disk.write(b"body", &Metadata { key: key.to_vec(), kind }, store.hash(key), TIMES).unwrap();
         };
         let fill = |n: usize| response(format!("https://c.example/{n}").as_bytes());
         // What comes into a disk that is full goes first.
@@ -139,7 +141,7 @@ mod tests {
             add_variant(&mut key, b"x-lang:de");
             response(&key);
             let (variant, names) = (store.hash(&key), vec!["x-lang".to_owned()]);
-            store.add_to_variants(disk, url.as_bytes().to_vec(), names, variant, 64).unwrap();
+            store.add_to_variants(disk, url.as_bytes().to_vec(), names, variant, TIMES, 64).unwrap();
             (list, variant, key)
         });
         for n in 300..1300 {

@@ -12,7 +12,7 @@ use sealion_testkit::{Suite, http};
 use super::{Cached, answer, counting, status};
 use crate::support::http2::{Ended, Http2, INITIAL_WINDOW_SIZE, window_update};
 use crate::support::upstream::Upstream;
-use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_cache, wait_until};
+use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_cache, wait_for_message, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
@@ -157,6 +157,14 @@ fn an_object_that_cannot_be_read_any_more_is_fetched_again() {
             assert!(cached.get("/a", &[]).body == body);
         }
     }
+}
+
+#[test]
+fn a_second_process_says_that_it_stores_nothing() {
+    let cached = Cached::new(counting(FRESH));
+    let second = cached.config().serve_from_user_space();
+    wait_for_message(&second, "another process uses the directory");
+    assert_eq!(messages(cached.server(), "another process"), 0);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Which responses are sent again, and to which requests.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 
 use sealion_testkit::http;
 
 use super::{Cached, answer, counting, has_field, status};
 use crate::support::upstream::Upstream;
-use crate::support::wait_until;
+use crate::support::{get, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\nETag: \"one\"\r\n";
 /// Stale on arrival, with a validator.
@@ -74,6 +75,53 @@ fn a_stale_response_is_replaced_by_a_new_one() {
     for n in 0..3 {
         assert_eq!(cached.get("/a", &[]).body, format!("body {n}").as_bytes());
     }
+}
+
+/// It is older by its Age, and asked for later.
+#[test]
+fn a_response_of_another_cache_takes_the_place_of_an_older_one() {
+    let count = AtomicUsize::new(0);
+    let cached = Cached::new(Upstream::answering(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => answer(200, "Cache-Control: max-age=0\r\nETag: \"old\"\r\n", b"old"),
+        _ => answer(200, "Cache-Control: max-age=1000\r\nAge: 40\r\n", b"new"),
+    }));
+    assert_eq!(cached.get("/a", &[]).body, b"old");
+    super::disk::wait_for_objects(&cached, 1);
+    assert_eq!(cached.get("/a", &[]).body, b"new");
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    let fetches = cached.fetches();
+    assert_eq!(cached.get("/a", &[]).body, b"new");
+    assert_eq!(cached.fetches(), fetches);
+}
+
+/// The answer of a request that nobody may share is under way: a write must reach it.
+#[test]
+fn a_write_reaches_a_fetch_that_is_not_shared() {
+    let (go_on, wait) = mpsc::channel();
+    let wait = Mutex::new(wait);
+    let count = AtomicUsize::new(0);
+    let origin = Upstream::answering(move |request| {
+        match (request.line().starts_with("POST"), count.fetch_add(1, Ordering::Relaxed)) {
+            (true, _) => answer(204, "", b""),
+            (_, 0) => answer(200, "Cache-Control: private\r\n", b"private"),
+            (_, 1) => {
+                wait.lock().expect("no panic").recv().expect("the test goes on");
+                answer(200, FRESH, b"before")
+            }
+            _ => answer(200, FRESH, b"after"),
+        }
+    });
+    let cached = Cached::new(origin);
+    assert_eq!(cached.get("/a", &[]).body, b"private");
+    let mut client = cached.site.connect(cached.server());
+    client.send(get("/a").as_bytes()).expect("it leaves");
+    wait_until("it is under way", || cached.fetches() == 2);
+    assert_eq!(cached.ask("POST", "/a", &[]).status, 204);
+    go_on.send(()).expect("the origin waits");
+    assert_eq!(http::read_response(&mut client, "GET").expect("a response").body, b"before");
+    assert_eq!(cached.get("/a", &[]).body, b"after");
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    assert_eq!(cached.get("/a", &[]).body, b"after");
 }
 
 #[test]
