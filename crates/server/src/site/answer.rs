@@ -473,15 +473,12 @@ impl<'a> Answering<'a> {
             None => {}
             Some(Err(status)) => return Response::plain(status).into(),
             Some(Ok(script)) => {
-                // What is run must be permitted under its own name too.
-                let own = match script.path() {
-                    Ok(own) => own,
-                    Err(status) => return Response::plain(status).into(),
-                };
-                if own.as_bytes() != path.as_bytes()
-                    && let Some(refusal) = self.guard(&own, user).await
-                {
-                    return refusal.into();
+                // What is run must be permitted under its own name too, and so must the path that it may take PATH_INFO for.
+                for own in [&script.name, &script.path_info] {
+                    let Ok(own) = SitePath::of_octets(own) else { return Response::plain(Status::NOT_FOUND).into() };
+                    if let Some(refusal) = self.guard(&own, user).await {
+                        return refusal.into();
+                    }
                 }
                 rule.add_script(script, self.request, &mut inbound);
             }

@@ -67,13 +67,6 @@ pub(super) struct Found {
     pub(super) path_info: Vec<u8>,
 }
 
-impl Found {
-    /// As networks and passwords have it.
-    pub(super) fn path(&self) -> Result<SitePath<'static>, Status> {
-        SitePath::of_octets(&self.name).map_err(|_| Status::NOT_FOUND)
-    }
-}
-
 impl FastcgiConfig {
     /// `site_root`: that of the site. `None`: there are problems.
     pub(super) fn build(&self, site_root: Option<&At<PathBuf>>, key: &str, problems: &mut Problems) -> Option<Scripts> {

@@ -28,7 +28,7 @@ use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
-    BufferConfig, Buffered, Failure, Forwarded, Inbound, Reply, Script, Spooling, Upstream, Upstreams,
+    BufferConfig, Buffered, Failure, Forwarded, Inbound, Reply, Rest, Script, Spooling, Upstream, Upstreams,
     add_trace_context, collect, forward, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields,
     takes_trailers,
 };
@@ -178,8 +178,6 @@ pub(crate) struct Rule {
     max_body: Option<u64>,
     buffer: Option<Arc<Spooling>>,
     buffer_request: Option<Arc<Spooling>>,
-    /// Whether the configuration has `buffer_request`: scripts have it for contents without a length in any case.
-    waits_for_requests: bool,
     scripts: Option<Scripts>,
     cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
@@ -295,8 +293,8 @@ impl ProxyConfig {
         let buffer = spooling(&self.buffer, "buffer");
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
         if scripts.is_some() {
-            // CGI needs the length of a content beforehand.
-            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_WITHOUT_LENGTH));
+            // A script runs with what there is when its input ends: it must not begin before that.
+            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT));
         }
         if let Some(wrong) =
             self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
@@ -358,7 +356,6 @@ impl ProxyConfig {
             upgrade: if scripts.is_some() { Vec::new() } else { self.upgrade.value.clone() },
             buffer,
             buffer_request,
-            waits_for_requests: self.buffer_request.is_some(),
             scripts,
             max_body: self.max_body.map(|most| most.0),
         })
@@ -398,8 +395,9 @@ impl ProxyConfig {
     }
 }
 
-/// Octets of a content without a length that wait for their end, before it goes to a script.
-const MOST_WITHOUT_LENGTH: usize = 1 << 20;
+/// Octets of the longest content for a script, unless the rule has `buffer_request`.
+const MOST_FOR_SCRIPT: usize = 1 << 20;
+const TOO_LONG_FOR_SCRIPT: &str = "the content for a script has no room while it is waited for: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule";
 
 fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
     let mut fields = Vec::new();
@@ -496,15 +494,14 @@ impl Rule {
                 && !inbound.upgrade
                 && let Some(content) = inbound.content.take()
             {
-                // What has a length goes to scripts as it comes, unless the configuration says otherwise.
-                let waits = self.scripts.is_none() || self.waits_for_requests || !content.has_length();
-                let collected = if waits { Box::pin(collect(content, buffer)).await } else { Ok(content) };
-                match collected {
-                    Ok(content) if self.scripts.is_some() && !content.has_length() => {
-                        return Response::plain(Status::LENGTH_REQUIRED);
-                    }
+                let rest = if self.scripts.is_some() { Rest::Refused } else { Rest::Passed };
+                match Box::pin(collect(content, buffer, rest)).await {
                     Ok(content) => inbound.content = Some(content),
-                    Err(incomplete) => return Response::plain(incomplete.status),
+                    Err(incomplete) => {
+                        let is_too_long = incomplete.status == Status::CONTENT_TOO_LARGE && self.scripts.is_some();
+                        let cause = is_too_long.then(|| io::Error::other(TOO_LONG_FOR_SCRIPT));
+                        return Response::plain(incomplete.status).because(cause);
+                    }
                 }
             }
             match &self.cache {
@@ -534,6 +531,9 @@ impl Rule {
             return;
         };
         let ends = inbound.endpoints.as_deref().filter(|ends| Some(ends.client.ip()) == inbound.client);
+        // What is no part of the key of a stored response must not make it.
+        let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
+        let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
         let separator = if query.is_some() { "?" } else { "" };
         inbound.script = Some(Box::new(Script {
             root: Arc::clone(&scripts.root_path),
@@ -543,7 +543,7 @@ impl Rule {
             query: query.unwrap_or_default().to_owned(),
             scheme: inbound.scheme,
             protocol: if inbound.takes_trailers { "HTTP/2.0" } else { "HTTP/1.1" },
-            authority: request.authority.unwrap_or_default().to_owned(),
+            authority: request.authority.unwrap_or_default().to_ascii_lowercase(),
             client: inbound.client,
             ends: ends.map(|ends| (ends.client.port(), ends.local)),
             params: Arc::clone(&scripts.params),

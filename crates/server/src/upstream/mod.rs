@@ -49,7 +49,7 @@ pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_respon
 
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
-pub(crate) use spool::{BufferConfig, Buffered, Spooling, collect};
+pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, collect};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};

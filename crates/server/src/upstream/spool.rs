@@ -22,7 +22,7 @@ use http::HeaderMap;
 use http_body::Body;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
-use sealion_http::{ExtraFields, FieldSection};
+use sealion_http::{ExtraFields, FieldSection, Status};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
@@ -133,20 +133,35 @@ impl Spooling {
     }
 }
 
+/// A share of the bound of a rule's files, given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    octets: u64,
+    spooling: Arc<Spooling>,
+}
+
+impl Share {
+    fn of(spooling: &Arc<Spooling>, octets: u64) -> Option<Self> {
+        spooling.reserve(octets).then(|| Share { octets, spooling: Arc::clone(spooling) })
+    }
+
+    fn add(&mut self, mut other: Share) {
+        self.octets += std::mem::take(&mut other.octets);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.spooling.used.fetch_sub(self.octets, Ordering::Relaxed);
+    }
+}
+
 /// A file, and its share of the bound.
 #[derive(Debug)]
 struct Spool {
     file: Arc<File>,
     written: u64,
-    /// Octets of it that count. After it was read to its end, what was being written counts in the next one.
-    reserved: u64,
-    spooling: Arc<Spooling>,
-}
-
-impl Drop for Spool {
-    fn drop(&mut self) {
-        self.spooling.used.fetch_sub(self.reserved, Ordering::Relaxed);
-    }
+    share: Share,
 }
 
 /// What waits, in order.
@@ -159,6 +174,8 @@ struct Queue {
     /// Parts in the file.
     in_file: usize,
     spool: Option<Spool>,
+    /// Whether something is being written to the file.
+    is_writing: bool,
     /// A file could not be written.
     has_failed: bool,
 }
@@ -175,6 +192,7 @@ enum Place {
     File {
         file: Option<Arc<File>>,
         at: u64,
+        share: Share,
     },
     /// There is none, until something was taken.
     Nowhere,
@@ -188,6 +206,7 @@ impl Queue {
             in_memory: 0,
             in_file: 0,
             spool: None,
+            is_writing: false,
             has_failed: false,
         }
     }
@@ -197,12 +216,12 @@ impl Queue {
         if self.in_memory + octets <= self.spooling.memory || self.parts.is_empty() {
             return Place::Memory;
         }
-        if self.has_failed || !self.spooling.reserve(octets as u64) {
-            return Place::Nowhere;
-        }
+        let share = if self.has_failed { None } else { Share::of(&self.spooling, octets as u64) };
+        let Some(share) = share else { return Place::Nowhere };
+        self.is_writing = true;
         match &self.spool {
-            Some(spool) => Place::File { file: Some(Arc::clone(&spool.file)), at: spool.written },
-            None => Place::File { file: None, at: 0 },
+            Some(spool) => Place::File { file: Some(Arc::clone(&spool.file)), at: spool.written, share },
+            None => Place::File { file: None, at: 0, share },
         }
     }
 
@@ -212,18 +231,21 @@ impl Queue {
     }
 
     /// Takes note of what was written to the file.
-    fn wrote(&mut self, file: Arc<File>, range: Range<u64>) {
+    fn wrote(&mut self, file: Arc<File>, range: Range<u64>, share: Share) {
         self.in_file += 1;
-        let spooling = Arc::clone(&self.spooling);
-        let spool =
-            self.spool.get_or_insert_with(|| Spool { file: Arc::clone(&file), written: 0, reserved: 0, spooling });
-        spool.written = range.end;
-        spool.reserved += range.end - range.start;
+        self.is_writing = false;
+        match &mut self.spool {
+            Some(spool) => {
+                spool.written = range.end;
+                spool.share.add(share);
+            }
+            None => self.spool = Some(Spool { file: Arc::clone(&file), written: range.end, share }),
+        }
         self.parts.push_back(Part::File { file, range });
     }
 
-    fn failed(&mut self, octets: u64, error: &io::Error) {
-        self.spooling.used.fetch_sub(octets, Ordering::Relaxed);
+    fn failed(&mut self, error: &io::Error) {
+        self.is_writing = false;
         self.spooling.warn(error);
         self.has_failed = true;
     }
@@ -234,7 +256,7 @@ impl Queue {
             Part::Memory(content) => self.in_memory -= content.len(),
             Part::File { .. } => {
                 self.in_file -= 1;
-                if self.in_file == 0 {
+                if self.in_file == 0 && !self.is_writing {
                     // The next content begins another file: this one may still be sent.
                     self.spool = None;
                 }
@@ -316,8 +338,8 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
                     place => Poll::Ready(place),
                 }
             });
-            let (file, at) = match place.await {
-                Place::File { file, at } => (file, at),
+            let (file, at, share) = match place.await {
+                Place::File { file, at, share } => (file, at, share),
                 Place::Memory | Place::Nowhere => {
                     let mut shared = lock(&shared);
                     shared.queue.push(content);
@@ -329,11 +351,11 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
             let mut shared = lock(&shared);
             match written {
                 Ok((file, range)) => {
-                    shared.queue.wrote(file, range);
+                    shared.queue.wrote(file, range, share);
                     shared.wake_reader();
                     break;
                 }
-                Err(error) => shared.queue.failed(content.len() as u64, &error),
+                Err(error) => shared.queue.failed(&error),
             }
         }
     };
@@ -385,17 +407,31 @@ impl Source for Buffered {
     }
 }
 
-/// Takes the content of a request, whole if there is room for it. What there is no room for is passed on as it comes, behind the rest.
+/// What becomes of a content's end for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is passed on as it comes, behind what waits.
+    Passed,
+    /// The request is answered 413.
+    Refused,
+}
+
+/// Takes the content of a request, whole if there is room for it.
 ///
 /// # Errors
-/// The client did not send all of it.
+/// The client did not send all of it, or it is refused.
 pub(crate) async fn collect(
     mut content: RequestContent,
     spooling: &Arc<Spooling>,
+    rest: Rest,
 ) -> Result<RequestContent, Incomplete> {
     let announced = content.length();
     let mut queue = Queue::new(spooling);
     let (mut length, mut trailers) = (0, None);
+    let refused = || Incomplete { status: Status::CONTENT_TOO_LARGE };
+    if rest == Rest::Refused && announced.is_some_and(|length| length > spooling.memory as u64 + spooling.disk) {
+        return Err(refused());
+    }
     // Which of them the server gets is decided when they are sent.
     content.pass_trailers(&Arc::from([]));
     let rest = 'all: loop {
@@ -410,15 +446,19 @@ pub(crate) async fn collect(
         length += data.len() as u64;
         loop {
             match queue.place(data.len()) {
+                Place::Memory if rest == Rest::Refused && queue.in_memory + data.len() > spooling.memory => {
+                    return Err(refused());
+                }
                 Place::Memory => queue.push(data),
+                Place::Nowhere if rest == Rest::Refused => return Err(refused()),
                 Place::Nowhere => {
                     queue.push(data);
                     break 'all Some(content);
                 }
-                Place::File { file, at } => match write(spooling, file, at, data.clone()).await {
-                    Ok((file, range)) => queue.wrote(file, range),
+                Place::File { file, at, share } => match write(spooling, file, at, data.clone()).await {
+                    Ok((file, range)) => queue.wrote(file, range, share),
                     Err(error) => {
-                        queue.failed(data.len() as u64, &error);
+                        queue.failed(&error);
                         continue;
                     }
                 },

@@ -358,8 +358,19 @@ fn of_scripts(
         keys.push(("intercept_errors", true.into()));
     }
     match last("client_max_body_size").map_or(Some(values::Size(1 << 20)), |size| values::size(size.first())) {
-        Some(values::Size(0)) => {}
-        Some(size) => keys.push(("max_body", size.to_string().into())),
+        Some(values::Size(most)) => {
+            // nginx keeps contents in files, too, until they are whole.
+            if most == 0 || most > MOST_IN_MEMORY {
+                let mut buffer = toml::Table::new();
+                let disk = if most == 0 { 10 << 30 } else { most.saturating_mul(10) };
+                buffer.insert("disk".to_owned(), values::Size(disk).to_string().into());
+                buffer.insert("directory".to_owned(), "/var/tmp".into());
+                keys.push(("buffer_request", buffer.into()));
+            }
+            if most > 0 {
+                keys.push(("max_body", values::Size(most).to_string().into()));
+            }
+        }
         None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
     }
     others(context, site, settings, scope, location, if is_front { location } else { block }, files_first);
@@ -754,6 +765,9 @@ fn redirect_to_slash(site: &mut Table, draft: &Draft, settings: &Settings<'_>) {
     redirect.set("status", 301);
     site.push("redirects", redirect);
 }
+
+/// Octets of a content for a script that wait in memory.
+const MOST_IN_MEMORY: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

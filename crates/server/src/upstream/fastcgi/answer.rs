@@ -208,6 +208,10 @@ impl Source for Nothing {
 
 /// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
 fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
+    // A head without a field.
+    if let [b'\n', ..] | [b'\r', b'\n', ..] = head {
+        return Some(if head[0] == b'\n' { 1 } else { 2 });
+    }
     let mut lines = memchr::memchr_iter(b'\n', &head[from..]).map(|at| from + at);
     lines.find_map(|at| match &head[at + 1..] {
         [b'\n', ..] => Some(at + 2),
@@ -281,6 +285,11 @@ mod tests {
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{head:?}: {error}"),
                 (found, expected) => panic!("{head:?}: {found:?}, expected {expected:?}"),
             }
+        }
+        for head in [&b"\r\nline\n\nrest"[..], b"\nline\n\nrest"] {
+            let end = end_of_head(head, 0).unwrap();
+            assert_eq!(&head[end..], b"line\n\nrest");
+            assert!(parse(&head[..end]).unwrap().1.is_empty());
         }
         assert_eq!(end_of_head(b"A: b\r\n", 0), None);
         assert_eq!(end_of_head(b"A: b\n\nx", 3), Some(6));
