@@ -10,6 +10,7 @@
 
 use std::fmt::Display;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::Poll;
@@ -258,9 +259,19 @@ impl Http1<'_> {
             Some(content) => close |= !content.is_complete(),
             None => {}
         }
+        let framing_of = |response: &Response| {
+            ResponseFraming::of(head.version, head.request.method, response.status, response.body.len())
+        };
+        let mut framing = framing_of(&response);
+        if framing == ResponseFraming::UntilClose && !shows_cuts(stream) {
+            let cause = io::Error::other(UNTIL_CLOSE);
+            let refused = Response::plain(Status::HTTP_VERSION_NOT_SUPPORTED).because(Some(cause));
+            response = Response { upstream: response.upstream.take(), cache: response.cache, ..refused };
+            framing = framing_of(&response);
+            close = true;
+        }
         exchange.answered(&head.request, client, &mut response);
         close |= stream.should_close();
-        let framing = ResponseFraming::of(head.version, head.request.method, response.status, response.body.len());
         let connection = match (close || framing.needs_close(), head.version) {
             _ if framing == ResponseFraming::Tunnel => Connection::Upgrade,
             (true, _) => Connection::Close,
@@ -333,6 +344,14 @@ impl Http1<'_> {
         sending.end(result).map(|()| false)
     }
 }
+
+/// Whether the end of the connection tells a response that is cut from one that is whole: by close_notify, or by a reset, which a Unix socket has not.
+fn shows_cuts(stream: &TlsStream) -> bool {
+    let is_unix = |socket: socket2::SockRef<'_>| socket.local_addr().is_ok_and(|local| local.is_unix());
+    stream.info().is_some() || !is_unix(socket2::SockRef::from(stream.socket()))
+}
+
+const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to HTTP/1.0, could not be told from one that is cut: have the proxy in front use HTTP/1.1 (nginx: proxy_http_version 1.1)";
 
 fn client_auth(stream: &TlsStream) -> Option<ClientAuthId> {
     stream.info().and_then(|info| info.client_auth)

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use sealion_testkit::http::{self, Response};
@@ -369,6 +370,35 @@ fn a_unix_socket_serves_without_tls() {
         let socket = ["--unix-socket", path.to_str().expect("text"), protocol];
         pattern::assert_equal(&get(&site, &server, "/large", &socket).body, 0..LEN);
     }
+}
+
+/// A Unix socket has no reset: a response that ends with its connection could not be told from one that is cut.
+#[test]
+fn over_a_unix_socket_no_response_to_http_1_0_lacks_a_length() {
+    let site = Site::new();
+    site.add("f", "content");
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\r\n".to_vec()
+    });
+    let path = site.outside().join("plain.sock");
+    let unix = PLAIN.replace("127.0.0.1:0", &format!("unix:{}", path.display()));
+    let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
+    let rule = "proxy = [{ path = '/app/', upstream = 'app' }]";
+    let server = config(&site, "", rule).listen(&unix).table(&table).serve();
+    for (target, version, status, end) in
+        [("/app/", "1.0", "505", "\n"), ("/app/", "1.1", "200", "0\r\n\r\n"), ("/f", "1.0", "200", "content")]
+    {
+        let mut client = UnixStream::connect(&path).expect("it listens");
+        write!(client, "GET {target} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("it leaves");
+        let mut response = String::new();
+        client.read_to_string(&mut response).expect("an end");
+        assert!(
+            response.contains(&format!(" {status} ")) && response.ends_with(end),
+            "{target} {version}: {response:?}"
+        );
+    }
+    wait_for_message(&server, "proxy_http_version 1.1");
 }
 
 #[test]
