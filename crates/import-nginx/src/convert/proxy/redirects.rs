@@ -37,8 +37,9 @@ pub(super) fn of_rule<'a>(
         match directive.arguments.as_slice() {
             [word] if word == "off" || word == "default" => {}
             [from, to] => match forwarding.of_redirect(context, from, to) {
-                Some(found) => wanted.add(&found),
-                None => others.push(*directive),
+                Some(found) if found.paths || forwarding.keeps_paths() => wanted.add(&found),
+                // With a prefix, a rule changes all redirects or none.
+                _ => others.push(*directive),
             },
             _ => others.push(directive),
         }

@@ -77,7 +77,12 @@ impl Settings {
         };
         let is_dns = config.challenge == ChallengeKind::Dns01;
         let dns = match &config.dns_hook {
-            Some(hook) if is_dns => Some(DnsHook { program: problems.resolve(hook), wait: config.dns_wait.0 }),
+            Some(hook) if is_dns => {
+                // A name without a slash would be looked up in PATH.
+                let path = problems.resolve(hook);
+                let program = std::path::absolute(&path).unwrap_or(path);
+                Some(DnsHook { program, wait: config.dns_wait.0 })
+            }
             Some(hook) => {
                 let what = "unused without `challenge = \"dns-01\"`: set that, or remove the hook";
                 problems.add(&hook.span, "tls.acme.dns_hook", what);
