@@ -474,7 +474,7 @@ impl<'a> Answering<'a> {
             Some(Err(status)) => return Response::plain(status).into(),
             Some(Ok(script)) => {
                 // What is run must be permitted under its own name too, and so must the path that it may take PATH_INFO for.
-                for own in [&script.name, &script.path_info] {
+                for own in [&script.name, &script.path_info].into_iter().filter(|own| !own.is_empty()) {
                     let Ok(own) = SitePath::of_octets(own) else { return Response::plain(Status::NOT_FOUND).into() };
                     if let Some(refusal) = self.guard(&own, user).await {
                         return refusal.into();

@@ -227,7 +227,7 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         site.add(name, "");
     }
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "access = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }]";
+    let guard = "access = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
     let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{guard}"), "");
     let mut client = site.connect(&server);
     let targets = [
@@ -246,7 +246,9 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         assert_eq!(body(&mut client, target).0, 403, "{target}");
     }
     assert!(asked.lock().expect("no panic").is_empty());
-    assert_eq!(body(&mut client, "/index.php/administrators"), (200, "ran".to_owned()));
+    for target in ["/index.php/administrators", "/index.php", "/other"] {
+        assert_eq!(body(&mut client, target), (200, "ran".to_owned()), "{target}");
+    }
 }
 
 /// What is no part of the key of a stored response must not make it.
