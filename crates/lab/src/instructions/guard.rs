@@ -121,7 +121,7 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
     let found = move |[policy, user, kernel]: &[Arm; 3], row: &Row| {
         let auto = rounded(row)?;
         let best = cost(user, &row.cell)?.min(cost(kernel, &row.cell)?);
-        let slower = auto as f64 > best as f64 * POLICY_MARGIN;
+        let slower = auto as f64 > best as f64 * policy_margin(&row.cell);
         slower.then(|| Finding::Slower { cell: row.cell.clone(), arm: policy.clone(), auto, best })
     };
     POLICIES.iter().flat_map(move |arms| rows.iter().filter(of(&arms[0])).filter_map(move |row| found(arms, row)))
@@ -220,8 +220,13 @@ const POLICY_MARGIN: f64 = 1.02;
 const GUEST_MARGIN: f64 = 2.5;
 
 /// The margin of small responses over HTTP/2, one at a time, whose count follows how often the client lets the server sleep. MEASURED: 35.5k
-/// with 0.54 wake-ups a request and 36.7k with 0.68 (kernel 6.1, two runs, 2026-11-22); this is twice that.
+/// with 0.54 wake-ups a request and 36.7k with 0.68 (kernel 6.1, two runs, 2026-11-22); two arms of one
+/// run differ as much: 34.3k with 0.47, 35.4k with 0.64 (7.2). This is twice that.
 const ONE_AT_A_TIME_MARGIN: f64 = 1.07;
+
+fn policy_margin(cell: &str) -> f64 {
+    if cell.ends_with(" h2 1") { ONE_AT_A_TIME_MARGIN } else { POLICY_MARGIN }
+}
 
 fn margin(whose: Whose, cell: &str) -> f64 {
     match whose {
