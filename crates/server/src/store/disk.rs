@@ -413,7 +413,7 @@ impl Disk {
             return Err(Waits);
         }
         self.failed("read an object", error);
-        // Otherwise each request for it would have the disk left alone anew.
+        // If it stayed, each request for it would pause the disk again.
         self.remove(hash);
         Ok(None)
     }

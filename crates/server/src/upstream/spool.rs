@@ -439,7 +439,8 @@ pub(crate) async fn collect(
         let data = match frame?.into_data() {
             Ok(data) => data,
             Err(frame) => {
-                trailers = frame.into_trailers().ok();
+                // Scripts learn none, and need the length.
+                trailers = frame.into_trailers().ok().filter(|_| rest == Rest::Passed);
                 continue;
             }
         };

@@ -265,7 +265,7 @@ fn a_full_disk_has_responses_pass_whole_and_says_so() {
     drop(mounted);
 }
 
-/// Removes a directory that the server makes anew at once: at its path there would be new files before the old ones are removed.
+/// Removes a directory that the server makes again at once. It is moved first, so that no new file appears in it.
 fn remove(directory: &Path) {
     let away = directory.with_extension("away");
     fs::rename(directory, &away).unwrap();

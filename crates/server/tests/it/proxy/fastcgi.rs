@@ -251,6 +251,20 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
     }
 }
 
+#[test]
+fn a_script_learns_the_length_of_a_content_with_trailers() {
+    let site = Site::new();
+    site.add("index.php", "");
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
+    let mut client = site.connect(&server);
+    let content = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n";
+    client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\n{content}").as_bytes()).expect("it leaves");
+    assert_eq!(http::read_response(&mut client, "POST").expect("a response").status, 200);
+    let asked = asked.lock().expect("no panic");
+    assert_eq!((asked[0].param("CONTENT_LENGTH"), asked[0].content.as_slice()), ("3", &b"abc"[..]));
+}
+
 /// What is no part of the key of a stored response must not make it.
 #[test]
 fn a_script_gets_the_query_and_the_host_as_the_key_has_them() {
