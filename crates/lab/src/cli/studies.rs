@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::report;
@@ -24,7 +24,7 @@ pub(crate) struct StudiesArgs {
     #[arg(long, value_enum, value_name = "SCALE")]
     record: Option<Recorded>,
 
-    /// Only these runs: native, guest-6.1, guest-7.2
+    /// Only these runs: native, guest-6.1, guest-7.2, guest-6.1-without-aes (netdev alone)
     #[arg(long, value_name = "RUN,…", value_delimiter = ',', requires = "record")]
     only: Vec<String>,
 
@@ -87,18 +87,17 @@ pub(crate) fn main(args: &StudiesArgs) -> Result<ExitCode> {
 /// Runs this program once for each recording, and keeps raw data and conditions.
 fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     let StudiesArgs { directory, only, files, .. } = args;
-    let unknown = only.iter().find(|name| !RUNS.iter().any(|(run, _)| run == name));
-    ensure!(
-        unknown.is_none(),
-        "there is no run {}: write native, guest-6.1 or guest-7.2",
-        unknown.map_or("", String::as_str)
-    );
+    if let Some(unknown) = only.iter().find(|name| !RECORDINGS.iter().any(|recording| recording.name == *name)) {
+        let known = RECORDINGS.map(|recording| recording.name).join(", ");
+        bail!("there is no run {unknown}: write one of {known}");
+    }
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
-    for (name, guest) in RUNS.into_iter().filter(|(name, _)| only.is_empty() || only.iter().any(|run| run == name)) {
+    let chosen = |recording: &Recording| only.is_empty() || only.iter().any(|name| name == recording.name);
+    for Recording { name, guest, without, studies } in RECORDINGS.into_iter().filter(chosen) {
         // All studies of a guest at once would need room in memory for the files of all.
         let mut rows = String::new();
         let mut info: Option<RunInfo> = None;
-        for study in StudyName::PUBLISHED {
+        for study in studies {
             let out = scratch.path().join(format!("{name}-{}", study.name()));
             let mut run = Command::new(std::env::current_exe().context("cannot find this program")?);
             run.args(["run", study.name(), "--no-report", "--out"]).arg(&out);
@@ -114,6 +113,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
                 run.arg("--files").arg(files);
             }
             run.args(guest.map(|kernel| format!("--guest={kernel}")));
+            run.args(without.map(|feature| format!("--without={feature}")));
             let status = run.status().context("cannot run this program again")?;
             ensure!(status.success(), "{name}: {} failed, see above", study.name());
             let text = std::fs::read_to_string(out.join("raw.csv")).context("cannot read raw.csv")?;
@@ -137,5 +137,28 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     Ok(())
 }
 
-/// The recordings, and the guest's kernel.
-const RUNS: [(&str, Option<&str>); 3] = [("native", None), ("guest-6.1", Some("6.1")), ("guest-7.2", Some("7.2"))];
+/// A run that is committed.
+struct Recording {
+    name: &'static str,
+    /// Series of the guest's kernel.
+    guest: Option<&'static str>,
+    /// Feature that the guest's processor lacks.
+    without: Option<&'static str>,
+    studies: &'static [StudyName],
+}
+
+/// The talk of netdev compares with a processor without AES instructions, too.
+const RECORDINGS: [Recording; 4] = {
+    let all = &StudyName::PUBLISHED;
+    [
+        Recording { name: "native", guest: None, without: None, studies: all },
+        Recording { name: "guest-6.1", guest: Some("6.1"), without: None, studies: all },
+        Recording { name: "guest-7.2", guest: Some("7.2"), without: None, studies: all },
+        Recording {
+            name: "guest-6.1-without-aes",
+            guest: Some("6.1"),
+            without: Some("aes"),
+            studies: &[StudyName::Netdev],
+        },
+    ]
+};

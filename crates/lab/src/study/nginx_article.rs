@@ -7,7 +7,7 @@ use crate::load::{Extent, Read, Suite};
 pub(super) fn study(scale: Scale) -> Study {
     let (size, rounds) = match scale {
         Scale::Smoke => (4 * MB, 2),
-        Scale::Quick => (256 * MB, 5),
+        Scale::Quick => (64 * MB, 5),
         Scale::Default => (GB, 10),
         Scale::Full => (GB, 20),
     };

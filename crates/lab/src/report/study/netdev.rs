@@ -5,7 +5,10 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, of_condition, said, sizes, widest};
+use super::{
+    Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, mean_ratio, of_condition, said, sizes,
+    widest,
+};
 use crate::statistics::Summary;
 use crate::units;
 
@@ -40,7 +43,35 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
         return Vec::new();
     }
     let name = format!("kernel TLS is cheaper from, {}", said(&chosen));
-    vec![Beside { name, published: "128k, by ROI".into(), here: found.join("; ") }]
+    let mut rows = vec![Beside { name, published: "128k, by ROI".into(), here: found.join("; ") }];
+    let large: Vec<&Measured> = chosen.into_iter().filter(|measured| measured.size >= LARGE).collect();
+    let changed: Vec<String> = fixed_pairs(&large)
+        .into_iter()
+        .filter_map(|(user, kernel)| Some(format!("{kernel}: {}", mean_change(&large, user, kernel, instructions)?)))
+        .collect();
+    if !changed.is_empty() {
+        let what = if instructions { "instructions" } else { "CPU" };
+        let name = format!("{what} of a request with kernel TLS, geometric mean from {} on", units::size(LARGE as f64));
+        rows.push(Beside { name, published: published::NETDEV_CPU.into(), here: changed.join("; ") });
+    }
+    rows
+}
+
+/// From here on the talk found kernel TLS cheaper, in bytes.
+const LARGE: u64 = 128 << 10;
+
+/// The change of a request's cost over the sizes that both arms have.
+fn mean_change(cells: &[&Measured], user: &str, kernel: &str, instructions: bool) -> Option<String> {
+    let logarithms: Vec<f64> = cells
+        .iter()
+        .filter(|measured| measured.arm == kernel)
+        .filter_map(|measured| {
+            let base = cells.iter().find(|other| other.arm == user && other.cell == measured.cell)?;
+            Some(mean_ratio(base, measured, cost(instructions))?.ln())
+        })
+        .collect();
+    let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+    mean.is_finite().then(|| units::change(mean.exp()))
 }
 
 /// Sizes measured with more than one K: how the figures change with it.
