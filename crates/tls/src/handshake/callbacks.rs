@@ -23,6 +23,8 @@ pub(super) struct CallbackState {
     pub(super) issued_ticket: bool,
     /// The end of the certificate that the client showed in this handshake.
     pub(super) client_not_after: Option<SystemTime>,
+    /// What the client's certificate or ticket was verified under: tickets are bound to that, and not to lists that were loaded meanwhile.
+    pub(super) ticket_context: Option<[u8; 32]>,
     /// Those of TLS 1.3 that rustls has derived.
     pub(super) secrets: TrafficSecrets,
 }

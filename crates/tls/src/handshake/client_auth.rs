@@ -250,15 +250,19 @@ impl ClientCertVerifier for Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = match &self.revocation {
-            None => self.of_roots.verify_client_cert(end_entity, intermediates, now)?,
+        let (verified, context) = match &self.revocation {
+            None => (self.of_roots.verify_client_cert(end_entity, intermediates, now)?, None),
             Some(revocation) => {
-                revocation.current.load().verifier.verify_client_cert(end_entity, intermediates, now)?
+                let lists = revocation.current.load();
+                (lists.verifier.verify_client_cert(end_entity, intermediates, now)?, Some(lists.context))
             }
         };
         // Without an end that can be read there will be no ticket.
         let not_after = certificate::not_after(end_entity).unwrap_or(SystemTime::UNIX_EPOCH);
-        callbacks::with_current(|state| state.client_not_after = Some(not_after));
+        callbacks::with_current(|state| {
+            state.client_not_after = Some(not_after);
+            state.ticket_context = context;
+        });
         Ok(verified)
     }
 

@@ -343,21 +343,28 @@ impl ProducesTickets for Ticketer {
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let now = self.now()?;
-        let authentication = callbacks::with_current(|handshake| {
+        let (authentication, context) = callbacks::with_current(|handshake| {
             let had_one = std::mem::replace(&mut handshake.issued_ticket, true);
-            match handshake.opened_ticket {
+            let authentication = match handshake.opened_ticket {
                 // rustls asks for as many as after a full handshake, and goes on without one that it does not get.
-                Some(_) if had_one => None,
-                Some(resumed) => Some(resumed),
-                None => Some(Authentication::new(now, handshake.client_not_after)),
-            }
+                Some(_) if had_one => return None,
+                Some(resumed) => resumed,
+                None => Authentication::new(now, handshake.client_not_after),
+            };
+            Some((authentication, handshake.ticket_context))
         })??;
-        self.keys.seal(&self.context(), authentication, plain, now)
+        // Lists may have been loaded since the client was verified.
+        let context = context.map_or_else(|| self.context(), Context);
+        self.keys.seal(&context, authentication, plain, now)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let (authentication, session) = self.keys.open(&self.context(), ticket, self.now()?)?;
-        callbacks::with_current(|handshake| handshake.opened_ticket = Some(authentication))?;
+        let context = self.context();
+        let (authentication, session) = self.keys.open(&context, ticket, self.now()?)?;
+        callbacks::with_current(|handshake| {
+            handshake.opened_ticket = Some(authentication);
+            handshake.ticket_context = Some(context.0);
+        })?;
         Some(session)
     }
 }
