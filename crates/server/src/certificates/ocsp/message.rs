@@ -1,5 +1,6 @@
 //! Requests and responses of OCSP (RFC 6960).
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -38,7 +39,30 @@ pub(super) struct Question {
 pub(super) struct Answer {
     pub(super) der: Vec<u8>,
     pub(super) since: SystemTime,
-    pub(super) until: Option<SystemTime>,
+    pub(super) until: SystemTime,
+}
+
+/// Why there is no response to staple.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// The responder says that the certificate is revoked.
+    Revoked,
+    Other(String),
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Revoked => f.write_str("the certificate is REVOKED: replace it"),
+            Self::Other(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The responder of a certificate, and whether clients insist on a response (RFC 7633).
@@ -98,13 +122,13 @@ impl Question {
     }
 
     /// Reads a response. Only one that says "good" now, signed by the issuer or by whom it names, may be stapled.
-    pub(super) fn read(&self, der: Vec<u8>, now: SystemTime) -> Result<Answer, String> {
+    pub(super) fn read(&self, der: Vec<u8>, now: SystemTime) -> Result<Answer, Unusable> {
         let malformed = |error: der::Error| format!("the response is malformed: {error}");
         let response = OcspResponse::from_der(&der).map_err(malformed)?;
         if response.response_status != OcspResponseStatus::Successful {
-            return Err(format!("the responder answers {:?}", response.response_status));
+            return Err(format!("the responder answers {:?}", response.response_status).into());
         }
-        let bytes = response.response_bytes.ok_or("the response is empty")?.response;
+        let bytes = response.response_bytes.ok_or_else(|| "the response is empty".to_owned())?.response;
         let basic = BasicOcspResponse::from_der(bytes.as_bytes()).map_err(malformed)?;
         self.check_signature(&basic, bytes.as_bytes(), now)?;
         let is_ours = |id: &CertId| {
@@ -112,15 +136,15 @@ impl Question {
                 && id.issuer_name_hash == self.id.issuer_name_hash
         };
         let one = basic.tbs_response_data.responses.iter().find(|one| is_ours(&one.cert_id));
-        let one = one.ok_or("the response is about another certificate")?;
+        let one = one.ok_or_else(|| "the response is about another certificate".to_owned())?;
         match one.cert_status {
             CertStatus::Good(_) => {}
-            CertStatus::Revoked(_) => return Err("the certificate is REVOKED: replace it".to_owned()),
-            CertStatus::Unknown(_) => return Err("the responder does not know the certificate".to_owned()),
+            CertStatus::Revoked(_) => return Err(Unusable::Revoked),
+            CertStatus::Unknown(_) => return Err("the responder does not know the certificate".to_owned().into()),
         }
-        let (since, until) = (time(one.this_update), one.next_update.map(time));
-        if since > now + SKEW || until.is_some_and(|until| until <= now) {
-            return Err("the response is not valid now: is the clock right?".to_owned());
+        let (since, until) = (time(one.this_update), one.next_update.map_or(now + WITHOUT_END, time));
+        if since > now + SKEW || until <= now {
+            return Err("the response is not valid now: is the clock right?".to_owned().into());
         }
         Ok(Answer { der, since, until })
     }
@@ -155,6 +179,9 @@ impl Question {
 
 /// Clocks differ.
 const SKEW: Duration = Duration::from_secs(300);
+
+/// How long a response without an end of its own (nextUpdate) is stapled.
+const WITHOUT_END: Duration = Duration::from_secs(24 * 3600);
 
 fn time(time: OcspGeneralizedTime) -> SystemTime {
     UNIX_EPOCH + time.0.to_unix_duration()

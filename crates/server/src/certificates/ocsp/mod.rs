@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use sealion_tls::{Certificate, Fingerprint};
 
 use super::pair::{Watched, date};
-use message::{Answer, Question, Wanted};
+use message::{Answer, Question, Unusable, Wanted};
 
 /// Responses by certificate. They outlive reloads.
 #[derive(Debug, Default)]
@@ -53,23 +53,27 @@ impl State {
     }
 
     /// Takes what a request brought. Returns a line for the log: a problem, or its end.
-    fn take(&mut self, brought: Result<Answer, String>, now: SystemTime) -> Result<Option<String>, String> {
+    fn take(&mut self, brought: Result<Answer, Unusable>, now: SystemTime) -> Result<Option<String>, String> {
         match brought {
             Ok(answer) => {
                 // In the middle of its time, so that a responder may be out of order for the other half.
-                let whole = answer.until.and_then(|until| until.duration_since(answer.since).ok());
-                let middle = whole.map_or(now + LONGEST_PAUSE, |whole| answer.since + whole / 2);
+                let whole = answer.until.duration_since(answer.since).unwrap_or_default();
+                let middle = answer.since + whole / 2;
                 self.ask_at = middle.max(now + LEAST);
                 let is_news = self.answer.is_none() || self.failures > 0;
                 self.failures = 0;
-                let until = answer.until.map_or_else(String::new, |until| format!(", valid until {}", date(until)));
+                let until = date(answer.until);
                 self.answer = Some(answer);
-                Ok(is_news.then(|| format!("OCSP response fetched{until}")))
+                Ok(is_news.then(|| format!("OCSP response fetched, valid until {until}")))
             }
             Err(why) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
                 self.ask_at = now + pause;
                 self.failures += 1;
+                if matches!(why, Unusable::Revoked) {
+                    // What says "good" is out of date.
+                    self.answer = None;
+                }
                 let kept = if self.answer.is_some() { "the response before stays until its end" } else { NONE };
                 Err(format!("no OCSP response: {why}. Next try at {}; {kept}", date(self.ask_at)))
             }
@@ -78,11 +82,20 @@ impl State {
 
     /// Forgets a response that has expired.
     fn expire(&mut self, now: SystemTime) -> bool {
-        let has_expired = self.answer.as_ref().and_then(|answer| answer.until).is_some_and(|until| until <= now);
+        let has_expired = self.answer.as_ref().is_some_and(|answer| answer.until <= now);
         if has_expired {
             self.answer = None;
         }
         has_expired
+    }
+}
+
+/// Marks the fetching as ended, by a panic too.
+struct Fetching<'a>(&'a Staples);
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        self.0.is_fetching.store(false, Ordering::Release);
     }
 }
 
@@ -134,8 +147,9 @@ impl Staples {
         if !due.is_empty() && !self.is_fetching.swap(true, Ordering::AcqRel) {
             let own = Arc::clone(self);
             let started = std::thread::Builder::new().name("ocsp".to_owned()).spawn(move || {
+                let fetching = Fetching(&own);
                 own.fetch(&due);
-                own.is_fetching.store(false, Ordering::Release);
+                drop(fetching);
             });
             if let Err(error) = started {
                 tracing::warn!("OCSP responses cannot be fetched: {error}");
@@ -152,7 +166,7 @@ impl Staples {
         for (of, file, question) in due {
             let brought = runtime.block_on(fetch::get(&question.url));
             let now = SystemTime::now();
-            let brought = brought.and_then(|der| question.read(der, now));
+            let brought = brought.map_err(Unusable::from).and_then(|der| question.read(der, now));
             let mut known = self.lock();
             let Some(state) = known.get_mut(of) else { continue };
             match state.take(brought, now) {
