@@ -451,19 +451,8 @@ impl<'a> Answering<'a> {
                 return answer;
             }
         }
-        // However the application reads the path, it must be permitted.
-        match proxy::Rule::as_read_elsewhere(path) {
-            Err(status) => return Response::plain(status).into(),
-            Ok(Some(other)) => {
-                let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(&other));
-                if let Some(refusal) = rule.and_then(|rule| rule.refusal(self.request)) {
-                    return refusal.into();
-                }
-                if let Some(refusal) = self.guard(&other, user).await {
-                    return refusal.into();
-                }
-            }
-            Ok(None) => {}
+        if let Some(refusal) = self.guard_read_elsewhere(path, user).await {
+            return refusal.into();
         }
         let mut inbound = match self.auth {
             Some(auth) => Inbound { fields: auth.fields(), ..inbound },
@@ -476,9 +465,18 @@ impl<'a> Answering<'a> {
                 // What is run must be permitted under its own name too, and so must the path that it may take PATH_INFO for.
                 for own in [&script.name, &script.path_info].into_iter().filter(|own| !own.is_empty()) {
                     let Ok(own) = SitePath::of_octets(own) else { return Response::plain(Status::NOT_FOUND).into() };
-                    if let Some(refusal) = self.guard(&own, user).await {
+                    if let Some(refusal) = self.guard_forwarded(&own, user).await {
                         return refusal.into();
                     }
+                    if let Some(refusal) = self.guard_read_elsewhere(&own, user).await {
+                        return refusal.into();
+                    }
+                }
+                // Its REQUEST_URI is the path that was asked for, whatever it was rewritten to.
+                if rewritten.is_some()
+                    && let Some(refusal) = self.guard_read_elsewhere(asked, user).await
+                {
+                    return refusal.into();
                 }
                 rule.add_script(script, self.request, &mut inbound);
             }
@@ -488,6 +486,24 @@ impl<'a> Answering<'a> {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
         }
         response.into()
+    }
+
+    /// The refusal if the path that an application may read instead of `path` is not permitted: [`proxy::Rule::as_read_elsewhere`].
+    async fn guard_read_elsewhere(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        match proxy::Rule::as_read_elsewhere(path) {
+            Err(status) => Some(Response::plain(status)),
+            Ok(Some(other)) => self.guard_forwarded(&other, user).await,
+            Ok(None) => None,
+        }
+    }
+
+    /// The refusal if the rule of `path` does not forward the method, or the request may not access `path`.
+    async fn guard_forwarded(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        if let Some(refusal) = rule.and_then(|rule| rule.refusal(self.request)) {
+            return Some(refusal);
+        }
+        self.guard(path, user).await
     }
 
     /// Whether a file can have the path: one that was rewritten, or the one of the request.
