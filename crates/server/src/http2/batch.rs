@@ -199,10 +199,12 @@ impl Batch {
         self.stretches.iter().map(|stretch| self.part(stretch)).collect()
     }
 
-    /// One of its files cannot be read.
-    pub(super) fn note_unreadable(&self) {
+    /// The file of a part cannot be read.
+    pub(super) fn note_unreadable(&self, part: &File) {
         for stretch in &self.stretches {
-            if let Stretch::File(file, _) = stretch {
+            if let Stretch::File(file, _) = stretch
+                && stretch.file().is_some_and(|own| ptr::eq(Arc::as_ptr(own), part))
+            {
                 file.note_unreadable();
             }
         }
@@ -288,6 +290,18 @@ mod tests {
     use sealion_h2::{Connection, Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
 
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_noted_alone() {
+        let files = [(); 3].map(|()| SiteFile::of(tempfile::tempfile().unwrap()));
+        let mut batch = Batch::take();
+        for file in files.iter().chain([&files[1]]) {
+            batch.file(file, 0..CONTENT);
+        }
+        let Content::File(broken) = &files[1].content else { unreachable!("it is a file") };
+        batch.note_unreadable(broken);
+        assert_eq!(files.map(|file| file.is_unreadable()), [false, true, false]);
+    }
 
     const CONTENT: u64 = 30_000;
 

@@ -92,11 +92,11 @@ impl Http2<'_> {
         })
         .await?;
         let Err(error) = sent else { return Ok(Ok(())) };
-        if error.is_of_file() {
-            batch.note_unreadable();
-        }
         match stream.resume(&source) {
-            Some(unread) => Ok(Err(Unreadable { file: batch.file_of(unread.file), sent: unread.sent as usize, error })),
+            Some(unread) => {
+                batch.note_unreadable(unread.file);
+                Ok(Err(Unreadable { file: batch.file_of(unread.file), sent: unread.sent as usize, error }))
+            }
             None => Err(error.into()),
         }
     }
