@@ -63,6 +63,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
             development.display()
         ));
     }
+    warnings.extend(generation.store.iter().flat_map(|store| store.notes()));
     for warning in &warnings {
         print(&format!("warning: {warning}\n"))?;
     }

@@ -1,8 +1,10 @@
-//! The store for an operator: `sealion cache`.
+//! The store for an operator: `sealion cache`, `sealion purge`, and what `sealion check` says of it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use http::{HeaderMap, HeaderValue};
+use rustix::fs::{Access, access, statvfs};
 use sealion_cache::Lifetime;
 
 use super::directory::Opened;
@@ -111,3 +113,39 @@ impl Store {
 fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
+impl Store {
+    /// What is wrong with the directories, which need not be open: a line each.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.paths.iter().filter_map(|path| note(&self.config, path)).collect()
+    }
+}
+
+/// What is wrong with a directory before the server has opened it, with the remedy. It is looked at as the user that asks.
+fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
+    let shown = path.display();
+    let there = path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
+    let there = there.unwrap_or(Path::new("."));
+    if access(there, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        let what = if there == path { "is" } else { "does not exist, and the directory above is" };
+        return Some(format!(
+            "cache.directories: {shown} {what} not writable for this user: have it made, and owned by the user that serves"
+        ));
+    }
+    let stat = statvfs(there).ok()?;
+    let (octets, size) = (stat.f_blocks * stat.f_frsize, config.size.0);
+    if size.saturating_add(config.free.0) > octets {
+        return Some(format!(
+            "cache.size: {} and cache.free are more than the whole file system of {shown} has, {}: nothing is removed before it is full, and then \
+             responses pass without being stored",
+            megabytes(size),
+            megabytes(octets)
+        ));
+    }
+    (there != path).then(|| {
+        format!(
+            "cache.directories: {shown} does not exist: the start makes it, on the file system of {}",
+            there.display()
+        )
+    })
+}
+
