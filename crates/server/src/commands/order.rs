@@ -77,7 +77,7 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
     let targets = targets.chain(tag.into_iter().map(Target::Tag)).chain(sites).chain(all.then_some(Target::Everything));
     let mut outcome = ExitCode::SUCCESS;
     for target in targets {
-        outcome = run(&server, &Order::Purge { target: target.normal(), soft })?;
+        outcome = run(&server, &Order::Purge { target, soft })?;
         if outcome != ExitCode::SUCCESS {
             break;
         }

@@ -187,7 +187,12 @@ impl<'a> Server<'a> {
                 (order, reply) = orders.next() => match order {
                     Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
                     Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
-                    Order::Purge { target, soft } => self.of_store(reply, move |store| store.ordered(target, soft)),
+                    Order::Purge { target, soft } => {
+                        let upstreams = self.shared.generations.latest().upstreams.clone();
+                        self.of_store(reply, move |store| {
+                            store.ordered(target, soft, upstreams.iter().map(|upstream| &*upstream.name))
+                        });
+                    }
                     Order::Cache { url } => {
                         let upstreams = self.shared.generations.latest().upstreams.clone();
                         self.of_store(reply, move |store| match url {

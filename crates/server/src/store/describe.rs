@@ -9,9 +9,9 @@ use sealion_cache::Lifetime;
 
 use super::directory::Opened;
 use super::disk::DiskState;
-use super::format::Kind;
+use super::format::{Kind, Metadata};
 use super::key::variant_in_words;
-use super::purge::{Target, Verdict};
+use super::purge::{Target, Verdict, with_normal_host};
 use super::{Store, now_s, plain_key};
 use crate::files::resolve::Wait;
 
@@ -40,7 +40,7 @@ impl Store {
         url: &str,
         upstreams: impl Iterator<Item = &'a str>,
     ) -> Result<String, String> {
-        let Target::Url(url) = Target::Url(url.to_owned()).normal() else { unreachable!("it is a URL still") };
+        let url = with_normal_host(url);
         let mut text = String::new();
         let mut reasons = String::new();
         for upstream in upstreams {
@@ -65,7 +65,87 @@ impl Store {
         }
     }
 
+    /// Purges by order. Returns a line for the operator. `upstreams`: by which a URL may be stored. May block.
+    ///
+    /// # Errors
+    /// A line: the disk failed.
+    pub(crate) fn ordered<'a>(
+        &self,
+        target: Target,
+        soft: bool,
+        upstreams: impl Iterator<Item = &'a str>,
+    ) -> Result<String, String> {
+        let what = match &target {
+            Target::Everything => "everything".to_owned(),
+            Target::Url(url) | Target::Invalidated(url) => url.clone(),
+            Target::Prefix(url) => format!("all beneath {url}"),
+            Target::Host(name) => format!("all of {name}"),
+            Target::Tag(tag) => format!("all with the tag {tag}"),
+            Target::Group(origin, group) => format!("the group {group} of {origin}"),
+        };
+        if !self.disks().iter().all(|disk| disk.directory.is_owner()) {
+            return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
+        }
+        let effect = if soft { "is stale" } else { "is purged" };
+        let found = self.found_by(&target, upstreams);
+        match self.purge(target, soft) {
+            Ok(()) => Ok(found.map_or_else(|| format!("{what} {effect}"), |found| format!("{what} {effect}: {found}"))),
+            Err(error) => Err(format!("{what} {effect}, but that does not last or reach all: {error}")),
+        }
+    }
+
+    /// What an order to purge is about to find, as far as that is known without reading everything. May block.
+    fn found_by<'a>(&self, target: &Target, upstreams: impl Iterator<Item = &'a str>) -> Option<String> {
+        match target {
+            Target::Everything => {
+                let count: u64 = self.disk_states().map(|disk| disk.objects).sum();
+                Some(format!("{count} files"))
+            }
+            Target::Url(url) => {
+                let url = with_normal_host(url);
+                Some(match upstreams.map(|upstream| self.count_of(&plain_key(&url, upstream))).sum() {
+                    0 => "nothing was stored for it, unless by key_headers, key_cookies or another spelling".to_owned(),
+                    1 => "1 response".to_owned(),
+                    count => format!("{count} responses"),
+                })
+            }
+            Target::Invalidated(_) | Target::Prefix(_) | Target::Host(_) | Target::Tag(_) | Target::Group(..) => None,
+        }
+    }
+
+    /// Responses under a key that are not purged, its variants included.
+    fn count_of(&self, key: &[u8]) -> usize {
+        let hash = self.hash(key);
+        let counts = |opened: &Opened| self.verdict_of(opened) != Verdict::Gone;
+        match self.disk(hash).open_object(hash, key, Wait::Yes) {
+            Ok(Some(Opened { metadata: Metadata { kind: Kind::Variants { hashes, .. }, .. }, .. })) => {
+                let variants =
+                    hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash, Wait::Yes).ok()?);
+                variants.filter(counts).count()
+            }
+            Ok(Some(opened)) => counts(&opened).into(),
+            _ => 0,
+        }
+    }
+
+    /// What the purges say of a file.
+    fn verdict_of(&self, opened: &Opened) -> Verdict {
+        let Opened { footer, metadata, .. } = opened;
+        let Kind::Response { fields, .. } = &metadata.kind else { return Verdict::Valid };
+        let pairs =
+            fields.iter().filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::from_bytes(value).ok()?)));
+        let map: HeaderMap = pairs.collect();
+        let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect::<Vec<_>>();
+        let (tags, groups) = (boxed(sealion_cache::tags(&map)), boxed(sealion_cache::groups(&map)));
+        self.purges().verdict(&metadata.key, &tags, &groups, footer.stored)
+    }
+
     fn describe_object(&self, opened: Opened) -> String {
+        let verdict = match self.verdict_of(&opened) {
+            Verdict::Gone => "; PURGED",
+            Verdict::Stale => "; made stale by a purge",
+            Verdict::Valid => "",
+        };
         let Opened { footer, metadata, .. } = opened;
         let (status, fields, lifetime) = match metadata.kind {
             Kind::Variants { names, hashes } => return self.describe_variants(&names, &hashes),
@@ -81,20 +161,11 @@ impl Store {
             };
             format!("age {age} s, {freshness}")
         });
-        let is_named =
-            |name: &String| matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag");
+        let is_named = |name: &String| {
+            matches!(name.as_str(), "etag" | "last-modified" | "cache-control" | "cache-tag" | "content-range")
+        };
         let named = fields.iter().filter(|(name, _)| is_named(name));
         let named: Vec<_> = named.map(|(name, value)| format!("{name}: {}", value.escape_ascii())).collect();
-        let pairs =
-            fields.iter().filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::from_bytes(value).ok()?)));
-        let map: HeaderMap = pairs.collect();
-        let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect::<Vec<_>>();
-        let (tags, groups) = (boxed(sealion_cache::tags(&map)), boxed(sealion_cache::groups(&map)));
-        let verdict = match self.purges().verdict(&metadata.key, &tags, &groups, footer.stored) {
-            Verdict::Gone => "; PURGED",
-            Verdict::Stale => "; made stale by a purge",
-            Verdict::Valid => "",
-        };
         format!("status {status}, {} octets, {state}{verdict}; {}", footer.body, named.join("; "))
     }
 
@@ -110,9 +181,6 @@ impl Store {
     }
 }
 
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}
 impl Store {
     /// What is wrong with the directories, which need not be open: a line each.
     pub(crate) fn notes(&self) -> Vec<String> {
@@ -149,3 +217,6 @@ fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
     })
 }
 
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

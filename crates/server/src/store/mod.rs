@@ -184,7 +184,7 @@ impl Store {
         let store = Arc::downgrade(self);
         let follow = move || {
             while let Some(store) = store.upgrade() {
-                if store.purges().catch_up(&store.disks()[0].directory) {
+                if store.purges().catch_up(store.disks().iter().map(|disk| &*disk.directory)) {
                     // What is on its way may have been made before.
                     store.fills().clear();
                     store.all_changed();
@@ -377,29 +377,6 @@ impl Store {
     /// The purge stream, as metrics show it.
     pub(crate) fn stream_state(&self) -> Option<PurgeStreamState> {
         self.stream.as_ref().map(PurgeStream::state)
-    }
-
-    /// Purges by order. Returns a line for the operator.
-    ///
-    /// # Errors
-    /// A line: the disk failed.
-    pub(crate) fn ordered(&self, target: Target, soft: bool) -> Result<String, String> {
-        let what = match &target {
-            Target::Everything => "everything".to_owned(),
-            Target::Url(url) | Target::Invalidated(url) => url.clone(),
-            Target::Prefix(url) => format!("all beneath {url}"),
-            Target::Host(name) => format!("all of {name}"),
-            Target::Tag(tag) => format!("all with the tag {tag}"),
-            Target::Group(origin, group) => format!("the group {group} of {origin}"),
-        };
-        if !self.disks().iter().all(|disk| disk.directory.is_owner()) {
-            return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
-        }
-        let effect = if soft { "is stale" } else { "is purged" };
-        match self.purge(target, soft) {
-            Ok(()) => Ok(format!("{what} {effect}")),
-            Err(error) => Err(format!("{what} {effect}, but that does not last or reach all: {error}")),
-        }
     }
 
     /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect. `upstream`: that of the

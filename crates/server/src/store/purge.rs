@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ impl Target {
         }
     }
 
-    /// The same, with hosts as purges compare them.
+    /// The same, with URLs as purges compare them.
     pub(crate) fn normal(self) -> Self {
         match self {
             Target::Url(url) => Target::Url(normal(&url)),
@@ -100,14 +100,25 @@ pub(super) enum Durable {
 #[derive(Debug, Default)]
 pub(super) struct Purges {
     table: RwLock<Table>,
-    /// Octets in the files, and whether a damaged or missing line makes a rewrite necessary.
     files: Mutex<Files>,
 }
 
+/// The files of the directories, which have the same lines.
 #[derive(Debug, Default)]
 struct Files {
-    octets: u64,
+    /// Octets of each that were read or written.
+    octets: Vec<u64>,
+    /// Whether a damaged or missing line makes a rewrite necessary.
     is_damaged: bool,
+}
+
+impl Files {
+    fn octets(&mut self, directory: usize) -> &mut u64 {
+        if self.octets.len() <= directory {
+            self.octets.resize(directory + 1, 0);
+        }
+        &mut self.octets[directory]
+    }
 }
 
 #[derive(Debug, Default)]
@@ -177,23 +188,30 @@ impl Purges {
     /// Reads the purges that are written in these directories.
     pub(super) fn load<'a>(directories: impl Iterator<Item = &'a Directory>) -> Self {
         let purges = Purges::default();
-        for directory in directories {
-            purges.read(directory, &mut purges.files.lock().unwrap_or_else(PoisonError::into_inner));
+        for (n, directory) in directories.enumerate() {
+            purges.read(directory, n, &mut purges.files());
         }
         purges
     }
 
-    /// Reads the file again if another process has written it. Returns whether it had.
-    pub(super) fn catch_up(&self, directory: &Directory) -> bool {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_longer = directory.length_of(FILE).is_ok_and(|length| length != files.octets);
-        if is_longer {
-            self.read(directory, &mut files);
+    /// Reads the files again that another process has written: it may have written one alone, if a disk failed. Returns whether it had.
+    pub(super) fn catch_up<'a>(&self, directories: impl Iterator<Item = &'a Directory>) -> bool {
+        let mut files = self.files();
+        let mut has_new = false;
+        for (n, directory) in directories.enumerate() {
+            if directory.length_of(FILE).is_ok_and(|length| length != *files.octets(n)) {
+                self.read(directory, n, &mut files);
+                has_new = true;
+            }
         }
-        is_longer
+        has_new
     }
 
-    fn read(&self, directory: &Directory, files: &mut Files) {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, directory: &Directory, n: usize, files: &mut Files) {
         {
             let lines = directory.read_file(FILE).or_else(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -206,10 +224,11 @@ impl Purges {
                 files.is_damaged = true;
                 Vec::new()
             });
-            files.octets = lines.len() as u64;
+            *files.octets(n) = lines.len() as u64;
             for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
-                match serde_json::from_slice(line) {
-                    Ok(purge) => self.add(&purge),
+                match serde_json::from_slice::<Purge>(line) {
+                    // An older release may have written it, which compared other spellings.
+                    Ok(purge) => self.add(&Purge { target: purge.target.normal(), ..purge }),
                     // The end of a line may be missing after a loss of power: what it purged is not known.
                     Err(error) => {
                         let path = directory.path.join(FILE);
@@ -236,20 +255,27 @@ impl Purges {
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, purge).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files();
         let append = |directory: &Arc<Directory>| {
             let mut file = directory.append(FILE)?;
             file.write_all(&line)?;
             if durable == Durable::Yes { file.sync_data() } else { Ok(()) }
         };
-        if let Err(error) = directories.iter().try_for_each(|directory| append(directory)) {
-            // It holds in memory: the next purge that can be written brings it along.
-            files.is_damaged = true;
-            return Err(error);
+        let mut appended = Ok(());
+        for (n, directory) in directories.iter().enumerate() {
+            // One disk that fails must not keep it from the others: a start reads the files of all.
+            match append(directory) {
+                Ok(()) => *files.octets(n) += line.len() as u64,
+                Err(error) => {
+                    // It holds in memory: the next purge that can be written brings it along, or the end of the process.
+                    files.is_damaged = true;
+                    appended = appended.and(Err(error));
+                }
+            }
         }
-        files.octets += line.len() as u64;
+        appended?;
         let is_owner = directories.iter().all(|directory| directory.is_owner());
-        if is_owner && (files.is_damaged || files.octets > MOST_FILE) {
+        if is_owner && (files.is_damaged || files.octets.iter().any(|octets| *octets > MOST_FILE)) {
             self.write(&mut files, directories)?;
         }
         Ok(())
@@ -257,17 +283,29 @@ impl Purges {
 
     /// Writes all purges again, where a directory has lost its file.
     pub(super) fn rewrite(&self, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
-        self.write(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner), directories)
+        self.write(&mut self.files(), directories)
+    }
+
+    /// Writes all purges again, if one could not be written. The last chance before the process ends.
+    pub(super) fn write_missing(&self, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
+        let mut files = self.files();
+        // After another process has taken over, the files are that one's.
+        let is_owner = directories.iter().all(|directory| directory.is_owner());
+        if files.is_damaged && is_owner { self.write(&mut files, directories) } else { Ok(()) }
     }
 
     fn write(&self, files: &mut Files, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
         files.is_damaged = true;
         let whole = self.to_lines();
-        for directory in directories {
-            directory.write_file(FILE, &whole)?;
+        let mut written = Ok(());
+        for (n, directory) in directories.iter().enumerate() {
+            match directory.write_file(FILE, &whole) {
+                Ok(()) => *files.octets(n) = whole.len() as u64,
+                Err(error) => written = written.and(Err(error)),
+            }
         }
-        *files = Files { octets: whole.len() as u64, is_damaged: false };
-        Ok(())
+        files.is_damaged = written.is_err();
+        written
     }
 
     /// All purges, a line each.
@@ -371,8 +409,8 @@ pub(super) fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// A URL without what does not tell its host from another: upper case, a dot at the end, the port of the scheme.
-fn normal(url: &str) -> String {
+/// A URL whose host is as in keys, without the port of the scheme: upper case, and a dot at the end, do not tell hosts apart.
+pub(super) fn with_normal_host(url: &str) -> String {
     let own = origin(url);
     let (scheme, authority) = own.split_once("://").unwrap_or(("", own));
     let port = if scheme.eq_ignore_ascii_case("http") { ":80" } else { ":443" };
@@ -382,6 +420,38 @@ fn normal(url: &str) -> String {
         _ => authority.trim_end_matches('.').to_owned(),
     };
     format!("{}://{authority}{}", scheme.to_ascii_lowercase(), &url[own.len()..])
+}
+
+/// A URL in the spelling by which purges compare: its host without upper case, a dot at the end and the port of the scheme, its path and query with percent
+/// signs where a URL has to have them alone (RFC 3986 §6.2.2).
+fn normal(url: &str) -> String {
+    let url = with_normal_host(url);
+    let (origin, target) = url.split_at(origin(&url).len());
+    let mut normal = origin.to_owned();
+    spell(target, &mut normal);
+    normal
+}
+
+/// Appends path and query: unreserved characters as they are, what no URL has by percent signs.
+fn spell(target: &str, out: &mut String) {
+    let octets = target.as_bytes();
+    let is_unreserved = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
+    let is_reserved = |octet: u8| b":/?#[]@!$&'()*+,;=%".contains(&octet);
+    let mut at = 0;
+    while let Some(octet) = octets.get(at).copied() {
+        let digits = octets.get(at + 1..at + 3).filter(|_| octet == b'%');
+        let encoded = digits.and_then(|digits| match std::str::from_utf8(digits) {
+            Ok(text) if digits.iter().all(u8::is_ascii_hexdigit) => u8::from_str_radix(text, 16).ok(),
+            _ => None,
+        });
+        match encoded {
+            Some(octet) if is_unreserved(octet) => out.push(char::from(octet)),
+            Some(octet) => out.push_str(&format!("%{octet:02X}")),
+            None if is_unreserved(octet) || is_reserved(octet) => out.push(char::from(octet)),
+            None => out.push_str(&format!("%{octet:02X}")),
+        }
+        at += if encoded.is_some() { 3 } else { 1 };
+    }
 }
 
 /// The host of a URL that [`normal`] made, without its port.
@@ -500,6 +570,63 @@ mod tests {
         assert_eq!(purges.verdict(b"https://[::1]:8443/", &[], &[], 1000), Verdict::Valid);
         purges.add(&purge(Target::Host("[::1]".to_owned()), false, 1000));
         assert_eq!(purges.verdict(b"https://[::1]:8443/", &[], &[], 1000), Verdict::Gone);
+    }
+
+    #[test]
+    fn a_path_is_the_same_in_every_spelling() {
+        for spellings in [
+            &["/~a/b-c?d=%2F&e=%3D", "/%7Ea/b%2Dc?d=%2f&e=%3d", "/%7ea/%62-c?d=%2f&%65=%3D"][..],
+            &["/a|b\"\u{e9}", "/a%7Cb%22%C3%A9", "/a%7cb%22%c3%a9"],
+            &["/100%", "/100%"],
+        ] {
+            for (key, target) in spellings.iter().flat_map(|key| spellings.iter().map(move |target| (key, target))) {
+                let [key, target] = [key, target].map(|spelling| format!("https://a.example{spelling}"));
+                for target in [Target::Url(target.clone()), Target::Prefix(target.clone()), Target::Invalidated(target)]
+                {
+                    let purges = Purges::default();
+                    purges.add(&purge(target.clone().normal(), false, 1000));
+                    assert_eq!(purges.verdict(key.as_bytes(), &[], &[], 1000), Verdict::Gone, "{key} {target:?}");
+                    assert!(target.clone().normal().may_cover(key.as_bytes()));
+                }
+            }
+        }
+        // An encoded delimiter is another path.
+        for (key, target) in [("/a%2Fb", "/a/b"), ("/a%3Fb", "/a?b"), ("/a%25b", "/a%b"), ("/a+b", "/a%20b")] {
+            let purges = Purges::default();
+            purges.add(&purge(Target::Url(format!("https://a.example{target}")).normal(), false, 1000));
+            let verdict = purges.verdict(format!("https://a.example{key}").as_bytes(), &[], &[], 1000);
+            assert_eq!(verdict, Verdict::Valid, "{key} {target}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_keeps_no_purge_from_the_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directories: Vec<_> =
+            ["a", "b"].iter().map(|name| Arc::new(Directory::open(&scratch.path().join(name)).unwrap())).collect();
+        let all: Vec<_> = directories.iter().collect();
+        for directory in &directories {
+            assert!(directory.try_own().unwrap());
+        }
+        let load = || Purges::load(directories.iter().map(|directory| &**directory));
+        let purges = load();
+        // Nothing can be appended to a directory.
+        std::fs::create_dir(scratch.path().join("a").join(FILE)).unwrap();
+        let tag = purge(Target::Tag("news".to_owned()), false, 1000);
+        purges.add(&tag);
+        assert!(purges.order(&tag, &all, Durable::Yes).is_err());
+        std::fs::remove_dir(scratch.path().join("a").join(FILE)).unwrap();
+        assert_eq!(load().verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
+        purges.write_missing(&all).unwrap();
+        let first = Purges::load([&*directories[0]].into_iter());
+        assert_eq!(first.verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
+        // Another process writes to one of them alone.
+        let other = load();
+        let late = purge(Target::Tag("late".to_owned()), false, 2000);
+        other.add(&late);
+        other.order(&late, &all[1..], Durable::Yes).unwrap();
+        assert!(purges.catch_up(directories.iter().map(|directory| &**directory)));
+        assert_eq!(purges.verdict(b"k", &boxes(&["late"]), &[], 2000), Verdict::Gone);
     }
 
     #[test]

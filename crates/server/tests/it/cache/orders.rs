@@ -23,6 +23,11 @@ fn succeeds(cached: &Cached, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+#[track_caller]
+pub(super) fn purge(cached: &Cached, arguments: &[&str]) {
+    succeeds(cached, &[&["purge"], arguments].concat());
+}
+
 #[test]
 fn a_purge_reaches_what_it_names_and_nothing_else() {
     let rows: [(&[&str], bool); 10] = [
@@ -147,4 +152,54 @@ fn the_variants_of_a_url_are_bounded() {
     wait_until("the last one is listed", is_listed);
     assert_eq!(cached.ask("POST", "/a", &[]).status, 200);
     wait_until("all are removed", || super::disk::objects(&cached.directory).is_empty());
+}
+
+#[test]
+fn a_purge_of_a_url_says_what_it_found() {
+    let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nVary: X-Lang\r\n"));
+    for lang in ["de", "fr"] {
+        cached.get("/a", &[("X-Lang", lang)]);
+    }
+    cached.get("/%7Ebob", &[]);
+    super::disk::wait_for_objects(&cached, 5);
+    let nothing = "nothing was stored for it, unless by key_headers, key_cookies or another spelling";
+    let url = "https://localhost/a";
+    assert_eq!(succeeds(&cached, &["purge", url]), format!("{url} is purged: 2 responses\n"));
+    assert_eq!(succeeds(&cached, &["purge", url]), format!("{url} is purged: {nothing}\n"));
+    assert_eq!(
+        succeeds(&cached, &["purge", "--soft", "https://localhost/%7Ebob"]),
+        "https://localhost/%7Ebob is stale: 1 response\n"
+    );
+    // Every spelling of a URL is reached, and one alone is counted.
+    let fetches = cached.fetches();
+    assert_eq!(
+        succeeds(&cached, &["purge", "https://LOCALHOST:443/~bob"]),
+        format!("https://LOCALHOST:443/~bob is purged: {nothing}\n")
+    );
+    cached.get("/%7Ebob", &[]);
+    assert_eq!(cached.fetches(), fetches + 1);
+    let all = succeeds(&cached, &["purge", "--all"]);
+    assert!(all.starts_with("everything is purged: ") && all.ends_with(" files\n"), "{all}");
+    assert_eq!(
+        succeeds(&cached, &["purge", "--prefix", "https://localhost/"]),
+        "all beneath https://localhost/ is purged\n"
+    );
+}
+
+#[test]
+fn a_check_looks_at_the_directories() {
+    let cached = Cached::stopped(counting(TAGGED), "", "");
+    let warnings = |cached: &Cached| {
+        let output = cached.config().check();
+        assert!(output.status.success(), "{output:?}");
+        let lines = String::from_utf8(output.stdout).expect("text");
+        lines.lines().filter(|line| line.contains("cache.")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let missing = warnings(&cached);
+    assert!(missing.len() == 1 && missing[0].contains("does not exist: the start makes it"), "{missing:?}");
+    std::fs::create_dir(&cached.directory).expect("a directory");
+    assert_eq!(warnings(&cached), [""; 0]);
+    let large = Cached { keys: ("size = '1000TB'", ""), ..cached };
+    let large = warnings(&large);
+    assert!(large.len() == 1 && large[0].contains("more than the whole file system"), "{large:?}");
 }
