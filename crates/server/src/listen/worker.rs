@@ -75,6 +75,8 @@ pub(crate) fn start(
                     shared.metrics.enter_worker();
                     drop(entered);
                     runtime.block_on(run(acceptors, shared, busy));
+                    // Its threads may wait for a disk that hangs.
+                    runtime.shutdown_timeout(crate::store::CLOSING);
                 })
                 .map_err(|e| format!("cannot start worker {n}: {e}"))
         })

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
@@ -30,7 +30,7 @@ use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
-use crate::store::Store;
+use crate::store::{CLOSING, Store};
 use crate::upstream::check_health;
 use crate::values::Phase;
 
@@ -83,6 +83,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     });
     // After a panic too: the other workers' lines wait.
     server.finish(log_writers);
+    // What a thread does for an order may wait for a disk that hangs.
+    runtime.shutdown_background();
     drained
 }
 
@@ -270,9 +272,10 @@ impl<'a> Server<'a> {
         let store = self.shared.generations.latest().store.clone();
         if let Some(store) = store.as_ref().filter(|_| next == Phase::HandedOver) {
             // The successor stores from now on.
-            store.close(false);
+            store.close(false, Instant::now() + CLOSING);
         }
         tracing::info!("{signal}: no new connections; responses under way have {} s", grace.as_secs_f32());
+        let begun = Instant::now();
         let workers = std::mem::take(&mut self.workers);
         let mut joined = tokio::task::spawn_blocking(|| workers.into_iter().try_for_each(thread::JoinHandle::join));
         let joined = loop {
@@ -294,7 +297,8 @@ impl<'a> Server<'a> {
             }
         };
         if let Some(store) = store {
-            store.close(true);
+            // As long as responses have, or as a disk needs that is well.
+            store.close(true, (begun + grace).max(Instant::now() + CLOSING));
         }
         match joined {
             Ok(Ok(())) => Ok(()),

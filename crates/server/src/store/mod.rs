@@ -205,10 +205,25 @@ impl Store {
         }
     }
 
-    /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first.
-    pub(crate) fn close(&self, is_clean: bool) {
-        for disk in self.disks() {
-            disk.close(is_clean);
+    /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first. A disk that hangs is waited for until `deadline`; its
+    /// directory stays with this process until that ends.
+    pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
+        let store = Arc::clone(self);
+        let missing = move || {
+            let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
+            if let Err(error) = store.purges().write_missing(&directories) {
+                tracing::warn!("cache: cannot write down what was purged: {error}; a start will not know of it");
+            }
+        };
+        // A disk that hangs has the others closed all the same.
+        let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        let _ = finish_until(half, [missing]);
+        let closing = self.disks().iter().cloned().map(|disk| move || disk.close(is_clean));
+        for n in finish_until(deadline, closing) {
+            let path = self.disks()[n].directory.path.display();
+            tracing::warn!(
+                "cache {path}: the disk hangs: it was left as it is, and the next start reads the whole directory"
+            );
         }
     }
 
@@ -450,6 +465,28 @@ fn plain_key(url: &str, upstream: &str) -> Vec<u8> {
     key::add_part(&mut key, b"@", upstream.as_bytes());
     key
 }
+/// Does works side by side, each on a thread of its own. Returns those that have not ended by the deadline, and leaves them to their threads.
+fn finish_until<W: FnOnce() + Send + 'static>(deadline: Instant, works: impl IntoIterator<Item = W>) -> Vec<usize> {
+    let (ended, each) = std::sync::mpsc::channel();
+    let mut missing = Vec::new();
+    for (n, work) in works.into_iter().enumerate() {
+        let ended = ended.clone();
+        let work = move || {
+            work();
+            let _ = ended.send(n);
+        };
+        missing.push(n);
+        if let Err(error) = std::thread::Builder::new().name("sealion-close".to_owned()).spawn(work) {
+            tracing::warn!("cache: cannot start a thread: {error}");
+        }
+    }
+    drop(ended);
+    while let Ok(n) = each.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        missing.retain(|other| *other != n);
+    }
+    missing
+}
+
 
 /// Seconds since 1970-01-01.
 fn now_s() -> u64 {
@@ -482,6 +519,9 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 const CHANGES: usize = 64;
 
 /// Keys of which is remembered that their responses are not stored.
+/// Time for which the end of the process waits for a disk at least.
+pub(crate) const CLOSING: Duration = Duration::from_secs(5);
+
 const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// How long requests for a response that cannot be shared go to the origin side by side.
@@ -504,6 +544,24 @@ mod tests {
         let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
         let key = b"https://example.org/\n@=app";
         let store = opened(&[a.clone(), b.clone(), c.clone()]);
+    #[test]
+    fn what_hangs_is_left_behind_when_its_time_is_over() {
+        let (release, hangs) = std::sync::mpsc::channel::<()>();
+        let hangs = Mutex::new(hangs);
+        let work = |n: usize, hangs: Option<Mutex<std::sync::mpsc::Receiver<()>>>| {
+            move || {
+                if let Some(hangs) = hangs {
+                    let _ = hangs.lock().unwrap().recv();
+                }
+                assert!(n < 3);
+            }
+        };
+        let works = [work(0, None), work(1, Some(hangs)), work(2, None)];
+        assert_eq!(finish_until(Instant::now() + Duration::from_secs(2), works), [1]);
+        drop(release);
+        assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
+    }
+
         let before = store.hash(key);
         let disk = store.disk(before).directory.path.clone();
         let replaced = if disk == a { b.clone() } else { a.clone() };
