@@ -13,6 +13,7 @@
 //! the boot is checked as a whole before it is sent ([`Directory::is_suspect`]).
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -321,6 +322,36 @@ impl Directory {
         Ok(Scan::Complete)
     }
 
+    /// Removes the objects of builds before 2026-11-22, which named them `ab/cd/…`: nothing finds them by that name. `pause` is called between two directories; `false`:
+    /// to be ended early.
+    pub(super) fn remove_former(&self, mut pause: impl FnMut() -> bool) -> io::Result<u64> {
+        let place = self.place.load();
+        let mut removed = 0;
+        let below = |directory: &OwnedFd, digits: usize| -> io::Result<Vec<CString>> {
+            let names = Dir::read_from(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
+            let names = names.collect::<io::Result<Vec<_>>>()?;
+            Ok(names.into_iter().filter(|name| hex(name.to_bytes(), digits).is_some()).collect())
+        };
+        for first in below(&place.root, 2)? {
+            let outer = openat(&place.root, &first, DIRECTORY, Mode::empty());
+            let Ok(outer) = outer else { continue };
+            for second in below(&outer, 2)? {
+                let Ok(inner) = openat(&outer, &second, DIRECTORY, Mode::empty()) else { continue };
+                for name in below(&inner, 28)? {
+                    unlinkat(&inner, &name, AtFlags::empty())?;
+                    removed += 1;
+                }
+                // What else is there stays.
+                let _ = unlinkat(&outer, &second, AtFlags::REMOVEDIR);
+                if !pause() {
+                    return Ok(removed);
+                }
+            }
+            let _ = unlinkat(&place.root, &first, AtFlags::REMOVEDIR);
+        }
+        Ok(removed)
+    }
+
     /// Octets that are free on the file system for this process, and its inodes.
     pub(super) fn free(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstatvfs(&self.place.load().root)?;
@@ -587,6 +618,32 @@ mod tests {
             directory.remove(hash).unwrap();
             assert!(directory.find(hash, Wait::Yes).unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn objects_of_the_former_layout_are_removed_and_nothing_else() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
+        assert!(directory.try_own().unwrap());
+        write(&directory, 7, b"body");
+        let add = |name: &str| {
+            let path = scratch.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "content").unwrap();
+        };
+        let rest = "0123456789abcdef0123456789ab";
+        for name in [format!("ab/cd/{rest}"), format!("ab/ce/{rest}"), format!("00/ff/{rest}")] {
+            add(&name);
+        }
+        add("ab/cd/of-somebody-else");
+        add("ba/of-somebody-else");
+        assert_eq!(directory.remove_former(|| false).unwrap(), 1);
+        assert_eq!(directory.remove_former(|| true).unwrap(), 2);
+        assert_eq!(directory.remove_former(|| true).unwrap(), 0);
+        let is_there = |name: &str| scratch.path().join(name).exists();
+        assert!(is_there("ab/cd/of-somebody-else") && is_there("ba/of-somebody-else"));
+        assert!(!is_there("ab/ce") && !is_there("00"));
+        assert!(directory.find(7, Wait::Yes).unwrap().is_some());
     }
 
     #[test]

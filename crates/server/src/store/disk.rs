@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -18,8 +18,9 @@ use rustix::io::Errno;
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
-use super::object::{Object, Stored, checksum};
+use super::object::{Object, Stored};
 use super::rule::Rules;
+use super::snapshot;
 use super::writer::Writer;
 use crate::files::resolve::Wait;
 
@@ -202,7 +203,7 @@ impl Disk {
 
     /// Fills the index: from the snapshot of an orderly stop, otherwise from the directory itself. After a failure, a later turn tries again.
     fn load(&self) {
-        if self.load_snapshot() != Some(true) {
+        if !self.load_snapshot() {
             let scanned = self.directory.scan(|hash, length| {
                 self.add_found(hash, length);
                 !self.is_stopping()
@@ -217,37 +218,28 @@ impl Disk {
         self.removals().while_loading = HashSet::new();
         let (objects, octets) = (self.index.len(), self.index.octets());
         tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
+        let former = self.directory.remove_former(|| {
+            std::thread::sleep(Duration::from_millis(1));
+            !self.is_stopping()
+        });
+        match former {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(
+                "cache {}: {count} objects of an older release were removed",
+                self.directory.path.display()
+            ),
+            Err(error) => self.failed("remove the objects of an older release", &error),
+        }
     }
 
-    /// Fills the index from a snapshot. `None`: there is none. `Some(false)`: it is damaged, or has nothing.
-    fn load_snapshot(&self) -> Option<bool> {
-        let file = self.directory.open_file(SNAPSHOT).ok()?;
-        // It lacks what is stored from now on: after a crash, the directory is read.
-        let _ = self.directory.remove_file(SNAPSHOT);
-        let read = || {
-            let length = file.metadata()?.len();
-            let rows = length.saturating_sub(4) / ROW as u64;
-            let mut expected = [0; 4];
-            file.read_exact_at(&mut expected, rows * ROW as u64)?;
-            // Nothing of it counts unless all of it is right: it is read twice.
-            if rows == 0 || checksum(&file, rows * ROW as u64)?.to_le_bytes() != expected {
-                return Ok(false);
-            }
-            self.index.reserve(rows);
-            let mut reader = BufReader::with_capacity(1 << 18, &file);
-            let mut row = [0; ROW];
-            for _ in 0..rows {
-                reader.read_exact(&mut row)?;
-                let (hash, blocks) = row.split_first_chunk().expect("a row begins with a hash");
-                let blocks = u32::from_le_bytes(blocks.try_into().expect("four octets are left"));
-                self.add_found(u128::from_le_bytes(*hash), u64::from(blocks) * 4096);
-            }
-            Ok(true)
-        };
-        Some(read().unwrap_or_else(|error: io::Error| {
+    /// Fills the index from the snapshot, if there is a whole one.
+    fn load_snapshot(&self) -> bool {
+        let reserve = |rows| self.index.reserve(rows);
+        let add = |hash, blocks| self.add_found(hash, u64::from(blocks) * 4096);
+        snapshot::read(&self.directory, reserve, add).unwrap_or_else(|error| {
             self.failed("read the snapshot", &error);
             false
-        }))
+        })
     }
 
     /// Adds an object that was there at the start, unless a newer one is, or it was removed.
@@ -298,14 +290,8 @@ impl Disk {
         // Files that the thread has not come to would never be found: without a snapshot, the next process reads the directory.
         let is_whole = self.is_loaded.load(Ordering::Acquire) && !self.is_removing.load(Ordering::Relaxed);
         if is_whole {
-            let mut rows = Vec::with_capacity(self.index.len() as usize * ROW + 4);
-            for (hash, blocks) in self.index.iter() {
-                rows.extend_from_slice(&hash.to_le_bytes());
-                rows.extend_from_slice(&blocks.number().to_le_bytes());
-            }
-            let checksum = crc32c::crc32c(&rows);
-            rows.extend_from_slice(&checksum.to_le_bytes());
-            if let Err(error) = self.directory.write_file(SNAPSHOT, &rows) {
+            let objects = self.index.iter().map(|(hash, blocks)| (hash, blocks.number()));
+            if let Err(error) = snapshot::write(&self.directory, self.index.len(), objects) {
                 self.failed("write the snapshot", &error);
             }
         }
@@ -627,9 +613,6 @@ fn tail(
     Ok((tail, length))
 }
 
-/// Octets of an object in a snapshot.
-const ROW: usize = 20;
-const SNAPSHOT: &str = "index";
 pub(super) const TURN: Duration = Duration::from_millis(500);
 /// Time for which the process before may own the directory without a word.
 const TAKEOVER: Duration = Duration::from_secs(5);
@@ -645,136 +628,5 @@ const MOST_TAILS: u64 = 64 << 10;
 const LARGE: u64 = 1 << 20;
 
 #[cfg(test)]
-mod tests {
-    use super::super::format::Kind;
-    use super::*;
-
-    const ONCE: Times = Times { made: 1, asked: 1 };
-
-    fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-    }
-
-    fn processor_time() -> Duration {
-        rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap()
-    }
-
-    fn open(path: &Path, objects: u64) -> Arc<Disk> {
-        // Twice the room: the shards of an index do not fill evenly.
-        Disk::open(path, objects * 2 * 4096, objects * 2, 0).unwrap()
-    }
-
-    fn wait_until_loaded(disk: &Disk, mut meanwhile: impl FnMut()) {
-        while !disk.is_loaded.load(Ordering::Acquire) {
-            meanwhile();
-        }
-    }
-
-    /// Begins with an object that is on the disk; there are `objects` with it. Returns the memory of the index by that.
-    fn all_come_back_with_the_snapshot(objects: u64) -> u64 {
-        let scratch = tempfile::tempdir().unwrap();
-        let key = b"https://example.org/";
-        let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
-        let hash_of = |n: u64| u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        let before = resident();
-        let disk = open(scratch.path(), objects);
-        disk.start(|| ()).unwrap();
-        wait_until_loaded(&disk, || ());
-        disk.write(b"body", &metadata, hash_of(0), ONCE).unwrap();
-        for n in 1..objects {
-            disk.index.insert(hash_of(n), Blocks::of(4096));
-        }
-        assert_eq!(disk.index.len(), objects);
-        // Other tests of this process may free memory meanwhile.
-        let memory = resident().saturating_sub(before);
-        let began = Instant::now();
-        disk.close(true);
-        println!("{objects} objects: {} octets each; the snapshot took {:?}", memory / objects, began.elapsed());
-        drop(disk);
-
-        let (began, spent) = (Instant::now(), processor_time());
-        let disk = open(scratch.path(), objects);
-        // Before anything is loaded, an object is found by its name.
-        assert!(matches!(disk.lookup(hash_of(0)), Lookup::Unknown));
-        assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
-        disk.start(|| ()).unwrap();
-        let mut found = 1;
-        wait_until_loaded(&disk, || {
-            assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
-            found += 1;
-            std::thread::sleep(Duration::from_millis(1));
-        });
-        println!(
-            "all are loaded after {:?}, {:?} of a processor; meanwhile {found} lookups by name",
-            began.elapsed(),
-            processor_time() - spent
-        );
-        assert_eq!(disk.index.len(), objects);
-        assert!(matches!(disk.lookup(hash_of(objects - 1)), Lookup::Found(_)));
-        assert!(matches!(disk.lookup(hash_of(objects)), Lookup::None));
-        assert!(!scratch.path().join(SNAPSHOT).exists());
-        memory
-    }
-
-    #[test]
-    fn objects_are_found_by_name_until_the_snapshot_is_loaded() {
-        all_come_back_with_the_snapshot(10_000);
-    }
-
-    #[test]
-    #[ignore = "takes a gigabyte of memory: cargo test -p sealion --lib ten_million -- --ignored --nocapture"]
-    fn ten_million_objects_take_at_most_80_octets_each_and_come_back_with_the_snapshot() {
-        const OBJECTS: u64 = 10_000_000;
-        let memory = all_come_back_with_the_snapshot(OBJECTS);
-        assert!(memory <= 80 * OBJECTS, "{} octets an object", memory / OBJECTS);
-    }
-
-    #[test]
-    fn without_a_whole_snapshot_the_directory_is_read() {
-        for damage in
-            [|bytes: &mut Vec<u8>| bytes[3] ^= 1, |bytes| bytes.truncate(bytes.len() - 1), |bytes| bytes.clear()]
-                as [fn(&mut Vec<u8>); 3]
-        {
-            let scratch = tempfile::tempdir().unwrap();
-            let metadata =
-                Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
-            let disk = open(scratch.path(), 100);
-            disk.start(|| ()).unwrap();
-            wait_until_loaded(&disk, || ());
-            disk.write(b"body", &metadata, 7, ONCE).unwrap();
-            disk.close(true);
-            drop(disk);
-            let snapshot = scratch.path().join(SNAPSHOT);
-            let mut bytes = std::fs::read(&snapshot).unwrap();
-            damage(&mut bytes);
-            std::fs::write(&snapshot, bytes).unwrap();
-            let disk = open(scratch.path(), 100);
-            disk.start(|| ()).unwrap();
-            wait_until_loaded(&disk, || ());
-            assert!(matches!(disk.lookup(7), Lookup::Found(_)) && disk.index.len() == 1);
-        }
-    }
-    #[test]
-    fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
-        let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
-        let stop: fn(&Disk, &Path) = |disk, _| disk.removals.lock().unwrap().is_stopping = true;
-        let fail: fn(&Disk, &Path) = |_, path| std::fs::write(path.join("fff"), "no directory").unwrap();
-        for prevent in [stop, fail] {
-            let scratch = tempfile::tempdir().unwrap();
-            let disk = open(scratch.path(), 100);
-            assert!(disk.directory.try_own().unwrap());
-            for hash in 0..3 {
-                disk.write(b"body", &metadata, hash << 120, ONCE).unwrap();
-            }
-            disk.index.clear();
-            prevent(&disk, scratch.path());
-            disk.load();
-            assert!(!disk.is_loaded.load(Ordering::Acquire));
-            assert!(matches!(disk.lookup(9), Lookup::Unknown));
-            disk.removals.lock().unwrap().is_stopping = false;
-            disk.close(true);
-            assert!(!scratch.path().join(SNAPSHOT).exists());
-        }
-    }
-}
+#[path = "disk_tests.rs"]
+mod tests;

@@ -26,6 +26,7 @@ mod purge;
 mod resp;
 mod respond;
 mod rule;
+mod snapshot;
 mod stream;
 mod variants;
 mod writer;
