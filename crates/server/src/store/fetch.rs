@@ -529,7 +529,7 @@ struct Requested {
 /// young, Age tells. Later, Age is not looked at, so that a cache that is never purged costs no hits for longer.
 fn made(requested: u64, fields: &HeaderMap) -> u64 {
     let age = fields.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
-    age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(1).min(YOUNG) * 1000))
+    age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(ROUNDED).min(YOUNG) * 1000))
 }
 
 /// Seconds in which all caches of a chain apply a purge.
@@ -552,3 +552,6 @@ const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MOST_UNWRITTEN);
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
+/// Seconds by which Age may be too low: a cache counts whole ones, and adds what it was told by the cache before it, which did so too.
+const ROUNDED: u64 = 2;
+
