@@ -63,6 +63,11 @@ impl NotStored {
             NotStored::NoLifetime => "no-lifetime",
         }
     }
+
+    /// Whether the request is the reason: the response to another may be stored.
+    pub fn is_of_request(self) -> bool {
+        matches!(self, NotStored::Authorization | NotStored::RequestNoStore)
+    }
 }
 
 /// Whether a response may be stored, and how it may be used then. `requested` and `received`: when the request was sent, and when the head of

@@ -241,7 +241,13 @@ impl Sending<'_> {
             Piece::File { file, range } => of_file(file, range),
         };
         let after = Part::Bytes(if chunked { b"\r\n" } else { b"" });
-        self.send_parts(&[Part::Bytes(before), content, after]).await?;
+        let sent = self.send_parts(&[Part::Bytes(before), content, after]).await;
+        if let (Piece::File { file, .. }, Err(Error::Tls(error))) = (piece, &sent)
+            && error.is_of_file()
+        {
+            file.note_unreadable();
+        }
+        sent?;
         before.clear();
         Ok(())
     }

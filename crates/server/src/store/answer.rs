@@ -16,14 +16,15 @@ use sealion_http::{Method, Request, Status};
 use tokio::task::spawn_blocking;
 
 use super::disk::{Lookup, Waits};
-use super::fetch::{Asked, Fetch, StaleObject, variant};
-use super::fill::{End, Failed, Fill, How, Phase};
+use super::fetch::{Asked, Fetch, StaleObject, names_user, variant};
+use super::fill::{End, Failed, Fill, Flowing, How, Phase};
 use super::front::{Front, Kept};
-use super::key::{Key, add_variant, without_variant};
+use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Purge, Target, Verdict};
 use super::respond::{Origin, Reuse};
-use super::rule::{CacheRule, Targeted, hides_fields};
+use super::rule::{CacheRule, Rules, Targeted, hides_fields};
+use super::slices::{Part, Sliced, Slices, Wanted};
 use super::{Store, now_ms, now_s};
 use crate::files::resolve::Wait;
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
@@ -52,6 +53,15 @@ pub(crate) enum Answered {
     Failed(Arc<Failed>),
     /// The request is to be forwarded as if there were no cache.
     Pass(Forwarded, CacheTrace),
+}
+
+/// A request, and the way on to the origin.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    request: &'a Request<'a>,
+    directives: RequestDirectives,
+    forwarded: &'a Forwarded,
+    upstream: &'a Arc<Upstream>,
 }
 
 /// Why a request cannot have what another one fetched.
@@ -89,7 +99,8 @@ impl CacheRule {
             [None, None] => RequestDirectives::default(),
             _ => self.directives(request),
         };
-        if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || must_forward(request, &object) {
+        let is_simple = object.head.sliced.is_none() && !must_forward(request, &object);
+        if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || !is_simple {
             return None;
         }
         Some(self.hit(&object, request, now))
@@ -132,7 +143,10 @@ impl CacheRule {
                 (Some(object), _) if must_forward(request, &object) => {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
                 }
-                (Some(object), Some(Assessment::Fresh)) => return self.sent(self.hit(&object, request, now)),
+                (Some(object), Some(Assessment::Fresh)) => {
+                    let way = Way { request, directives, forwarded: &forwarded, upstream };
+                    return self.stored(&object, way, now, CacheOutcome::Hit, hit(&object, now));
+                }
                 _ if asks_for_state && !directives.only_if_cached => {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
                 }
@@ -141,10 +155,11 @@ impl CacheRule {
                     let (fill, is_new) = store.join(store.hash(key), key, names_user(request));
                     if is_new {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
-                        self.fetch(&fill, key, of_url, forwarded, upstream, Some(stale), request, directives, true);
+                        let again = forwarded.without_content();
+                        self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, true);
                     }
-                    return self
-                        .sent(self.reuse(request, now, CacheOutcome::Stale, None, hit(&object, now)).object(&object));
+                    let way = Way { request, directives, forwarded: &forwarded, upstream };
+                    return self.stored(&object, way, now, CacheOutcome::Stale, hit(&object, now));
                 }
                 (Some(object), Some(Assessment::Stale { may_serve_on_error })) => {
                     let why = if object.head.lifetime.expires() > now { Forward::Request } else { Forward::Stale };
@@ -158,9 +173,7 @@ impl CacheRule {
                 (None, _) => (None, Forward::UriMiss),
             };
             if directives.only_if_cached {
-                let response = Response::plain(Status::GATEWAY_TIMEOUT);
-                let trace = CacheTrace::new(CacheOutcome::Miss, Some("only-if-cached"));
-                return self.sent(Response { cache: Some(trace), ..response });
+                return self.only_if_cached();
             }
             let key = key.in_store();
             let id = store.hash(key);
@@ -194,7 +207,8 @@ impl CacheRule {
                 let again = forwarded.without_content();
                 self.fetch(&fill, key, of_url, again, upstream, stale, request, directives, false);
             }
-            match self.wait(&fill, is_new, &key[..of_url], request, directives, why).await {
+            let way = Way { request, directives, forwarded: &forwarded, upstream };
+            match self.wait(&fill, is_new, &key[..of_url], way, why).await {
                 Ok(answered) => return answered,
                 Err(Unshared::OfAnother) => {}
                 Err(Unshared::NotReusable | Unshared::Failed) => is_alone = true,
@@ -209,10 +223,10 @@ impl CacheRule {
         fill: &Arc<Fill>,
         is_new: bool,
         key: &[u8],
-        request: &Request<'_>,
-        directives: RequestDirectives,
+        way: Way<'_>,
         why: Forward,
     ) -> Result<Answered, Unshared> {
+        let Way { request, directives, .. } = way;
         let store = &self.rules.store;
         let status = |status, stored| CacheStatus::Forwarded { why, status, stored, collapsed: !is_new, detail: None };
         // Requests that share a response must be allowed to reuse it (RFC 9111 §4), and it may turn out to be of another variant.
@@ -242,7 +256,12 @@ impl CacheRule {
                 check(&flowing.key, &flowing.head, false)?;
                 let status = status(None, flowing.is_stored);
                 let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status);
-                let response = Reuse { origin: origin(How::Fetched), ..reuse }.flowing(&flowing, fill);
+                let reuse = Reuse { origin: origin(How::Fetched), ..reuse };
+                let Flowing { head, key, .. } = &*flowing;
+                let response = match self.slices(key, head, None, way) {
+                    Some(slices) => reuse.sliced(head, slices, Some(fill)),
+                    None => reuse.flowing(&flowing, fill),
+                };
                 let response = response.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
             }
@@ -268,7 +287,11 @@ impl CacheRule {
                 };
                 let is_stored = matches!(how, How::Fetched | How::Validated);
                 let reuse = self.reuse(request, now, outcome, reason, status(code, is_stored));
-                let response = Reuse { origin: origin(how), ..reuse }.object(&object);
+                let reuse = Reuse { origin: origin(how), ..reuse };
+                let response = match self.slices(&object.key, &object.head, Some(&object), way) {
+                    Some(slices) => reuse.sliced(&object.head, slices, None).ok_or(Unshared::OfAnother)?,
+                    None => reuse.object(&object),
+                };
                 Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
             }
             Phase::Ended(End::NotShared(reason)) => {
@@ -282,6 +305,53 @@ impl CacheRule {
             }
             Phase::Ended(End::Failed(failed)) => Ok(Answered::Failed(failed)),
         }
+    }
+
+    /// The response with a stored object, of whose slices some may have to be fetched.
+    fn stored(
+        &self,
+        object: &Arc<Object>,
+        way: Way<'_>,
+        now: u64,
+        outcome: CacheOutcome,
+        status: CacheStatus,
+    ) -> Answered {
+        let Some(slices) = self.slices(&object.key, &object.head, Some(object), way) else {
+            return self.sent(self.reuse(way.request, now, outcome, None, status).object(object));
+        };
+        let (outcome, reason, status) = match () {
+            () if slices.has_all(way.request) => (outcome, None, status),
+            () if way.directives.only_if_cached => return self.only_if_cached(),
+            () => {
+                let why = Forward::Partial;
+                let status = CacheStatus::Forwarded { why, status: None, stored: true, collapsed: false, detail: None };
+                (CacheOutcome::Miss, Some(why.as_str()), status)
+            }
+        };
+        let response = self.reuse(way.request, now, outcome, reason, status).sliced(&object.head, slices, None);
+        self.sent(response.unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY)))
+    }
+
+    /// What the slices of a response are found and fetched with. `None`: it is whole. `key`: of the slice with this head.
+    fn slices(&self, key: &[u8], head: &Head, first: Option<&Arc<Object>>, way: Way<'_>) -> Option<Slices> {
+        let sliced = Arc::clone(head.sliced.as_ref()?);
+        Some(Slices {
+            rules: Arc::clone(&self.rules),
+            upstream: Arc::clone(way.upstream),
+            forwarded: way.forwarded.without_content(),
+            request: Asked::of(way.request, way.directives),
+            key: key.into(),
+            sliced,
+            tags: head.tags.clone(),
+            groups: head.groups.clone(),
+            first: first.cloned(),
+        })
+    }
+
+    fn only_if_cached(&self) -> Answered {
+        let response = Response::plain(Status::GATEWAY_TIMEOUT);
+        let trace = CacheTrace::new(CacheOutcome::Miss, Some("only-if-cached"));
+        self.sent(Response { cache: Some(trace), ..response })
     }
 
     #[inline]
@@ -325,17 +395,31 @@ impl CacheRule {
         directives: RequestDirectives,
         is_behind: bool,
     ) {
+        let id = self.rules.store.hash(key);
+        let part = self.part(id, stale.as_ref().and_then(|stale| stale.object.head.sliced.as_deref()), request);
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),
             fill: Arc::clone(fill),
-            id: self.rules.store.hash(key),
+            id,
             key: key[..of_url].to_vec(),
             upstream: Arc::clone(upstream),
             stale,
             request: Asked::of(request, directives),
             is_behind,
+            part,
         };
         tokio::spawn(fetch.run(forwarded));
+    }
+
+    /// What a fetch asks for. `stale`: the slice that it validates.
+    fn part(&self, id: u128, stale: Option<&Sliced>, request: &Request<'_>) -> Part {
+        match (self.rules.slice, stale) {
+            (None, _) => Part::Whole,
+            (Some(size), Some(stale)) => Part::First(Wanted { size, index: stale.index() }),
+            // A slice of a response that is not stored is fetched in vain.
+            (Some(_), None) if self.rules.store.is_passed(id, names_user(request)) => Part::Whole,
+            (Some(size), None) => Part::First(Wanted::of(&request.conditions, size)),
+        }
     }
 
     /// What an answer to a request with another method invalidates (RFC 9111 §4.4, RFC 9875 §3).
@@ -387,26 +471,9 @@ impl CacheRule {
     }
 }
 
-impl Asked {
-    fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
-        let mut fields = Vec::with_capacity(512);
-        for (name, value) in request.fields.iter() {
-            for part in [name, b": ", value, b"\r\n"] {
-                fields.extend_from_slice(part);
-            }
-        }
-        Asked {
-            fields: fields.into(),
-            has_authorization: request.fields.first("authorization").is_some(),
-            has_cookie: request.fields.first("cookie").is_some(),
-            directives,
-        }
-    }
-}
-
 impl Store {
     /// What this worker has under a key of [`Key::in_front`], and is valid.
-    fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<Stored> {
+    pub(super) fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<Stored> {
         match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants { is_old: true, .. } => {
                 front.remove(key);
@@ -475,7 +542,8 @@ impl Store {
             if let Some(object) = kept {
                 return (Some(object), has_variants);
             }
-            match self.load(rule, key, now).await {
+            match self.load(&rule.rules, key, now).await {
+                Some(Stored::Object(object)) if object.head.is_lost_part() => return (None, has_variants),
                 Some(Stored::Object(object)) => return (Some(object), has_variants),
                 Some(Stored::Variants(names)) if !has_variants => {
                     has_variants = true;
@@ -487,10 +555,10 @@ impl Store {
     }
 
     /// Loads from the disk what lies under a key.
-    async fn load(&self, rule: &CacheRule, request_key: &Key, now: u64) -> Option<Stored> {
+    pub(super) async fn load(&self, rules: &Arc<Rules>, request_key: &Key, now: u64) -> Option<Stored> {
         let key = request_key.in_store();
         let hash = self.hash(key);
-        if let Some(stored) = self.being_written(hash, key, &rule.rules) {
+        if let Some(stored) = self.being_written(hash, key, rules) {
             return Some(stored);
         }
         let disk = self.disk(hash);
@@ -500,21 +568,23 @@ impl Store {
             Lookup::Unknown => None,
         };
         let epoch = self.epoch(hash);
-        let stored = match disk.load_object(hash, key, &rule.rules, Wait::No) {
+        let stored = match disk.load_object(hash, key, rules, Wait::No) {
             Ok(stored) => stored?,
             // Its content is not in the kernel's cache.
             Err(Waits) => {
-                let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(&rule.rules), key.to_vec());
+                let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(rules), key.to_vec());
                 let loaded = spawn_blocking(move || disk.load_object(hash, &whole, &rules, Wait::Yes));
                 loaded.await.ok()?.ok().flatten()?
             }
         };
         let stored = match stored {
+            // A rule with slices of another size, or without, fetches it again.
+            Stored::Object(object) if object.head.is_lost_part() => return None,
             Stored::Object(object) => {
                 if let Some(version) = version.or_else(|| self.disk(hash).version(hash)) {
                     object.set_version(version);
                 }
-                if without_variant(key).is_some() {
+                if without_variant(key).is_some() && !is_slice(key) {
                     self.variants.used(hash);
                 }
                 match self.verdict(&object) {
@@ -544,11 +614,6 @@ impl Store {
         key.begin(rule.rules.number).extend_from_slice(&object.key);
         self.front().borrow_mut().keep(key.in_front(), object.hash, Stored::Object(Arc::clone(object)), epoch, now);
     }
-}
-
-/// As [`Asked::names_user`].
-fn names_user(request: &Request<'_>) -> bool {
-    request.fields.first_of(["authorization", "cookie"]).iter().any(Option::is_some)
 }
 
 /// Whether the origin has to evaluate the preconditions of a request (RFC 9111 §4.3.2).

@@ -57,6 +57,9 @@ pub(crate) struct CacheRuleConfig {
     pub heuristic: bool,
     /// Largest body that is stored.
     pub max_object: Size,
+    /// Size of slices in which larger responses are fetched and stored, each with a Range request: what clients ask for of a large response is fetched alone.
+    /// `max_object` bounds the whole. [default: responses are fetched and stored whole]
+    pub slice: Option<At<Size>>,
     /// Which part of the query belongs to the key.
     pub query: Query,
     /// Parameters of the query that are removed, for the server too; `*` at the end stands for any: `["utm_*", "fbclid"]`.
@@ -108,6 +111,7 @@ impl Default for CacheRuleConfig {
             ttl: At::default(),
             heuristic: true,
             max_object: Size(10 << 30),
+            slice: None,
             query: Query::Whole,
             drop_parameters: Vec::new(),
             key_headers: At::default(),
@@ -172,6 +176,20 @@ impl CacheRuleConfig {
         policy
     }
 
+    /// Octets of a slice.
+    pub(super) fn slice(&self, key: &str, problems: &mut Problems) -> Option<u64> {
+        let slice = self.slice.as_ref()?;
+        let octets = slice.value.0;
+        if !(LEAST_SLICE..=self.max_object.0).contains(&octets) {
+            let what = format_args!(
+                "is {}: write 64KiB or more, and not more than max_object, which bounds whole responses",
+                slice.value
+            );
+            problems.add(&slice.span, &format!("{key}.slice"), what);
+        }
+        Some(octets)
+    }
+
     /// The networks that may purge.
     pub(super) fn purgers(&self, key: &str, problems: &mut Problems) -> Box<[IpNet]> {
         let mut parse = |text: &At<String>| {
@@ -186,6 +204,9 @@ impl CacheRuleConfig {
         self.purge_from.iter().filter_map(&mut parse).collect()
     }
 }
+
+/// Each slice is a request to the origin, and a file.
+const LEAST_SLICE: u64 = 64 << 10;
 
 fn seconds(time: Time) -> u32 {
     u32::try_from(time.0.as_secs()).unwrap_or(u32::MAX)

@@ -50,8 +50,9 @@ pub(super) struct Disk {
     pub(super) writer: Writer,
     removals: Mutex<Removals>,
     has_work: Condvar,
-    /// Objects that were stored, removed to make room, failures, and variants that were removed because their URL had too many.
-    counts: [AtomicU64; 4],
+    /// Objects that were stored, removed to make room, failures, variants that were removed because their URL had too many, and responses in slices that changed
+    /// while they were fetched.
+    counts: [AtomicU64; 5],
 }
 
 /// A disk as metrics show it.
@@ -66,6 +67,7 @@ pub(crate) struct DiskState {
     pub(crate) evicted: u64,
     pub(crate) failures: u64,
     pub(crate) variants_removed: u64,
+    pub(crate) slices_changed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -216,8 +218,6 @@ impl Disk {
         }
         self.is_loaded.store(true, Ordering::Release);
         self.removals().while_loading = HashSet::new();
-        let (objects, octets) = (self.index.len(), self.index.octets());
-        tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
         let former = self.directory.remove_former(|| {
             std::thread::sleep(Duration::from_millis(1));
             !self.is_stopping()
@@ -230,6 +230,8 @@ impl Disk {
             ),
             Err(error) => self.failed("remove the objects of an older release", &error),
         }
+        let (objects, octets) = (self.index.len(), self.index.octets());
+        tracing::info!("cache {}: {objects} objects, {} MB", self.directory.path.display(), octets / 1_000_000);
     }
 
     /// Fills the index from the snapshot, if there is a whole one.
@@ -523,6 +525,11 @@ impl Disk {
         self.remove(hash);
     }
 
+    /// The origin has another representation than the one whose slices are fetched.
+    pub(super) fn count_changed(&self) {
+        self.counts[4].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Removes an object.
     pub(super) fn remove(&self, hash: u128) {
         if !self.is_loaded.load(Ordering::Acquire) {
@@ -540,8 +547,8 @@ impl Disk {
     }
 
     pub(super) fn state(&self) -> DiskState {
-        let [stored, evicted, failures, variants_removed] =
-            [0, 1, 2, 3].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
+        let [stored, evicted, failures, variants_removed, slices_changed] =
+            [0, 1, 2, 3, 4].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
         DiskState {
             directory: self.directory.path.display().to_string(),
             objects: self.index.len(),
@@ -554,6 +561,7 @@ impl Disk {
             evicted,
             failures,
             variants_removed,
+            slices_changed,
         }
     }
 }

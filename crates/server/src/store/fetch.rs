@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
-use sealion_http::{FieldSection, Method, Status};
+use sealion_http::{FieldSection, Method, Request, Status};
 use tokio::task::spawn_blocking;
 
 use super::directory::Temporary;
@@ -22,6 +22,7 @@ use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
 use super::rule::Rules;
+use super::slices::{Judgement, Part};
 use super::writer::Full;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
@@ -43,6 +44,8 @@ pub(super) struct Fetch {
     pub(super) request: Asked,
     /// Whether the request that caused it was answered already.
     pub(super) is_behind: bool,
+    /// What of the response is asked for.
+    pub(super) part: Part,
 }
 
 pub(super) struct StaleObject {
@@ -54,14 +57,25 @@ pub(super) struct StaleObject {
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// Its fields, as lines.
-    pub(super) fields: Box<[u8]>,
-    pub(super) has_authorization: bool,
-    pub(super) has_cookie: bool,
-    pub(super) directives: RequestDirectives,
+    fields: Arc<[u8]>,
+    has_authorization: bool,
+    has_cookie: bool,
+    directives: RequestDirectives,
 }
 
 impl Asked {
-    /// Whether the response may be for one user because of the request.
+    pub(super) fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
+        let mut fields = Vec::with_capacity(512);
+        for (name, value) in request.fields.iter() {
+            for part in [name, b": ", value, b"\r\n"] {
+                fields.extend_from_slice(part);
+            }
+        }
+        let [authorization, cookie] = of_user(request);
+        Asked { fields: fields.into(), has_authorization: authorization, has_cookie: cookie, directives }
+    }
+
+    /// As [`names_user`].
     pub(super) fn names_user(&self) -> bool {
         self.has_authorization || self.has_cookie
     }
@@ -74,6 +88,16 @@ impl Asked {
         let Asked { has_authorization, directives, .. } = *self;
         StoreRequest { method: Method::Get, has_authorization, directives }
     }
+}
+
+/// Whether the response may be for one user because of the request.
+pub(super) fn names_user(request: &Request<'_>) -> bool {
+    of_user(request).contains(&true)
+}
+
+/// Whether a request has Authorization, and a cookie.
+fn of_user(request: &Request<'_>) -> [bool; 2] {
+    request.fields.first_of(["authorization", "cookie"]).map(|value| value.is_some())
 }
 
 /// What selects among the variants of a URL.
@@ -114,10 +138,22 @@ impl Fetch {
     }
 
     /// `None`: nothing is to be stored.
-    async fn fetch(self, mut forwarded: Forwarded) -> Option<Whole> {
+    async fn fetch(mut self, mut forwarded: Forwarded) -> Option<Whole> {
         // The request that caused it may be HEAD.
         forwarded.method = http::Method::GET;
         for_all_clients(&mut forwarded.fields);
+        let of_whole = match &self.part {
+            Part::Whole => None,
+            Part::First(wanted) => {
+                let whole = forwarded.without_content();
+                wanted.add_range(&mut forwarded.fields);
+                Some(whole)
+            }
+            Part::Of(sliced, index) => {
+                sliced.add_range(*index, &mut forwarded.fields);
+                None
+            }
+        };
         let validation = self.stale.as_ref().map(|stale| {
             let unconditional = forwarded.without_content();
             forwarded.fields.extend(sealion_cache::validation_fields(&stale.object.head.fields));
@@ -136,6 +172,30 @@ impl Fetch {
             }
             // It is valid for another response than the stored one.
             (trace, result) = forward(&self.upstream, unconditional).await;
+        }
+        if let (Part::First(wanted), Ok(reply), Some(whole)) = (&self.part, &mut result, of_whole)
+            && match wanted.judge(reply, self.rules.max_object) {
+                Judgement::AsItIs => false,
+                // What is for one request goes to its client as the origin sends it.
+                Judgement::Slice => self.may_store(reply, requested.second, now_s()).is_err(),
+                Judgement::Unusable => true,
+            }
+        {
+            self.part = Part::Whole;
+            (trace, result) = forward(&self.upstream, whole).await;
+        }
+        if let (Part::Of(sliced, index), Ok(reply)) = (&self.part, &result)
+            && !sliced.is_answered_by(*index, reply)
+        {
+            let status = reply.status.code();
+            let what = if status >= 500 {
+                format!("it is {status} instead of a slice")
+            } else {
+                self.rules.store.slices_changed(&self.key, sliced).await;
+                "the response has changed since its other slices were fetched".to_owned()
+            };
+            self.fill.end(End::Failed(Arc::new(Failed { failure: Failure::Broken(what), trace: Some(trace) })));
+            return None;
         }
         let is_error = match &result {
             Ok(reply) => sealion_cache::is_error_for_stale(reply.status.code()),
@@ -170,14 +230,14 @@ impl Fetch {
         let freshened = sealion_cache::freshen(
             &rules.policy,
             &self.request.to_store(),
-            stale.head.status.code(),
+            code(stale.head.status, &self.part),
             &mut fields,
             not_modified,
             requested.second,
             now_s(),
         );
         // A client must not remove what others may have: a server may renew its cookie, for instance.
-        let is_of_client = |why: NotStored| is_of_request(why.as_str()) || why == NotStored::SetCookie;
+        let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
         // With other fields in Vary it is another variant than the one that others would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
@@ -226,18 +286,25 @@ impl Fetch {
             Ok(decision) => decision,
             Err(why) => {
                 let names_user = self.request.names_user();
+                // What is beyond the end of the response says nothing of the rest.
+                let is_beyond = reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.part, Part::Whole);
                 // Who names no user is told from those who do, and only those have it for a reason of theirs.
-                if !is_of_request(why) || (names_user && why != "request-no-store") {
-                    rules.store.is_not_shared(self.id, why, names_user);
+                if !is_beyond && (!why.is_of_request() || (names_user && why.is_of_user())) {
+                    rules.store.is_not_shared(self.id, why.as_str(), names_user);
                 }
-                self.fill.not_shared(why, reply, trace);
+                self.fill.not_shared(why.as_str(), reply, trace);
                 return None;
             }
         };
         let Reply { status, fields, body, .. } = reply;
-        let length = length(&fields);
+        let length = match sealion_cache::content_range(&fields) {
+            Some((range, _)) if status == Status::PARTIAL_CONTENT => Some(range.end - range.start),
+            _ => length(&fields),
+        };
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
         let mut key = self.key.clone();
+        // Slices are of the variant of the one that told of them.
+        let names = if let Part::Of(..) = self.part { Vec::new() } else { names };
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
         }
@@ -248,7 +315,7 @@ impl Fetch {
         if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
             let mut own = fields;
             own.insert(DATE, storable[DATE].clone());
-            self.fill.set_own(rules.lines(&key, &own));
+            self.fill.set_own(rules.lines(&key, status, &own));
         }
         let head = rules.head(&key, status, storable, lifetime);
         let is_stored = disk.may_store(length);
@@ -256,7 +323,8 @@ impl Fetch {
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
         let object = self.store_body(&flowing, body.into(), hash, times, &disk).await?;
-        Some(Whole { rules, disk, object, times, key: self.key, names })
+        let replaced = self.stale.map(|stale| stale.object).filter(|stale| stale.head.sliced.is_some());
+        Some(Whole { rules, disk, object, times, key: self.key, names, replaced })
     }
 
     fn may_store(
@@ -264,17 +332,17 @@ impl Fetch {
         reply: &Reply,
         requested: u64,
         received: u64,
-    ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), &'static str> {
+    ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), Unstored> {
         let policy = &self.rules.policy;
-        let code = reply.status.code();
+        let code = code(reply.status, &self.part);
         let lifetime =
             sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);
-        let lifetime = lifetime.map_err(NotStored::as_str)?;
+        let lifetime = lifetime.map_err(Unstored::ByRule)?;
         // What nobody says is to be stored may be for one user, if the request names that user.
         if self.request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
-            return Err("cookie");
+            return Err(Unstored::Cookie);
         }
-        let names = self.rules.vary(&reply.fields).ok_or("vary-any")?;
+        let names = self.rules.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
         let length = length(&reply.fields);
         // An answer that ends with its connection may be cut, and nobody would know.
         let is_delimited = length.is_some()
@@ -282,10 +350,10 @@ impl Fetch {
             || reply.fields.contains_key(TRANSFER_ENCODING)
             || matches!(code, 204 | 304);
         if !is_delimited {
-            return Err("no-length");
+            return Err(Unstored::NoLength);
         }
         if length.is_some_and(|length| length > self.rules.max_object) {
-            return Err("too-large");
+            return Err(Unstored::TooLarge);
         }
         Ok((lifetime, names))
     }
@@ -433,6 +501,8 @@ struct Whole {
     key: Vec<u8>,
     /// The request fields that select among the variants of the URL.
     names: Vec<HeaderName>,
+    /// The response in slices that it takes the place of.
+    replaced: Option<Arc<Object>>,
 }
 
 impl Whole {
@@ -443,7 +513,7 @@ impl Whole {
 
     /// Writes what is not written. May block.
     fn store(self) {
-        let Whole { rules, disk, object, times, key, names } = self;
+        let Whole { rules, disk, object, times, key, names, replaced } = self;
         let store = &rules.store;
         if let Content::Memory(bytes) = &object.body.content {
             match disk.write(bytes, &object.metadata(), object.hash, times) {
@@ -465,6 +535,9 @@ impl Whole {
                 Ok(false) => {}
                 Err(error) => disk.failed("store a response", &error),
             }
+        }
+        if let Some(old) = replaced {
+            store.remove_replaced(&old, &object.head);
         }
         store.stored(&object);
     }
@@ -532,12 +605,53 @@ fn made(requested: u64, fields: &HeaderMap) -> u64 {
     age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(ROUNDED).min(YOUNG) * 1000))
 }
 
+/// Seconds by which Age may be too low: a cache counts whole ones, and adds what it was told by the cache before it, which did so too.
+const ROUNDED: u64 = 2;
+
 /// Seconds in which all caches of a chain apply a purge.
 const YOUNG: u64 = 60;
 
-/// Whether the request is the reason that a response is not stored: that of another may be.
-fn is_of_request(why: &str) -> bool {
-    matches!(why, "authorization" | "request-no-store" | "cookie")
+/// Why an answer is for one request only.
+#[derive(Debug, Clone, Copy)]
+enum Unstored {
+    ByRule(NotStored),
+    /// The request names a user, and nobody says that the answer is for all.
+    Cookie,
+    NoLength,
+    TooLarge,
+}
+
+impl Unstored {
+    fn as_str(self) -> &'static str {
+        match self {
+            Unstored::ByRule(why) => why.as_str(),
+            Unstored::Cookie => "cookie",
+            Unstored::NoLength => "no-length",
+            Unstored::TooLarge => "too-large",
+        }
+    }
+
+    /// Whether the request is the reason: the answer to another may be stored.
+    fn is_of_request(self) -> bool {
+        match self {
+            Unstored::ByRule(why) => why.is_of_request(),
+            Unstored::Cookie => true,
+            Unstored::NoLength | Unstored::TooLarge => false,
+        }
+    }
+
+    /// Whether it is that the request names a user: the answers to all others that do are as this one.
+    fn is_of_user(self) -> bool {
+        matches!(self, Unstored::Cookie | Unstored::ByRule(NotStored::Authorization))
+    }
+}
+
+/// The status by which a response is stored: a slice is a part of a 200.
+fn code(status: Status, part: &Part) -> u16 {
+    match part {
+        Part::First(_) | Part::Of(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
+        _ => status.code(),
+    }
 }
 
 fn length(fields: &HeaderMap) -> Option<u64> {
@@ -552,6 +666,3 @@ const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MOST_UNWRITTEN);
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
-/// Seconds by which Age may be too low: a cache counts whole ones, and adds what it was told by the cache before it, which did so too.
-const ROUNDED: u64 = 2;
-

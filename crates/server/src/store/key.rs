@@ -79,6 +79,23 @@ pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
+/// Appends to a key what selects one of the slices of its response: their layout, and the validator of the whole.
+pub(super) fn add_slice(key: &mut Vec<u8>, layout: &[u8], validator: &[u8]) {
+    for part in [SLICE, layout, validator] {
+        key.extend_from_slice(part);
+    }
+}
+
+/// Whether it is the key of a slice.
+pub(super) fn is_slice(key: &[u8]) -> bool {
+    without_slice(key).len() < key.len()
+}
+
+/// The key of the whole response, if this is the key of a slice; otherwise the same.
+pub(super) fn without_slice(key: &[u8]) -> &[u8] {
+    memchr::memmem::find(key, SLICE).map_or(key, |at| &key[..at])
+}
+
 /// The host in a key, with its port.
 pub(super) fn authority_of(key: &[u8]) -> Option<&str> {
     let url = std::str::from_utf8(url_of(key)).ok()?;
@@ -94,6 +111,7 @@ pub(super) fn url_of(key: &[u8]) -> &[u8] {
 /// No URL and no field has it.
 const PART: &[u8] = b"\n";
 const VARIANT: &[u8] = b"\n\0";
+const SLICE: &[u8] = b"\n\x01";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 //!                     │ nothing, or stale                                                                   ▲
 //!                     └─► fill.rs (one fetch for all that wait) ◄─ fetch.rs ─► upstream ─► origin           │
 //!                                                                     └────────────────────── format.rs ────┘
-//! purge.rs ◄─► stream.rs (other nodes, by resp.rs)
+//! purge.rs ◄─► stream.rs (other nodes, by resp.rs)      slices.rs: a response as a row of objects, each found or fetched when it is its turn
 //! ```
 //!
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
@@ -26,6 +26,7 @@ mod purge;
 mod resp;
 mod respond;
 mod rule;
+mod slices;
 mod snapshot;
 mod stream;
 mod variants;
@@ -263,12 +264,7 @@ impl Store {
 
     /// The fill under way for a key, or a new one, which the caller has to run.
     fn join(&self, id: u128, key: &[u8], names_user: bool) -> (Arc<Fill>, bool) {
-        if self
-            .passed()
-            .peek(&id)
-            .and_then(|passed| passed.not_shared[usize::from(names_user)])
-            .is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
-        {
+        if self.is_passed(id, names_user) {
             return (Fill::new(key), true);
         }
         let mut fills = self.fills();
@@ -279,6 +275,12 @@ impl Store {
         let fill = Fill::new(key);
         fills.insert(id, Arc::clone(&fill));
         (fill, true)
+    }
+
+    /// Whether the response to a key was for one request only, a moment ago.
+    fn is_passed(&self, id: u128, names_user: bool) -> bool {
+        let passed = self.passed().peek(&id).and_then(|passed| passed.not_shared[usize::from(names_user)]);
+        passed.is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
     }
 
     /// What is stored under a key once a fetch has been written: its object, if that is whole, or the fields by which the responses of its URL
@@ -349,6 +351,9 @@ impl Store {
     /// The object of a key is asked for.
     fn touch(&self, hash: u128, key: &[u8]) {
         self.disk(hash).touch(hash);
+        if key::is_slice(key) {
+            return;
+        }
         if let Some(of_url) = key::without_variant(key) {
             self.variants.used(hash);
             // Workers keep the list too: nothing else says that it is asked for.
@@ -460,12 +465,6 @@ impl Store {
     }
 }
 
-/// The key of a URL, without further parts and variant.
-fn plain_key(url: &str, upstream: &str) -> Vec<u8> {
-    let mut key = url.as_bytes().to_vec();
-    key::add_part(&mut key, b"@", upstream.as_bytes());
-    key
-}
 /// Does works side by side, each on a thread of its own. Returns those that have not ended by the deadline, and leaves them to their threads.
 fn finish_until<W: FnOnce() + Send + 'static>(deadline: Instant, works: impl IntoIterator<Item = W>) -> Vec<usize> {
     let (ended, each) = std::sync::mpsc::channel();
@@ -488,6 +487,12 @@ fn finish_until<W: FnOnce() + Send + 'static>(deadline: Instant, works: impl Int
     missing
 }
 
+/// The key of a URL, without further parts and variant.
+fn plain_key(url: &str, upstream: &str) -> Vec<u8> {
+    let mut key = url.as_bytes().to_vec();
+    key::add_part(&mut key, b"@", upstream.as_bytes());
+    key
+}
 
 /// Seconds since 1970-01-01.
 fn now_s() -> u64 {
@@ -514,15 +519,15 @@ const KEPT_IN_MEMORY: u64 = 128 << 10;
 /// Most files that a worker keeps open.
 pub(crate) const MOST_OPEN: usize = 1000;
 
+/// Time for which the end of the process waits for a disk at least.
+pub(crate) const CLOSING: Duration = Duration::from_secs(5);
+
 /// Time between calls of [`Store::sweep`].
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
 
 const CHANGES: usize = 64;
 
 /// Keys of which is remembered that their responses are not stored.
-/// Time for which the end of the process waits for a disk at least.
-pub(crate) const CLOSING: Duration = Duration::from_secs(5);
-
 const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// How long requests for a response that cannot be shared go to the origin side by side.
@@ -539,12 +544,6 @@ mod tests {
         store
     }
 
-    #[test]
-    fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
-        let scratch = tempfile::tempdir().unwrap();
-        let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
-        let key = b"https://example.org/\n@=app";
-        let store = opened(&[a.clone(), b.clone(), c.clone()]);
     #[test]
     fn what_hangs_is_left_behind_when_its_time_is_over() {
         let (release, hangs) = std::sync::mpsc::channel::<()>();
@@ -563,6 +562,12 @@ mod tests {
         assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
     }
 
+    #[test]
+    fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
+        let key = b"https://example.org/\n@=app";
+        let store = opened(&[a.clone(), b.clone(), c.clone()]);
         let before = store.hash(key);
         let disk = store.disk(before).directory.path.clone();
         let replaced = if disk == a { b.clone() } else { a.clone() };

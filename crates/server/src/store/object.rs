@@ -14,6 +14,7 @@ use super::KEPT_IN_MEMORY;
 use super::directory::{Opened, read_exact_at};
 use super::format::{Kind, Metadata};
 use super::rule::Rules;
+use super::slices::Sliced;
 use crate::files::resolve::{Content, SiteFile, Wait};
 
 /// A stored response.
@@ -44,6 +45,15 @@ pub(crate) struct Head {
     pub(super) tags: Box<[Box<str>]>,
     /// Groups of its origin that are invalidated together (RFC 9875).
     pub(super) groups: Box<[Box<str>]>,
+    /// Where it is a slice (206): of which response.
+    pub(super) sliced: Option<Arc<Sliced>>,
+}
+
+impl Head {
+    /// Whether it is a part of a response that cannot be put together: slices have another size, or none, by now.
+    pub(super) fn is_lost_part(&self) -> bool {
+        self.status == Status::PARTIAL_CONTENT && self.sliced.is_none()
+    }
 }
 
 /// What is stored under a key.

@@ -11,6 +11,7 @@ use sealion_http::{ContentRange, ExtraFields, Fields, Method, Request, Status, w
 
 use super::fill::{Fill, Flowing};
 use super::object::{Head, Object};
+use super::slices::Slices;
 use crate::observe::access_log::CacheTrace;
 use crate::response::{Body, BodyStream, Response};
 
@@ -40,13 +41,22 @@ impl Reuse<'_> {
     #[inline]
     pub(super) fn object(self, object: &Object) -> Response {
         let Object { head, body, .. } = object;
-        self.respond(head, Some(body.len), |range| Some(Body::File { file: Arc::clone(body), range }))
+        self.respond(head, head.status, Some(body.len), |range| Some(Body::File { file: Arc::clone(body), range }))
             .unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY))
+    }
+
+    /// The response of which `head` is that of a slice. `fill`: that slice comes by it. `None`: too late, it is not there any more.
+    pub(super) fn sliced(self, head: &Head, slices: Slices, fill: Option<&Arc<Fill>>) -> Option<Response> {
+        self.respond(head, Status::OK, Some(slices.sliced.complete()), |range| {
+            let length = Some(range.end - range.start);
+            let source = Arc::new(slices).read(range, fill)?;
+            Some(Body::Stream(BodyStream { length, source: Box::pin(source) }))
+        })
     }
 
     /// The response with a body that is on its way. `None`: too late, it is not there any more.
     pub(super) fn flowing(self, flowing: &Flowing, fill: &Arc<Fill>) -> Option<Response> {
-        self.respond(&flowing.head, flowing.length, |range| {
+        self.respond(&flowing.head, flowing.head.status, flowing.length, |range| {
             let end = flowing.length.map(|_| range.end);
             let length = end.map(|end| end - range.start);
             let source = fill.read(range.start, end)?;
@@ -54,11 +64,12 @@ impl Reuse<'_> {
         })
     }
 
-    /// Inlined, since a response is large, and would be copied at each return. `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
+    /// Inlined, since a response is large, and would be copied at each return. `code`: the status of the whole. `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
     #[inline(always)]
     fn respond(
         self,
         head: &Head,
+        code: Status,
         length: Option<u64>,
         content: impl FnOnce(Range<u64>) -> Option<Body>,
     ) -> Option<Response> {
@@ -79,7 +90,7 @@ impl Reuse<'_> {
             Origin::Answered(Some(own)) => own,
             _ => &head.lines,
         };
-        let is_ok = head.status == Status::OK;
+        let is_ok = code == Status::OK;
         if is_ok && sealion_cache::evaluate(&request.conditions, &head.fields) == Precondition::NotModified {
             let fields = with_extra(of_not_modified(lines), None);
             return Some(Response { cache: Some(trace), ..Response::new(Status::NOT_MODIFIED, fields, Body::Empty) });
@@ -104,7 +115,7 @@ impl Reuse<'_> {
                 let response = Response::new(Status::RANGE_NOT_SATISFIABLE, fields, Body::Empty);
                 return Some(Response { cache: Some(trace), ..response });
             }
-            _ => (head.status, whole, None),
+            _ => (code, whole, None),
         };
         let fields = with_extra(lines.with_room(ADDED), content_range);
         Some(Response { cache: Some(trace), ..Response::new(status, fields, content(range)?) })

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
@@ -15,6 +16,7 @@ use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{NUMBER, add_part, authority_of};
 use super::object::Head;
+use super::slices::Sliced;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
 use crate::response::Response;
 use crate::upstream::{MadeHere, made_here};
@@ -43,6 +45,8 @@ pub(super) struct Rules {
     pub(super) finish: bool,
     /// Most variants of a URL.
     pub(super) variants: usize,
+    /// Octets of a slice, if large responses are stored in slices.
+    pub(super) slice: Option<u64>,
     /// Tells the rules of all configurations apart, whose responses may carry other fields.
     pub(super) number: [u8; NUMBER],
     lines: Box<Lines>,
@@ -60,19 +64,27 @@ impl fmt::Debug for Rules {
 impl Rules {
     pub(super) fn head(&self, key: &[u8], status: Status, fields: HeaderMap, lifetime: Lifetime) -> Head {
         let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
+        let size = self.slice.filter(|_| status == Status::PARTIAL_CONTENT);
         Head {
             status,
-            lines: self.lines(key, &fields),
+            lines: self.lines(key, status, &fields),
             tags: boxed(sealion_cache::tags(&fields)),
             groups: boxed(sealion_cache::groups(&fields)),
+            sliced: size.and_then(|size| Sliced::of(&fields, size)).map(Arc::new),
             fields,
             lifetime,
         }
     }
 
     /// The fields that clients get of those of the origin.
-    pub(super) fn lines(&self, key: &[u8], fields: &HeaderMap) -> ExtraFields {
-        (self.lines)(fields, authority_of(key))
+    pub(super) fn lines(&self, key: &[u8], status: Status, fields: &HeaderMap) -> ExtraFields {
+        if status != Status::PARTIAL_CONTENT {
+            return (self.lines)(fields, authority_of(key));
+        }
+        // It is that of the slice, not of what a client asks for.
+        let mut fields = fields.clone();
+        fields.remove(CONTENT_RANGE);
+        (self.lines)(&fields, authority_of(key))
     }
 }
 
@@ -125,6 +137,7 @@ impl CacheRuleConfig {
                 max_object: self.max_object.0,
                 finish: self.finish,
                 variants: self.variants.usize(),
+                slice: self.slice(key, problems),
                 number: NEXT.fetch_add(1, Ordering::Relaxed).to_ne_bytes(),
                 lines,
             }),

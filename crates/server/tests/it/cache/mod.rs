@@ -8,6 +8,7 @@ mod orders;
 mod reuse;
 mod security;
 mod sharing;
+mod slices;
 mod warm;
 
 use std::path::PathBuf;
