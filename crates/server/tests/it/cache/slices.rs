@@ -28,23 +28,26 @@ fn body(version: usize) -> Vec<u8> {
 
 /// The answer of an origin that serves ranges. `fields`: further ones.
 fn of_version(request: &Received, version: usize, fields: &str) -> Vec<u8> {
-    let tag = format!("\"{version}\"");
+    of_body(request, version, &body(version), fields)
+}
+
+fn of_body(request: &Received, version: usize, body: &[u8], fields: &str) -> Vec<u8> {
+    let (tag, length) = (format!("\"{version}\""), body.len());
     let fields = format!("{fields}ETag: {tag}\r\n");
     if request.all("if-none-match") == [&*tag] {
         return format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
     }
-    let body = body(version);
     let range = match request.all("range")[..] {
         [range] if request.all("if-range").iter().all(|own| *own == tag) => range.trim_start_matches("bytes="),
-        _ => return answer(200, &fields, &body),
+        _ => return answer(200, &fields, body),
     };
     let (first, last) = range.split_once('-').expect("one range");
     let first: usize = first.parse().expect("a number");
-    if first >= LENGTH {
-        return answer(416, &format!("Content-Range: bytes */{LENGTH}\r\n"), b"");
+    if first >= length {
+        return answer(416, &format!("Content-Range: bytes */{length}\r\n"), b"");
     }
-    let end = last.parse().map_or(LENGTH, |last: usize| (last + 1).min(LENGTH));
-    let fields = format!("{fields}Content-Range: bytes {first}-{}/{LENGTH}\r\n", end - 1);
+    let end = last.parse().map_or(length, |last: usize| (last + 1).min(length));
+    let fields = format!("{fields}Content-Range: bytes {first}-{}/{length}\r\n", end - 1);
     answer(206, &fields, &body[first..end])
 }
 
@@ -402,6 +405,59 @@ fn a_slice_that_is_damaged_is_fetched_again() {
     }
     cached.restart();
     has_all(&cached, "/a", 0);
+    assert_eq!(cached.fetches(), 8);
+}
+
+/// Over both protocols: the client that meets it notices, and nobody after.
+#[test]
+fn a_slice_that_cannot_be_read_any_more_is_fetched_again() {
+    for over_http2 in [false, true] {
+        let body: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+        let sent = body.clone();
+        let origin = Upstream::answering(move |request| of_body(request, 0, &sent, FRESH));
+        // Slices that do not lie in memory.
+        let cached = Cached::with(origin, "[server]\nworkers = 1\n", "slice = '256KiB'");
+        for _ in 0..2 {
+            assert!(cached.get("/a", &[]).body == body);
+            wait_for_objects(&cached, 3);
+        }
+        for object in objects(&cached.directory) {
+            fs::File::options().write(true).open(object).expect("an object").set_len(100_000).expect("cut");
+        }
+        if over_http2 {
+            let settings = [(INITIAL_WINDOW_SIZE, 1 << 20)];
+            let mut http = Http2::connect(cached.site.connector(Suite::TLS13), cached.server().address(), &settings);
+            http.send(&window_update(0, 1 << 20));
+            let stream = http.get("/a");
+            assert!(matches!(http.response(stream).ended, Some(Ended::Reset(_))));
+        } else {
+            assert!(http::get(&mut cached.site.connect(cached.server()), "/a").is_err());
+        }
+        wait_until("they are fetched again", || {
+            let again = http::get(&mut cached.site.connect(cached.server()), "/a");
+            again.is_ok_and(|response| response.body == body)
+        });
+        assert!(cached.fetches() > 3);
+        assert!(cached.get("/a", &[]).body == body);
+    }
+}
+
+#[test]
+fn variants_have_slices_of_their_own() {
+    const VARYING: &str = "Cache-Control: max-age=1000\r\nVary: X-Version\r\n";
+    let origin =
+        Upstream::answering(|request| of_version(request, request.field("x-version").parse().expect("one"), VARYING));
+    let cached = Cached::with(origin, "", RULE);
+    for turn in 0..2 {
+        for version in 0..2 {
+            let field = [("X-Version", ["0", "1"][version])];
+            assert!(cached.get("/a", &field).body == body(version), "turn {turn}");
+            let part = cached.get("/a", &[field[0], ("Range", "bytes=-100000")]);
+            assert!(part.status == 206 && part.body == body(version)[100_000..]);
+        }
+        // And the list of both.
+        wait_for_objects(&cached, 9);
+    }
     assert_eq!(cached.fetches(), 8);
 }
 
