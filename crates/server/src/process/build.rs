@@ -76,6 +76,7 @@ pub(crate) fn build(
             &mut problems,
         ) {
             built.log = site.log(&logs, &mut problems);
+            built.https_only = site.https_only.then(|| listen::https_port(&config.listen));
             sites.push((site, built));
         }
     }
@@ -144,6 +145,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
             problems.add(&auth.roots.span, "site.client_auth", what);
         }
         if !site.basic_auth.is_empty()
+            && !site.https_only
             && let Some(listen) = plain().filter(named).find(|listen| listen.is_exposed())
         {
             notes.push(format!(

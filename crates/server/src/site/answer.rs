@@ -1,9 +1,9 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► maintenance ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                                                                        │
-//!                                                                                                fields, CORS ◄─ error page ◄───────────────────────────┘
+//! limits ─► maintenance ─► HTTPS ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                                                                  │
+//!                                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
 //! Maintenance goes before everything that tells a path or a client from another, so that nothing of the site shows. The network check follows, since it costs least. Preflight requests carry no password. A file sent under another path (a
@@ -28,7 +28,7 @@ use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
 use super::proxy::Proxies;
-use super::{Site, error_text, proxy};
+use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
@@ -316,6 +316,9 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.refuse_client() {
             return Some(refusal);
         }
+        if let Some(redirect) = self.redirect_to_https() {
+            return Some(redirect);
+        }
         if !self.is_allowed(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
@@ -332,6 +335,17 @@ impl<'a> Answering<'a> {
         };
         let redirect = redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.origin()));
         redirect.or_else(|| refusal.map(Response::plain))
+    }
+
+    /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
+    fn redirect_to_https(&self) -> Option<Response> {
+        let port = self.site.https_only.filter(|_| self.client.is_plain)?;
+        let (Target::Path { path, query }, Some(authority)) = (self.request.target, self.request.authority) else {
+            return Some(Response::plain(Status::BAD_REQUEST));
+        };
+        let mut response = Response::plain(Status::PERMANENT_REDIRECT);
+        response.fields.location = Some(plain_http::over_https(authority, port, path, query));
+        Some(response)
     }
 
     /// The beginning of the URL that was asked for: with its scheme and host.

@@ -41,6 +41,7 @@ impl Place {
                 log: crate::observe::access_log::SiteLog::Common,
                 listen: None,
                 http2: true,
+                https_only: None,
                 name: "test".into(),
                 number: crate::observe::metrics::SiteNumber::NONE,
                 files,

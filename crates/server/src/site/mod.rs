@@ -91,6 +91,9 @@ pub(crate) struct SiteConfig {
     /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
     /// answered 421, upon which browsers open another connection.
     pub http2: bool,
+    /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
+    /// first listener with TLS.
+    pub https_only: bool,
     /// Directory to serve. Nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
     /// Whether responses of this site are written to the access log.
@@ -175,6 +178,7 @@ impl Default for SiteConfig {
             default: false,
             listen: None,
             http2: true,
+            https_only: false,
             root: None,
             access_log: true,
             log: None,
@@ -224,6 +228,8 @@ pub(crate) struct Site {
     pub listen: Option<Box<[Box<str>]>>,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
+    /// The port of HTTPS, if requests by `http` are redirected to it.
+    pub https_only: Option<u16>,
     /// The access log that its responses are written to.
     pub log: SiteLog,
     /// The files beneath the root.
@@ -314,7 +320,7 @@ impl SiteConfig {
         }
     }
 
-    /// Opens the root and builds the site, with the common log. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
+    /// Opens the root and builds the site, with the common log and without redirects to HTTPS. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
     pub(crate) fn build(
         &self,
         cache: &Arc<FileCache>,
@@ -364,6 +370,7 @@ impl SiteConfig {
             number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             http2: self.http2,
+            https_only: None,
             log: SiteLog::Common,
             files: files(root),
             pages: listing_pages::Pages::default(),

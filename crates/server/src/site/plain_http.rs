@@ -52,11 +52,16 @@ pub(crate) fn answer(
     if !is_ours {
         return PlainResponse::of(Status::MISDIRECTED_REQUEST);
     }
-    let port = if https_port == 443 { String::new() } else { format!(":{https_port}") };
-    let query = query.map_or_else(String::new, |query| format!("?{query}"));
     let mut response = PlainResponse::of(Status::PERMANENT_REDIRECT);
-    response.fields.location = Some(format!("https://{}{port}{path}{query}", host(authority)));
+    response.fields.location = Some(over_https(authority, https_port, path, query));
     response
+}
+
+/// The same address over HTTPS, at this port.
+pub(super) fn over_https(authority: &str, port: u16, path: &str, query: Option<&str>) -> String {
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("https://{}{port}{path}{query}", host(authority))
 }
 
 /// The paths of validations (RFC 8555 §8.3).

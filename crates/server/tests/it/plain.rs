@@ -278,6 +278,52 @@ fn the_scheme_is_the_one_that_a_trusted_proxy_names() {
 }
 
 #[test]
+fn a_site_of_https_redirects_beside_one_that_is_served() {
+    let site = Site::new();
+    site.add("page", "page");
+    let (tls, keys) = (free_port(), "access = [{ path = '/closed', deny = ['127.0.0.0/8'] }]");
+    let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
+    let plain = free_port();
+    let listener = PLAIN.replace(":0", &format!(":{plain}"));
+    let server = Config::within(site.outside())
+        .listen(&format!("address = '127.0.0.1:{tls}'"))
+        .listen(&format!("{listener}http2 = true\n{trusting}"))
+        .site(site.root(), &[&site.pki], &format!("names = ['a.example']\nhttps_only = true\n{keys}"))
+        .site(site.root(), &[], "names = ['b.example']\ndefault = true")
+        .serve();
+    let address = SocketAddr::from(([127, 0, 0, 1], plain));
+    for protocol in PROTOCOLS {
+        let ask = |host: &str, target: &str, more: &[&str]| {
+            let host = format!("Host: {host}");
+            curl::get_plain(&site.pki, address, target, &[&["-H", &host, protocol], more].concat())
+        };
+        let to = |target: &str| format!("https://a.example:{tls}{target}");
+        // Before it says what there is.
+        for target in ["/page", "/page?x=%20", "/none", "/closed", "/.well-known/x"] {
+            let answer = ask("a.example", target, &[]);
+            assert_eq!((answer.status, answer.field("location")), (308, Some(&*to(target))), "{protocol} {target}");
+            assert!(answer.field("strict-transport-security").is_none());
+        }
+        let post = ask("a.example", "/page", &["--data", "x"]);
+        assert_eq!((post.status, post.field("location")), (308, Some(&*to("/page"))), "{protocol}");
+        // It came by HTTPS.
+        let answer = ask("a.example", "/page", &["-H", "X-Forwarded-Proto: https"]);
+        assert_eq!((answer.status, &*answer.body), (200, &b"page"[..]), "{protocol}");
+        let answer = ask("b.example", "/page", &[]);
+        assert_eq!((answer.status, &*answer.body), (200, &b"page"[..]), "{protocol}");
+    }
+    // Without Host the default site answers.
+    let answer = exchange(address, b"GET /page HTTP/1.0\r\n\r\n").expect("FIN");
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    drop(server);
+
+    // One that would need another name in the redirect has none.
+    let server = config(&site, "", "https_only = true").serve();
+    let answer = exchange(server.address(), b"GET /page HTTP/1.0\r\n\r\n").expect("FIN");
+    assert!(answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
 fn hsts_without_a_way_to_https_is_refused() {
     let site = Site::new();
     let problems = config(&site, "", "[site.hsts]\nmax_age = '1h'").problems();
