@@ -459,7 +459,8 @@ impl<'a> Answering<'a> {
             return refusal.into();
         }
         let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
-        if rule.files_first && takes_file && self.may_be_file(rewritten) {
+        let takes_file = takes_file && rule.files_first && self.may_be_file(rewritten);
+        if takes_file && !Box::pin(self.index_is_script(rule, path)).await {
             let answer = self.serve(path, asked, user).await;
             if answer.response.status != Status::NOT_FOUND {
                 return answer;
@@ -518,6 +519,31 @@ impl<'a> Answering<'a> {
             return Some(refusal);
         }
         self.guard(path, user).await
+    }
+
+    /// Whether the index of a directory is a script that goes before the files that are named after it in the site's `index`.
+    async fn index_is_script(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
+        let Some(script) = rule.index_script().filter(|_| path.names_directory()) else { return false };
+        let names: Vec<&str> = self.indexes().collect();
+        // Files alone, or none after it: a script runs where there is no file.
+        if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
+            return false;
+        }
+        let (files, mounted_at) = self.mount_of(path);
+        let beneath = path.beneath(mounted_at);
+        for name in names {
+            if name == script {
+                let own = path.child(script);
+                return rule
+                    .script(path)
+                    .await
+                    .is_some_and(|found| found.is_ok_and(|found| found.name == own.as_bytes()));
+            }
+            if let Ok(Found::File(_)) = self.find(files, &beneath.child(name)).await {
+                return false;
+            }
+        }
+        false
     }
 
     /// Whether a file can have the path: one that was rewritten, or the one of the request.

@@ -27,6 +27,8 @@ pub(crate) struct FastcgiConfig {
     pub index: At<String>,
     /// Script for all paths that have none, for instance `/index.php` [default: they are answered 404]
     pub front: Option<At<String>>,
+    /// Whether `front` is the only script that is run: others are answered 404.
+    pub only_front: bool,
     /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
     pub extensions: At<Vec<String>>,
     /// Further variables, for instance `{ APP_ENV = "production" }`.
@@ -39,6 +41,7 @@ impl Default for FastcgiConfig {
             root: None,
             index: "index.php".to_owned().into(),
             front: None,
+            only_front: false,
             extensions: vec![".php".to_owned()].into(),
             params: At::default(),
         }
@@ -54,6 +57,8 @@ pub(super) struct Scripts {
     index: String,
     /// Without a slash at its beginning.
     front: Option<String>,
+    /// Whether others are not run.
+    only_front: bool,
     extensions: Vec<String>,
     pub(super) params: Arc<[(String, String)]>,
 }
@@ -94,6 +99,10 @@ impl FastcgiConfig {
             let what = "are written with their dot: write for instance [\".php\"]";
             problems.add(&self.extensions.span, &format!("{key}.extensions"), what);
         }
+        if self.only_front && self.front.is_none() {
+            let what = "runs the front script alone, and there is none: set front, for instance \"/index.php\"";
+            problems.add(&(0..0), &format!("{key}.only_front"), what);
+        }
         for name in self.params.keys() {
             let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
             let what = match () {
@@ -126,6 +135,7 @@ impl FastcgiConfig {
             root_path: path.into(),
             index: self.index.value.clone(),
             front: self.front.as_ref().map(|front| front.trim_start_matches('/').to_owned()),
+            only_front: self.only_front,
             extensions: self.extensions.value.clone(),
             params: self.params.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         })
@@ -143,6 +153,11 @@ fn is_script(extensions: &[String], path: &[u8]) -> bool {
 }
 
 impl Scripts {
+    /// The script of a path that ends with a slash, beneath that path.
+    pub(super) fn index(&self) -> &str {
+        &self.index
+    }
+
     /// The script of a path.
     ///
     /// # Errors
@@ -163,6 +178,15 @@ impl Scripts {
 
     /// The scripts that a path may mean, the first one first.
     fn candidates(&self, path: &SitePath<'_>) -> Vec<Found> {
+        let mut found = self.scripts_of(path);
+        found.retain(|found| {
+            !self.only_front || self.front.as_deref().is_some_and(|front| front.as_bytes() == found.name)
+        });
+        found
+    }
+
+    /// As [`Self::candidates`], with those that are not run.
+    fn scripts_of(&self, path: &SitePath<'_>) -> Vec<Found> {
         let octets = path.as_bytes();
         let ends = memchr::memchr_iter(b'/', octets).chain([octets.len()]);
         for end in ends {
@@ -234,6 +258,34 @@ mod tests {
                 })
                 .collect();
             assert_eq!(shown, expected, "{path:?}");
+        }
+    }
+    #[test]
+    fn the_front_script_alone_is_run_where_that_is_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = At { value: directory.path().to_owned(), span: 0..0 };
+        let mut problems = Problems::of_arguments();
+        let config = FastcgiConfig { only_front: true, ..FastcgiConfig::default() };
+        assert!(config.build(Some(&root), "fastcgi", &mut problems).is_none());
+        assert!(problems.to_string().contains("fastcgi.only_front"), "{problems}");
+        let front = Some("/index.php".to_owned().into());
+        let mut problems = Problems::of_arguments();
+        let scripts = FastcgiConfig { front, ..config }.build(Some(&root), "fastcgi", &mut problems).unwrap();
+        for (path, expected) in [
+            ("/x.php", &[][..]),
+            ("/a/index.php", &[]),
+            ("/a/index.php/index.php", &[]),
+            ("/index.php", &["|"]),
+            ("/index.php/a/x.php", &["|/a/x.php"]),
+            ("/", &["|", "|"]),
+            ("/a/", &["|"]),
+            ("/a", &["|"]),
+        ] {
+            let found = scripts.candidates(&SitePath::of_octets(path.as_bytes()).unwrap());
+            assert!(found.iter().all(|found| found.name == b"index.php"), "{path}");
+            let shown: Vec<_> =
+                found.iter().map(|found| format!("|{}", String::from_utf8_lossy(&found.path_info))).collect();
+            assert_eq!(shown, expected, "{path}");
         }
     }
 }

@@ -520,6 +520,11 @@ impl Rule {
         .await
     }
 
+    /// The script that is the index of a directory; `None`: the servers run none.
+    pub(super) fn index_script(&self) -> Option<&str> {
+        self.scripts.as_ref().map(Scripts::index)
+    }
+
     /// The script for a path; `None`: the servers run none.
     pub(super) async fn script(&self, path: &SitePath<'_>) -> Option<Result<Found, Status>> {
         Some(self.scripts.as_ref()?.find(path).await)

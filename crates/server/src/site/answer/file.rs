@@ -20,9 +20,7 @@ use crate::site::{fallback, image_formats};
 impl Answering<'_> {
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
     pub(super) async fn serve(&self, path: &SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
-        let (site, features) = (self.site, &self.site.features);
-        let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
-        let (files, mounted_at) = mount.unwrap_or((&site.files, 0));
+        let (files, mounted_at) = self.mount_of(path);
         let beneath = path.beneath(mounted_at);
         // The root of a mount is always a directory.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
@@ -31,6 +29,18 @@ impl Answering<'_> {
             self.find(files, &beneath).await
         };
         self.respond_with(found, files, &beneath, path, asked, user).await
+    }
+
+    /// The files that a path is among, and the octets of the path of their mount.
+    pub(super) fn mount_of(&self, path: &SitePath<'_>) -> (&Files, usize) {
+        let mount = self.site.features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
+        mount.unwrap_or((&self.site.files, 0))
+    }
+
+    /// The names of index files, in order.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = &str> {
+        let more = self.site.features.more_indexes.iter().map(String::as_str);
+        std::iter::once(self.site.files.index()).chain(more)
     }
 
     /// Answers with what was found at `path`, which is `beneath` the root of `files`.
@@ -205,7 +215,7 @@ impl Answering<'_> {
         Answer { response, name }
     }
 
-    fn find<'f>(
+    pub(super) fn find<'f>(
         &'f self,
         files: &'f Files,
         path: &'f SitePath<'_>,
@@ -230,8 +240,7 @@ impl Answering<'_> {
         if self.site.features.trailing_slash == TrailingSlash::Add {
             return None;
         }
-        let more = self.site.features.more_indexes.iter().map(String::as_str);
-        for index in std::iter::once(files.index()).chain(more) {
+        for index in self.indexes() {
             if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
                 return Some((file, Addition::Index(index)));
             }

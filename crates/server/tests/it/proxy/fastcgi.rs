@@ -202,6 +202,68 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
 }
 
 #[test]
+fn scripts_and_files_are_the_index_of_a_directory_in_the_order_of_the_site() {
+    let site = Site::new();
+    for (name, content) in [
+        ("index.php", "<?php secret();"),
+        ("both/index.php", "<?php secret();"),
+        ("both/index.html", "page"),
+        ("page/index.html", "page"),
+        ("script/index.php", "<?php secret();"),
+    ] {
+        site.add(name, content);
+    }
+    let (upstream, _) = answering(|accepted, request| {
+        accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{}", request.param("SCRIPT_NAME"))), end()].concat());
+    });
+    let [script, front] = ["/script/index.php", "/index.php"];
+    for (index, expected) in [
+        ("['index.php', 'index.html']", ["/both/index.php", "page", script, front]),
+        ("['index.html', 'index.php']", ["page", "page", script, front]),
+        ("['index.htm', 'index.php', 'index.html']", ["/both/index.php", "page", script, front]),
+        ("['index.php']", ["/both/index.php", front, script, front]),
+        ("['index.html']", ["page", "page", script, front]),
+    ] {
+        let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\nindex = {index}"), "");
+        let mut client = site.connect(&server);
+        for (target, expected) in ["/both/", "/page/", "/script/", "/none/"].into_iter().zip(expected) {
+            assert_eq!(body(&mut client, target), (200, expected.to_owned()), "{index} {target}");
+        }
+    }
+}
+
+#[test]
+fn the_front_script_alone_runs_where_others_are_refused() {
+    let site = Site::new();
+    for name in ["index.php", "x.php", "a/index.php"] {
+        site.add(name, "<?php secret();");
+    }
+    let (upstream, asked) = answering(|accepted, request| {
+        let ran = [request.param("SCRIPT_NAME"), request.param("PATH_INFO")].concat();
+        accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{ran}")), end()].concat());
+    });
+    let rules =
+        "proxy = [{ upstream = 'php', files_first = true, fastcgi = { front = '/index.php', only_front = true } }]";
+    let server = serve(&site, &url(&upstream), rules, "");
+    let mut client = site.connect(&server);
+    for (target, expected) in [
+        ("/", "/index.php"),
+        ("/a/", "/index.php"),
+        ("/blog", "/index.php"),
+        ("/index.php", "/index.php"),
+        ("/index.php/x.php", "/index.php/x.php"),
+    ] {
+        assert_eq!(body(&mut client, target), (200, expected.to_owned()), "{target}");
+    }
+    let before = asked.lock().expect("no panic").len();
+    for target in ["/x.php", "/x.php/y", "/a/index.php", "//x.php", "/%78.php", "/x.php/index.php", "/missing.php"] {
+        let (status, text) = body(&mut client, target);
+        assert!(status == 404 && !text.contains("secret"), "{target}: {status} {text}");
+    }
+    assert_eq!(asked.lock().expect("no panic").len(), before, "none of them asks for a script");
+}
+
+#[test]
 fn guards_of_the_script_hold_for_each_path_that_runs_it() {
     let site = Site::new();
     for name in ["index.php", "admin.php", "a/index.php"] {
@@ -446,6 +508,7 @@ fn what_cannot_be_run_is_refused_at_start() {
         (", fastcgi = { index = 'index.html' }", php, "is no script"),
         (", fastcgi = { index = 'a/index.php' }", php, "is no script"),
         (", fastcgi = { front = '/../x.php' }", php, "is no script"),
+        (", fastcgi = { only_front = true }", php, "set front"),
         (", fastcgi = { extensions = ['php'] }", php, "with their dot"),
         (", fastcgi = { params = { SCRIPT_FILENAME = '/x' } }", php, "is made for each request"),
         (", fastcgi = { params = { HTTP_X = '1' } }", php, "request_headers"),
