@@ -92,7 +92,11 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Files.
     ("root", Converted(&["site.root", "site.mounts"]), ""),
     ("alias", Converted(&["site.mounts"]), "closed where the path ends with a slash and the directory does not"),
-    ("index", Converted(&["site.index"]), "except for programs"),
+    (
+        "index",
+        Converted(&["site.index"]),
+        "in nginx' order, with the script that a rule runs; except for other programs",
+    ),
     (
         "try_files",
         Converted(&["site.fallback", "site.proxy.files_first"]),
@@ -251,7 +255,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "`on` and `optional`",
     ),
     ("ssl_verify_depth", Unsupported("chains of any length are accepted, if they end at a configured root"), ""),
-    ("ssl_crl", Unsupported("name the lists in `crls` of site.client_auth"), ""),
+    ("ssl_crl", Converted(&["site.client_auth.crls"]), ""),
     (
         "ssl_reject_handshake",
         Unsupported("unknown names get the default site's certificate, then 403 for every request"),
@@ -322,8 +326,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Logs.
     (
         "access_log",
-        Converted(&["access_log.to", "access_log.format", "site.access_log"]),
-        "one for all sites, or `off` for some; others, and those of locations, are reported",
+        Converted(&["access_log.to", "access_log.format", "site.access_log", "site.log"]),
+        "one for all sites, and one for each server that has its own, or `off`; formats, conditions and logs of locations are reported",
     ),
     ("log_format", Unsupported("set the form of lines with [access_log] format and fields"), ""),
     // Forwarded requests.

@@ -78,7 +78,12 @@ impl Listeners {
     /// reach; else one that says so; else the first.
     fn find_defaults(&mut self, servers: &[&Directive]) {
         let mut order: Vec<String> = Vec::new();
-        for server in servers {
+        // A server that only redirects becomes no site.
+        let is_site = |server: &Directive| {
+            let has_tls = is_all_tls(server) || addresses(server).any(|address| self.tls.contains(&address));
+            has_tls || !plain::leads_to_https(server)
+        };
+        for server in servers.iter().filter(|server| is_site(server)) {
             for listen in server.children().iter().filter(|inner| inner.name == "listen") {
                 let has_sites = |address: &String| {
                     is_all_tls(server) || self.tls.contains(address) || self.served.contains(address)
@@ -214,17 +219,32 @@ impl Listeners {
     pub(super) fn restrict(&self, context: &mut Context, sites: &mut [Table]) {
         let mut of_default: Vec<&str> = Vec::new();
         for (site, (server, own)) in sites.iter_mut().zip(&self.bound) {
-            let names: Vec<&str> =
-                site.get("names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            let names = site.get("names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+            let names: Vec<String> = names.map(str::to_owned).collect();
             let redirects = |address: &str| {
                 self.redirects.iter().any(|(other, redirected)| {
                     let covers = |pattern: &String| names.iter().any(|name| is_name_of(name, pattern));
                     other == address && redirected.as_ref().is_none_or(|patterns| patterns.iter().any(covers))
                 })
             };
+            let is_redirected = |address: &str| !own.iter().any(|own| own == address) && redirects(address);
+            // Where other servers have content, the site itself redirects, and then at all its addresses without TLS.
+            let served = || self.all.iter().filter(|listener| self.served.contains(&listener.address));
+            let is_served_too = own.iter().any(|address| self.served.contains(address));
+            let has_certificates_of_clients = site.table_if("client_auth").is_some();
+            if served().any(|listener| is_redirected(&listener.address)) {
+                match is_served_too || has_certificates_of_clients {
+                    false => site.set("https_only", true),
+                    true => context.report_with(
+                        server,
+                        "its redirect to HTTPS at an address where other servers have content is left out: requests get 421 there",
+                    ),
+                }
+            }
+            let redirects_itself = site.get("https_only").is_some();
             let answers = |listener: &&Listener| {
-                let is_served = self.served.contains(&listener.address);
-                own.contains(&listener.address) || (!listener.tls && !is_served && redirects(&listener.address))
+                let may_redirect = !self.served.contains(&listener.address) || redirects_itself;
+                own.contains(&listener.address) || (!listener.tls && may_redirect && is_redirected(&listener.address))
             };
             let addresses: Vec<&str> =
                 self.all.iter().filter(answers).map(|listener| listener.address.as_str()).collect();

@@ -5,6 +5,7 @@ mod guards;
 mod limits;
 mod listeners;
 mod location;
+mod log;
 mod path_rules;
 mod pcre;
 mod plain;
@@ -258,7 +259,7 @@ impl Context {
             name if real_ip::is_real_ip_directive(name) => {}
             "open_file_cache" | "open_file_cache_min_uses" | "open_file_cache_errors" => {}
             "error_log" => self.error_log(directive),
-            "access_log" => self.access_log(directive),
+            "access_log" => log::of_all(self, directive),
             "limit_req_zone" | "limit_conn_zone" => {
                 if !self.zones.take(directive) {
                     self.report_with(directive, "only limits per client address are supported");
@@ -311,26 +312,5 @@ impl Context {
             _ => "warn",
         };
         self.root.table("server").set("log", level);
-    }
-
-    fn access_log(&mut self, directive: &Directive) {
-        let table = self.root.table("access_log");
-        match (directive.first(), table.get("to").is_some()) {
-            ("off", false) => table.set("to", "off"),
-            (to, false) if !to.contains('$') && !to.starts_with("syslog:") => {
-                table.set("to", to);
-                table.set("format", "combined");
-                if let Some(format) = directive.arguments.get(1).filter(|format| *format != "combined") {
-                    self.report_with(
-                        directive,
-                        format!(
-                            "lines are written as `combined`: choose the fields of `{format}` with [access_log] fields"
-                        ),
-                    );
-                }
-            }
-            (_, true) => self.report_with(directive, "there is one access log: the field `site` tells sites apart"),
-            _ => self.report_with(directive, "set [access_log] to = \"journald\", \"syslog\" or a file"),
-        }
     }
 }

@@ -52,11 +52,6 @@ pub(super) fn redirect(context: &mut Context, listeners: &mut Listeners, server:
     if !leads_to_https {
         return context.report_with(server, "without TLS it only refuses: requests for names without a site get 421");
     }
-    if listeners.serve(server) {
-        let remedy = "other servers have content at its address, which is served: requests for its names are not redirected but get 421 there. Move the redirect to a site of these names";
-        context.report_with(server, remedy);
-        return;
-    }
     let names =
         server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
     let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));

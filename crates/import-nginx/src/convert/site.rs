@@ -7,7 +7,7 @@ use super::listeners::Listeners;
 use super::location::Scope;
 use super::plain;
 use super::targets::Targets;
-use super::{auth_request, guards, limits, location, path_rules, proxy, tls, values};
+use super::{auth_request, guards, limits, location, log, path_rules, proxy, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -79,6 +79,7 @@ const INHERITED: &[&str] = &[
     "ssl_certificate",
     "ssl_certificate_key",
     "ssl_client_certificate",
+    "ssl_crl",
     "ssl_trusted_certificate",
     "ssl_verify_client",
     "types",
@@ -217,7 +218,7 @@ pub(super) fn convert(
     }
     tls::certificates(context, &mut site, &settings.all("ssl_certificate"), &settings.all("ssl_certificate_key"));
     let roots = settings.last("ssl_client_certificate").or(settings.last("ssl_trusted_certificate"));
-    tls::client_auth(context, &mut site, roots, settings.last("ssl_verify_client"));
+    tls::client_auth(context, &mut site, roots, settings.last("ssl_verify_client"), settings.last("ssl_crl"));
     if let Some(index) = settings.last("index") {
         location::index(context, &mut site, &settings, index);
     }
@@ -241,6 +242,7 @@ pub(super) fn convert(
     for inner in server.children() {
         match inner.name.as_str() {
             "listen" | "server_name" => {}
+            "location" if proxy::is_left_to_front(&settings, inner) => {}
             "location" if proxy::convert(context, &mut site, &settings, constants, inner) => {}
             "location" => location::convert(context, &mut site, &settings, first_name.as_deref(), inner),
             "return" => path_rules::answer(context, &mut site, &Scope::Everything, first_name.as_deref(), inner),
@@ -252,7 +254,7 @@ pub(super) fn convert(
                 guards::close(context, &mut site, &Scope::Everything, inner);
             }
             "auth_request" | "auth_request_set" => {}
-            "access_log" if inner.first() == "off" => site.set("access_log", false),
+            "access_log" => log::of_server(context, &mut site, inner),
             name if inherits(name) => {}
             _ => context.shared(inner),
         }

@@ -63,12 +63,13 @@ pub(super) fn certificates(context: &mut Context, site: &mut Table, certificates
     }
 }
 
-/// `ssl_client_certificate` and `ssl_verify_client`
+/// `ssl_client_certificate`, `ssl_verify_client` and `ssl_crl`
 pub(super) fn client_auth(
     context: &mut Context,
     site: &mut Table,
     roots: Option<&Directive>,
     verify: Option<&Directive>,
+    lists: Option<&Directive>,
 ) {
     let Some(verify) = verify else { return };
     let mode = match verify.first() {
@@ -84,7 +85,12 @@ pub(super) fn client_auth(
         return context.report_unguarded(verify, "without ssl_client_certificate, no authority is trusted");
     };
     let roots = context.resolve(roots.first());
+    let lists = lists.map(|lists| context.resolve(lists.first()));
     let table = site.table("client_auth");
     table.set("roots", roots);
     table.set("mode", mode);
+    // nginx refuses by a list that is out of date, too, and where an issuer has none.
+    if let Some(lists) = lists {
+        table.set("crls", vec![Value::from(lists)]);
+    }
 }

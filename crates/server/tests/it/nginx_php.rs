@@ -49,13 +49,45 @@ server {
         fastcgi_param REQUEST_URI $request_uri;
     }
 }
+server {
+    listen @A@ ssl;
+    server_name c.example;
+    root @ROOT@;
+    location / { try_files $uri /index.php$is_args$args; }
+    location ~ ^/index\\.php(/|$) {
+        fastcgi_split_path_info ^(.+?\\.php)(/.*)$;
+        fastcgi_pass @PHP@;
+        fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+        fastcgi_param QUERY_STRING $query_string;
+        fastcgi_param REQUEST_METHOD $request_method;
+        fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+        fastcgi_param REQUEST_URI $request_uri;
+    }
+    location ~ \\.php$ { return 404; }
+}
+server {
+    listen @A@ ssl;
+    server_name d.example;
+    root @ROOT@;
+    index index.html index.php;
+    location / { try_files $uri $uri/ /index.php?$args; }
+    location ~ \\.php$ {
+        try_files $uri =404;
+        fastcgi_pass @PHP@;
+        fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+        fastcgi_param QUERY_STRING $query_string;
+        fastcgi_param REQUEST_METHOD $request_method;
+        fastcgi_param SCRIPT_NAME $fastcgi_script_name;
+        fastcgi_param REQUEST_URI $request_uri;
+    }
+}
 ";
 
 const PHP: &str = "<?php echo 'ran ', basename(__FILE__), ' of ', basename(__DIR__), ' ', $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', \
                    $_SERVER['QUERY_STRING'];";
 
 /// Paths of both hosts. nginx runs what it runs; nothing else may run here, and nobody gets a source.
-const PATHS: [&str; 34] = [
+const PATHS: [&str; 37] = [
     "/",
     "/index.php",
     "/index.php?a=b",
@@ -66,6 +98,9 @@ const PATHS: [&str; 34] = [
     "/a/",
     "/a/index.php",
     "/a",
+    "/both/",
+    "/page/",
+    "/index.php/in/fo",
     "/blog/post?x=1",
     "/style.css",
     "/none.php",
@@ -101,6 +136,12 @@ fn the_same_scripts_run() {
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
         std::fs::write(path, PHP).expect("it is written");
     }
+    // A directory with either index, and one with a page alone.
+    for (name, content) in [("both/index.php", PHP), ("both/index.html", "page both"), ("page/index.html", "page")] {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
+        std::fs::write(path, content).expect("it is written");
+    }
     std::fs::write(root.join("style.css"), "css").expect("it is written");
     let php = PhpFpm::start(corpus.directory.path());
     let directory = corpus.directory.path().join("configuration");
@@ -124,7 +165,7 @@ fn the_same_scripts_run() {
     let asker = |ports| Asker { ports, connector: &connector, kept: None };
     let (mut theirs, mut ours) = (asker(theirs), asker(ours));
     let (mut wrong, mut ran) = (Vec::new(), 0);
-    for host in ["a.example", "b.example"] {
+    for host in ["a.example", "b.example", "c.example", "d.example"] {
         for path in PATHS {
             let request = Request { address: "@A@", host, path, field: None };
             let read = |asker: &mut Asker<'_>| {
@@ -133,7 +174,8 @@ fn the_same_scripts_run() {
             };
             let (their, our) = (read(&mut theirs), read(&mut ours));
             let run = |answer: &Option<(u16, String)>| {
-                answer.as_ref().filter(|(_, text)| text.starts_with("ran ")).map(|(_, text)| text.clone())
+                let is_answer = |text: &str| text.starts_with("ran ") || text.starts_with("page");
+                answer.as_ref().filter(|(_, text)| is_answer(text)).map(|(_, text)| text.clone())
             };
             let has_source = our.as_ref().is_some_and(|(_, text)| text.contains("<?php"));
             // An image that holds PHP is a file: both send it.

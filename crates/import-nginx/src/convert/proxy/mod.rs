@@ -11,6 +11,7 @@ mod redirects;
 mod remainder;
 mod scripts;
 mod upstreams;
+mod url;
 
 use toml::Value;
 
@@ -23,9 +24,11 @@ use crate::toml_text::Table;
 use fields::Constants;
 use paths::{files, paths, start};
 use upstreams::Options;
+use url::{Url, replaces, rewritten};
 
 pub(super) use cache::CacheZones;
 pub(super) use upstreams::Upstreams;
+pub(super) use url::url_of;
 
 /// A location whose requests are forwarded, until its rule can be written.
 #[derive(Debug)]
@@ -73,28 +76,11 @@ fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a D
         return None;
     }
     let try_files = location.children().iter().rfind(|inner| inner.name == "try_files")?;
-    if let Some(found) = scripts::front_of(try_files).and_then(|front| runs(settings, front)) {
+    if let Some(found) = scripts::front_of(try_files).and_then(|front| scripts::runs(settings, front)) {
         return Some(found);
     }
     let named = named(settings, try_files)?;
     Some((named, named.children().iter().find(|inner| inner.name == "proxy_pass")?))
-}
-
-/// The location that runs a script, with its directive that says so.
-fn runs<'a>(settings: &Settings<'a>, script: &str) -> Option<(&'a Directive, &'a Directive)> {
-    let has_script = |location: &&'a Directive| match Scope::of(location) {
-        Some(Scope::Exact(path)) => path == script,
-        Some(Scope::Regex { regex: Some(regex), .. }) => {
-            regex::bytes::Regex::new(&format!("(?s-u){regex}")).is_ok_and(|regex| regex.is_match(script.as_bytes()))
-        }
-        _ => false,
-    };
-    let pass = |location: &'a Directive| location.children().iter().find(|inner| inner.name == "fastcgi_pass");
-    let is_known = |location: &'a Directive| {
-        scripts::root(settings, location).is_ok() && pass(location).is_some_and(|pass| !pass.first().contains('$'))
-    };
-    let location = settings.all("location").into_iter().find(|location| has_script(location) && is_known(location))?;
-    Some((location, pass(location)?))
 }
 
 /// The named location at the end of a `try_files`.
@@ -148,7 +134,9 @@ pub(super) fn convert(
     if location.children().iter().any(|inner| inner.name == "location" && !is_closed(inner)) {
         return refuse(context, site, "locations inside a forwarded one have to stand beside it");
     }
-    if !guards::of_block(context, site, settings, &scope, location) {
+    let is_runner = scripts::only_front(settings).is_some_and(|only| std::ptr::eq(only.runner, location));
+    let guarded = if is_runner { without_internal(context, location) } else { location.clone() };
+    if !guards::of_block(context, site, settings, &scope, &guarded) {
         return true;
     }
     if !std::ptr::eq(block, location) {
@@ -163,6 +151,17 @@ pub(super) fn convert(
         Err(why) => return refuse(context, site, &why),
     }
     true
+}
+
+/// The location of a front script without `internal`: the front script answers all paths, and so may be asked for itself.
+fn without_internal(context: &mut Context, location: &Directive) -> Directive {
+    let mut open = location.clone();
+    let own = open.block.get_or_insert_default();
+    if let Some(at) = own.iter().position(|inner| inner.name == "internal") {
+        let remedy = "the front script is run for its own path too, with the guards of the path that follows it";
+        context.report_with(&own.remove(at), remedy);
+    }
+    open
 }
 
 /// The `proxy_cache_purge` of a location that does nothing else: it sends no files.
@@ -193,7 +192,7 @@ pub(super) fn convert_server(
     try_files: &Directive,
 ) -> bool {
     let mut locations = settings.all("location").into_iter();
-    let front = scripts::front_of(try_files).and_then(|front| runs(settings, front));
+    let front = scripts::front_of(try_files).and_then(|front| scripts::runs(settings, front));
     if front.is_none() && named(settings, try_files).is_none() || locations.any(|location| location.arguments == ["/"])
     {
         return false;
@@ -206,6 +205,11 @@ pub(super) fn convert_server(
         place: try_files.place.clone(),
     };
     convert(context, site, settings, constants, &everything)
+}
+
+/// Whether a location refuses all scripts but a front script, whose rule refuses them itself.
+pub(super) fn is_left_to_front(settings: &Settings<'_>, location: &Directive) -> bool {
+    scripts::only_front(settings).is_some_and(|only| std::ptr::eq(only.refusal, location))
 }
 
 /// Whether a location inside another refuses everything.
@@ -243,7 +247,7 @@ fn draft(
 ) -> Result<Draft, String> {
     let kind = Kind::of(location);
     if pass.name == "fastcgi_pass" {
-        return of_scripts(context, site, settings, kind, scope, location, block, pass);
+        return scripts::draft(context, site, settings, kind, scope, location, block, pass);
     }
     let url = Url::of(pass.first())?;
     let files_first = files_first(context, location);
@@ -320,64 +324,6 @@ fn draft(
     Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips, keys })
 }
 
-/// The rule of a location whose requests scripts answer.
-#[expect(clippy::too_many_arguments, reason = "what a location and the one that passes its requests are")]
-fn of_scripts(
-    context: &mut Context,
-    site: &mut Table,
-    settings: &Settings<'_>,
-    kind: Kind,
-    scope: &Scope,
-    location: &Directive,
-    block: &Directive,
-    pass: &Directive,
-) -> Result<Draft, String> {
-    let all = |name: &str| {
-        let own: Vec<_> = block.children().iter().filter(|inner| inner.name == name).collect();
-        if own.is_empty() { settings.all(name) } else { own }
-    };
-    let last = |name: &str| all(name).pop();
-    if pass.first().contains('$') {
-        return Err("its server has variables: name an [[upstream]], or write its address".to_owned());
-    }
-    let is_front = !std::ptr::eq(location, block);
-    let try_files = location.children().iter().rfind(|inner| inner.name == "try_files");
-    let front = try_files.filter(|_| is_front).and_then(scripts::front_of);
-    let files_first = is_front && try_files.is_some_and(|tried| tried.arguments.iter().any(|tried| tried == "$uri"));
-    let table = scripts::table(context, settings, front, block, &all)?;
-    let options = scripts::options(context, &all);
-    let target = upstreams::target(context, pass.first(), options)?;
-    let mut keys: Vec<(&'static str, Value)> = vec![("upstream", target.name.into()), ("fastcgi", table)];
-    if files_first {
-        keys.push(("files_first", true.into()));
-    }
-    let added = added(context, site, settings, scope, location, block, files_first);
-    let of_answers = fields::of_answers(context, &all("fastcgi_hide_header"), &added);
-    keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
-    if last("fastcgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
-        keys.push(("intercept_errors", true.into()));
-    }
-    match last("client_max_body_size").map_or(Some(values::Size(1 << 20)), |size| values::size(size.first())) {
-        Some(values::Size(most)) => {
-            // nginx keeps contents in files, too, until they are whole.
-            if most == 0 || most > MOST_IN_MEMORY {
-                let mut buffer = toml::Table::new();
-                let disk = if most == 0 { 10 << 30 } else { most.saturating_mul(10) };
-                buffer.insert("disk".to_owned(), values::Size(disk).to_string().into());
-                buffer.insert("directory".to_owned(), "/var/tmp".into());
-                keys.push(("buffer_request", buffer.into()));
-            }
-            if most > 0 {
-                keys.push(("max_body", values::Size(most).to_string().into()));
-            }
-        }
-        None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
-    }
-    others(context, site, settings, scope, location, if is_front { location } else { block }, files_first);
-    let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
-    Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips: false, keys })
-}
-
 /// The path of a location without its slash at the end.
 fn scope_prefix(scope: &Scope) -> &str {
     match scope {
@@ -386,95 +332,9 @@ fn scope_prefix(scope: &Scope) -> &str {
     }
 }
 
-/// The parts of what `proxy_pass` says.
-#[derive(Debug, PartialEq, Eq)]
-struct Url {
-    tls: bool,
-    authority: String,
-    path: Option<String>,
-}
-
-impl Url {
-    fn of(text: &str) -> Result<Self, String> {
-        // The path as the client wrote it, which is sent without a path too.
-        let text = text.strip_suffix("$request_uri").unwrap_or(text);
-        if text.contains('$') {
-            return Err("its URL has variables: name an [[upstream]], or write the URL".to_owned());
-        }
-        let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
-            (Some(rest), _) => (false, rest),
-            (_, Some(rest)) => (true, rest),
-            _ => return Err("its URL begins neither with http:// nor https://".to_owned()),
-        };
-        let (authority, path) = match rest.strip_prefix("unix:") {
-            Some(socket) => {
-                let (socket, path) = socket.split_once(':').unwrap_or((socket, ""));
-                (format!("unix:{socket}"), path)
-            }
-            None => {
-                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                (authority.to_owned(), path)
-            }
-        };
-        Ok(Url { tls, authority, path: (!path.is_empty()).then(|| path.to_owned()) })
-    }
-}
-
-/// The URL that a `proxy_pass` in the location of this path asks, or the name of an upstream and a path. An error says why there is none.
-pub(super) fn url_of(context: &mut Context, pass: &Directive, path: &str) -> Result<(Option<String>, String), String> {
-    let url = Url::of(pass.first())?;
-    let target = upstreams::target(
-        context,
-        &url.authority,
-        Options { scheme: if url.tls { "https" } else { "http" }, ..Options::default() },
-    )?;
-    let path = url.path.as_deref().unwrap_or(path);
-    if !target.name.contains(':') {
-        return Ok((Some(target.name), path.to_owned()));
-    }
-    let separator = if target.name.starts_with("unix:") { ":" } else { "" };
-    Ok((None, format!("{}{separator}{path}", target.name)))
-}
-
 /// Whether a field that is made for each request has the same value.
 pub(super) fn is_made_here(name: &str, value: &str) -> bool {
     fields::is_made_here(name, value)
-}
-
-/// What the URL's path makes of the location's: whether that is left out, and what goes before the rest instead.
-fn replaces(path: &str, kind: Kind, scope: &Scope) -> Result<(bool, Option<String>), String> {
-    let is_plain = !path.contains(['?', '#', '%']) && !path.contains("/.");
-    let before = path.strip_suffix('/').filter(|_| is_plain).map(|path| (!path.is_empty()).then(|| path.to_owned()));
-    match (scope, before) {
-        (Scope::Everything, Some(before)) => Ok((false, before)),
-        (Scope::Exact(own) | Scope::Prefix(own), _) if own == path && kind != Kind::Regex => Ok((false, None)),
-        (Scope::Prefix(own), Some(before)) if own.ends_with('/') && kind != Kind::Regex => Ok((true, before)),
-        _ => Err(format!(
-            "{path} would replace the location's path: let the application answer at the path that clients ask for, or end both the location \
-             and the URL with a slash"
-        )),
-    }
-}
-
-/// Whether a rewrite leaves the location's prefix out: `rewrite ^/api/(.*)$ /$1 break`.
-fn rewritten(location: &Directive, block: &Directive, scope: &Scope) -> Result<bool, String> {
-    let of_block = block.children().iter().filter(|_| !std::ptr::eq(location, block));
-    let rewrites: Vec<_> = location.children().iter().chain(of_block).filter(|inner| inner.name == "rewrite").collect();
-    let (rewrite, path) = match (rewrites.as_slice(), scope) {
-        ([], _) => return Ok(false),
-        ([rewrite], Scope::Prefix(path)) if path.ends_with('/') => (rewrite, path),
-        _ => return Err("rewrites inside a forwarded location apply to the whole site here: write it with a slash at its end, and strip_prefix".to_owned()),
-    };
-    let [regex, to, flag] = rewrite.arguments.as_slice() else {
-        return Err("its rewrite has no break".to_owned());
-    };
-    let text = regex.trim_start_matches('^').trim_end_matches('$').replace('\\', "");
-    let open = path.trim_end_matches('/');
-    let leaves_out = text == format!("{path}(.*)") && to == "/$1" || text == format!("{open}(/.*)") && to == "$1";
-    if leaves_out && flag == "break" {
-        return Ok(true);
-    }
-    Err("its rewrite is not one that leaves the location's path out: let the application answer at the path that clients ask for".to_owned())
 }
 
 /// Whether files go before, by the location's `try_files`.
@@ -677,43 +537,11 @@ pub(super) fn write(context: &mut Context, site: &mut Table, settings: &Settings
             }
         }
     }
-    of_index(site, settings, &written, &drafts);
-}
-
-/// Paths of directories of which no segment ends in `.php`: these name scripts themselves.
-const WITHOUT_SCRIPTS: &str = r"^/(?:(?:[^/]{0,3}|[^/]*(?:[^p/]|[^h/]p|[^p/]hp|[^./]php))/)*$";
-
-/// A directory whose index is a script: nginx runs it in the location of the script.
-fn of_index(site: &mut Table, settings: &Settings<'_>, scripts: &[&Draft], drafts: &[Draft]) {
-    let names = settings.last("index").map_or(&[][..], |index| index.arguments.as_slice());
-    let index = names.iter().map(String::as_str).find(|name| name.ends_with(".php") && !name.contains(['/', '$']));
-    let takes = |draft: &&&Draft, name: &str| match (draft.kind, &draft.scope) {
-        (Kind::Regex, Scope::Regex { regex: Some(regex), .. }) => {
-            let built = regex::bytes::Regex::new(&format!("(?s-u){regex}"));
-            built.is_ok_and(|regex| regex.is_match(format!("/{name}").as_bytes()))
-        }
-        _ => false,
-    };
-    let Some(name) = index else { return };
-    let Some(draft) = scripts.iter().find(|draft| takes(draft, name)) else { return };
-    if drafts.iter().any(|other| other.scope == Scope::Everything) {
-        return;
+    scripts::of_index(site, settings, &written, &drafts);
+    let has_front = written.iter().any(|draft| draft.scope == Scope::Everything);
+    if let Some(only) = scripts::only_front(settings).filter(|_| !has_front) {
+        location::convert(context, site, settings, None, only.refusal);
     }
-    let mut rule = Table::default();
-    rule.comment(&draft.pass.place);
-    rule.set("regex", WITHOUT_SCRIPTS);
-    rule.set("files_first", true);
-    for (key, value) in &draft.keys {
-        match (*key, value) {
-            ("fastcgi", Value::Table(table)) => {
-                let mut table = table.clone();
-                table.insert("index".to_owned(), name.into());
-                rule.set(key, Value::Table(table));
-            }
-            _ => rule.set(key, value.clone()),
-        }
-    }
-    site.push("proxy", rule);
 }
 
 /// Whether nginx forwards the index of a directory that is not forwarded itself.
@@ -765,9 +593,6 @@ fn redirect_to_slash(site: &mut Table, draft: &Draft, settings: &Settings<'_>) {
     redirect.set("status", 301);
     site.push("redirects", redirect);
 }
-
-/// Octets of a content for a script that wait in memory.
-const MOST_IN_MEMORY: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The paths that a rule covers: those for which nginx takes its location, and no path of another one.
 
 use super::remainder::{Without, remainder};
-use super::{Draft, Kind, only_purges};
+use super::{Draft, Kind, is_left_to_front, only_purges};
 use crate::convert::location::Scope;
 use crate::convert::site::Settings;
 use crate::convert::{guards, pcre, values};
@@ -24,7 +24,10 @@ pub(super) fn files(site: &Table, settings: &Settings<'_>, drafts: &[Draft]) -> 
     let is_forwarded = |location: &Directive| drafts.iter().any(|draft| draft.location == *location);
     let has_files = |location: &&Directive, scope: &Scope| {
         let is_answered = location.children().iter().any(|inner| inner.name == "return");
-        let is_other = is_answered || is_forwarded(location) || only_purges(location).is_some();
+        let is_other = is_answered
+            || is_left_to_front(settings, location)
+            || is_forwarded(location)
+            || only_purges(location).is_some();
         !is_other && !guards::is_closed_scope(site, scope)
     };
     let others = settings.all("location").into_iter().enumerate().filter_map(|(order, location)| {

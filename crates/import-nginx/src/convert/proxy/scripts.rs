@@ -2,9 +2,12 @@
 
 use toml::Value;
 
-use super::upstreams::Options;
-use crate::convert::{Context, site::Settings, values};
+use super::upstreams::{self, Options};
+use super::{Draft, Kind, added, fields, others};
+use crate::convert::location::Scope;
+use crate::convert::{Context, path_rules, site::Settings, targets, values};
 use crate::syntax::Directive;
+use crate::toml_text::Table;
 
 /// Variables that the rule makes itself.
 const MADE_HERE: [&str; 25] = [
@@ -35,10 +38,11 @@ const MADE_HERE: [&str; 25] = [
     "SERVER_SOFTWARE",
 ];
 
-/// The front script of a `try_files`, such as `/index.php?$args`.
+/// The front script of a `try_files`, such as `/index.php?$args` or `/index.php$is_args$args`.
 pub(super) fn front_of(try_files: &Directive) -> Option<&str> {
     let last = try_files.arguments.last()?;
     let path = last.split('?').next().unwrap_or(last);
+    let path = path.split("$is_args").next().unwrap_or(path);
     let is_script = path.starts_with('/') && path.ends_with(".php") && !path.contains('$') && !path.contains("/.");
     is_script.then_some(path)
 }
@@ -154,4 +158,196 @@ pub(super) fn options<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a 
         }
     }
     Options { scheme: "fastcgi", keys, ..Options::default() }
+}
+
+/// The location that runs a script, with its directive that says so.
+pub(super) fn runs<'a>(settings: &Settings<'a>, script: &str) -> Option<(&'a Directive, &'a Directive)> {
+    let has_script = |location: &&'a Directive| match Scope::of(location) {
+        Some(Scope::Exact(path)) => path == script,
+        Some(Scope::Regex { regex: Some(regex), .. }) => {
+            regex::bytes::Regex::new(&format!("(?s-u){regex}")).is_ok_and(|regex| regex.is_match(script.as_bytes()))
+        }
+        _ => false,
+    };
+    let pass = |location: &'a Directive| location.children().iter().find(|inner| inner.name == "fastcgi_pass");
+    let is_known = |location: &'a Directive| {
+        root(settings, location).is_ok() && pass(location).is_some_and(|pass| !pass.first().contains('$'))
+    };
+    let location = settings.all("location").into_iter().find(|location| has_script(location) && is_known(location))?;
+    Some((location, pass(location)?))
+}
+
+/// The rule of a location whose requests scripts answer.
+#[expect(clippy::too_many_arguments, reason = "what a location and the one that passes its requests are")]
+pub(super) fn draft(
+    context: &mut Context,
+    site: &mut Table,
+    settings: &Settings<'_>,
+    kind: Kind,
+    scope: &Scope,
+    location: &Directive,
+    block: &Directive,
+    pass: &Directive,
+) -> Result<Draft, String> {
+    let all = |name: &str| {
+        let own: Vec<_> = block.children().iter().filter(|inner| inner.name == name).collect();
+        if own.is_empty() { settings.all(name) } else { own }
+    };
+    let last = |name: &str| all(name).pop();
+    if pass.first().contains('$') {
+        return Err("its server has variables: name an [[upstream]], or write its address".to_owned());
+    }
+    let is_front = !std::ptr::eq(location, block);
+    let try_files = location.children().iter().rfind(|inner| inner.name == "try_files");
+    let front = try_files.filter(|_| is_front).and_then(front_of);
+    let files_first = is_front && try_files.is_some_and(|tried| tried.arguments.iter().any(|tried| tried == "$uri"));
+    let mut table = table(context, settings, front, block, &all)?;
+    if let (Some(_), Value::Table(table)) = (front.and_then(|_| only_front(settings)), &mut table) {
+        table.insert("only_front".to_owned(), true.into());
+    }
+    let options = options(context, &all);
+    let target = upstreams::target(context, pass.first(), options)?;
+    let mut keys: Vec<(&'static str, Value)> = vec![("upstream", target.name.into()), ("fastcgi", table)];
+    if files_first {
+        keys.push(("files_first", true.into()));
+    }
+    let added = added(context, site, settings, scope, location, block, files_first);
+    let of_answers = fields::of_answers(context, &all("fastcgi_hide_header"), &added);
+    keys.extend(of_answers.into_value().map(|fields| ("response_headers", fields)));
+    if last("fastcgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
+        keys.push(("intercept_errors", true.into()));
+    }
+    match last("client_max_body_size").map_or(Some(values::Size(1 << 20)), |size| values::size(size.first())) {
+        Some(values::Size(most)) => {
+            // nginx keeps contents in files, too, until they are whole.
+            if most == 0 || most > MOST_IN_MEMORY {
+                let mut buffer = toml::Table::new();
+                let disk = if most == 0 { 10 << 30 } else { most.saturating_mul(10) };
+                buffer.insert("disk".to_owned(), values::Size(disk).to_string().into());
+                buffer.insert("directory".to_owned(), "/var/tmp".into());
+                keys.push(("buffer_request", buffer.into()));
+            }
+            if most > 0 {
+                keys.push(("max_body", values::Size(most).to_string().into()));
+            }
+        }
+        None => context.report_with(pass, "client_max_body_size is no size: set max_body"),
+    }
+    others(context, site, settings, scope, location, if is_front { location } else { block }, files_first);
+    let order = settings.all("location").into_iter().position(|other| other == location).unwrap_or(usize::MAX);
+    Ok(Draft { order, location: location.clone(), pass: pass.clone(), kind, scope: scope.clone(), strips: false, keys })
+}
+
+/// Paths of directories of which no segment ends in `.php`: these name scripts themselves.
+pub(super) const WITHOUT_SCRIPTS: &str = r"^/(?:(?:[^/]{0,3}|[^/]*(?:[^p/]|[^h/]p|[^p/]hp|[^./]php))/)*$";
+
+/// A directory whose index is a script: nginx runs it in the location of the script.
+pub(super) fn of_index(site: &mut Table, settings: &Settings<'_>, scripts: &[&Draft], drafts: &[Draft]) {
+    let names = settings.last("index").map_or(&[][..], |index| index.arguments.as_slice());
+    let index = names.iter().map(String::as_str).find(|name| name.ends_with(".php") && !name.contains(['/', '$']));
+    let takes = |draft: &&&Draft, name: &str| match (draft.kind, &draft.scope) {
+        (Kind::Regex, Scope::Regex { regex: Some(regex), .. }) => {
+            let built = regex::bytes::Regex::new(&format!("(?s-u){regex}"));
+            built.is_ok_and(|regex| regex.is_match(format!("/{name}").as_bytes()))
+        }
+        _ => false,
+    };
+    if let Some(front) = scripts.iter().find(|draft| draft.scope == Scope::Everything) {
+        return order_index(site, settings, index.unwrap_or("index.php"), Some(&front.location));
+    }
+    let Some(name) = index else { return };
+    let Some(draft) = scripts.iter().find(|draft| takes(draft, name)) else { return };
+    if drafts.iter().any(|other| other.scope == Scope::Everything) {
+        return;
+    }
+    order_index(site, settings, name, None);
+    let mut rule = Table::default();
+    rule.comment(&draft.pass.place);
+    rule.set("regex", WITHOUT_SCRIPTS);
+    rule.set("files_first", true);
+    for (key, value) in &draft.keys {
+        match (*key, value) {
+            ("fastcgi", Value::Table(table)) => {
+                let mut table = table.clone();
+                table.insert("index".to_owned(), name.into());
+                rule.set(key, Value::Table(table));
+            }
+            _ => rule.set(key, value.clone()),
+        }
+    }
+    site.push("proxy", rule);
+}
+
+/// Octets of a content for a script that wait in memory.
+const MOST_IN_MEMORY: u64 = 1 << 20;
+
+/// A front script that is the only one to run, as frameworks have it.
+pub(super) struct OnlyFront<'a> {
+    /// The location that runs it.
+    pub(super) runner: &'a Directive,
+    /// The location that refuses all others.
+    pub(super) refusal: &'a Directive,
+}
+
+/// The front script of a server that refuses all others: `location ~ ^/index\.php(/|$)` before `location ~ \.php$ { return 404; }`.
+pub(super) fn only_front<'a>(settings: &Settings<'a>) -> Option<OnlyFront<'a>> {
+    let locations = settings.all("location");
+    let everything =
+        locations.iter().filter(|location| location.arguments == ["/"]).flat_map(|location| location.children());
+    let try_files = everything.chain(settings.all("try_files")).filter(|inner| inner.name == "try_files");
+    let front = try_files.filter_map(front_of).last()?;
+    let (runner, _) = runs(settings, front)?;
+    let runs_other = |location: &&Directive| {
+        !std::ptr::eq(*location, runner) && location.children().iter().any(|inner| inner.name == "fastcgi_pass")
+    };
+    if locations.iter().any(runs_other) || !runs_alone(runner, front) {
+        return None;
+    }
+    let refusal = locations.iter().position(|location| refuses_scripts(location))?;
+    let is_first = locations.iter().position(|location| std::ptr::eq(*location, runner)).is_some_and(|at| at < refusal);
+    (is_first || Kind::of(runner) == Kind::Exact).then(|| OnlyFront { runner, refusal: locations[refusal] })
+}
+
+/// Whether a location has the paths of this script alone.
+fn runs_alone(location: &Directive, script: &str) -> bool {
+    let [modifier, path] = location.arguments.as_slice() else { return false };
+    if modifier == "=" {
+        return path == script;
+    }
+    let literal = values::literally(script);
+    let rest = path.replace(r"\/", "/");
+    let rest = rest.strip_prefix('^').and_then(|rest| rest.strip_prefix(literal.as_str()));
+    modifier == "~" && rest.is_some_and(|rest| matches!(rest, "$" | "(/|$)" | "(?:/|$)" | "($|/)"))
+}
+
+/// Whether a location refuses all scripts.
+fn refuses_scripts(location: &Directive) -> bool {
+    let [modifier, path] = location.arguments.as_slice() else { return false };
+    let refuses = |inner: &Directive| path_rules::refuses(inner) || inner.name == "deny" && inner.first() == "all";
+    let is_beside = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
+    matches!(modifier.as_str(), "~" | "~*")
+        && matches!(
+            path.as_str(),
+            r"\.php$" | r"\.php" | r"\.php(/|$)" | r"\.php(?:/|$)" | r"[^/]\.php(/|$)" | r"^.+\.php$"
+        )
+        && location.children().iter().any(refuses)
+        && location.children().iter().all(|inner| refuses(inner) || is_beside(inner))
+}
+
+/// Lets the script be an index in nginx' order: what `index` names before it goes before it, and what it names after it is sent where there is no
+/// script. `front`: the location that a front script answers, if one does.
+pub(super) fn order_index(site: &mut Table, settings: &Settings<'_>, script: &str, front: Option<&Directive>) {
+    // Without `$uri/`, no index is looked for.
+    let tried = front.and_then(|front| front.children().iter().rfind(|inner| inner.name == "try_files"));
+    if tried.is_some_and(|tried| !tried.arguments.iter().any(|tried| tried == "$uri/")) {
+        return site.set("index", vec![Value::from(script)]);
+    }
+    let own = front.and_then(|front| front.children().iter().rfind(|inner| inner.name == "index"));
+    let Some(index) = own.or(settings.last("index")) else { return };
+    if !index.arguments.iter().any(|name| name == script) {
+        return;
+    }
+    let is_static = |name: &str| !name.contains(['/', '$']) && !name.starts_with('.') && !targets::is_program(name);
+    let names = index.arguments.iter().filter(|name| *name == script || is_static(name));
+    site.set("index", names.cloned().map(Value::from).collect::<Vec<_>>());
 }

@@ -1,5 +1,7 @@
 //! nginx configurations as people have them: converted, accepted, and every directive without a counterpart named.
 
+mod listeners;
+
 use crate::support;
 
 use std::fs;
@@ -87,7 +89,7 @@ impl Nginx {
 
 macro_rules! nginx {
     ($name:literal) => {
-        Nginx::new(concat!($name, ".conf"), include_str!(concat!("../data/nginx/", $name, ".left")))
+        Nginx::new(concat!($name, ".conf"), include_str!(concat!("../../data/nginx/", $name, ".left")))
     };
 }
 
@@ -442,7 +444,6 @@ fn what_is_open_now_is_marked() {
         ("ssl_client_certificate ca.pem; ssl_verify_client optional;", &[]),
         ("ssl_client_certificate ca.pem; ssl_verify_client optional_no_ca;", &["ssl_verify_client"]),
         ("ssl_verify_client on;", &["ssl_verify_client"]),
-        ("ssl_client_certificate ca.pem; ssl_verify_client on; ssl_crl crl.pem;", &["ssl_crl"]),
         ("ssl_reject_handshake on;", &[]),
         ("return 444;", &[]),
         // Directories.
@@ -538,168 +539,6 @@ fn an_alias_that_would_join_names_is_not_mounted() {
     assert!(site.get("mounts").is_none() && named.iter().any(|line| line.starts_with("alias")), "{site} {named:?}");
 }
 
-#[test]
-fn a_site_answers_at_the_addresses_of_its_server() {
-    // The `listen`s of servers, and those of their sites; empty: all.
-    for (servers, expected) in [
-        (&["listen 443 ssl;", "listen 443 ssl;"][..], &[&[][..], &[]][..]),
-        (&["listen 443 ssl; listen [::]:443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[&[], &[]]),
-        (&["listen 443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[&["0.0.0.0:443"], &[]]),
-        (&["listen 127.0.0.1:443 ssl;"], &[&[]]),
-        (&["listen 443 ssl;", "listen 127.0.0.1:443 ssl;"], &[&["0.0.0.0:443"], &["127.0.0.1:443"]]),
-        (
-            &["listen 443 ssl;", "listen 10.0.0.1:443 ssl;", "listen 10.0.0.2:443 ssl;"],
-            &[&["0.0.0.0:443"], &["10.0.0.1:443"], &["10.0.0.2:443"]],
-        ),
-        (&["listen 443 ssl;", "listen 8443 ssl;"], &[&["0.0.0.0:443"], &["0.0.0.0:8443"]]),
-        (&["listen 443 ssl; listen 8443 ssl;", "listen 443 ssl;"], &[&[], &["0.0.0.0:443"]]),
-        (&["listen 443 ssl;", "listen unix:/run/x.sock ssl;"], &[&["0.0.0.0:443"], &["unix:/run/x.sock"]]),
-        (&["listen 127.0.0.1:443 ssl;", "listen 443 ssl; return 444;"], &[&["127.0.0.1:443"], &["0.0.0.0:443"]]),
-        // Redirects over plain HTTP.
-        (&["listen 443 ssl; listen 80;"], &[&[]]),
-        (
-            &["listen 10.0.0.1:443 ssl;", "listen 443 ssl; listen 80;"],
-            &[&["10.0.0.1:443"], &["0.0.0.0:443", "0.0.0.0:80"]],
-        ),
-        (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; listen 80; } server { listen 10.0.0.1:80; server_name s0.example; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443", "10.0.0.1:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
-        ),
-        (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; } server { listen 80; server_name *.other; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443"], &["0.0.0.0:443"]],
-        ),
-        (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; } server { listen 80; server_name .example; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443", "0.0.0.0:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
-        ),
-    ] {
-        let blocks = servers
-            .iter()
-            .enumerate()
-            .map(|(n, listens)| format!("server {{ server_name s{n}.example; {listens} }}\n"));
-        let (config, named, _) = import(&blocks.collect::<String>());
-        assert!(marked(&named).is_empty(), "{servers:?}: {named:#?}");
-        let listens = |site: &toml::Value| -> Vec<String> {
-            let names = site.get("listen").and_then(toml::Value::as_array).into_iter().flatten();
-            names.map(|name| name.as_str().expect("text").to_owned()).collect()
-        };
-        let sites = config["site"].as_array().expect("sites");
-        assert_eq!(sites.iter().map(listens).collect::<Vec<_>>(), expected, "{servers:?}");
-    }
-}
-
-#[test]
-fn the_default_site_is_a_default_server() {
-    // The servers, and the name of the default site.
-    for (servers, default, marks) in [
-        ("server { listen 443 ssl; server_name a; } server { listen 443 ssl; server_name b; }", Some("a"), 0),
-        (
-            "server { listen 443 ssl; server_name a; } server { listen 443 ssl default_server; server_name b; }",
-            Some("b"),
-            0,
-        ),
-        // Nothing else reaches a server without names.
-        ("server { listen 443 ssl; server_name a; } server { listen 8443 ssl; }", None, 0),
-        ("server { listen 443 ssl default_server; server_name a; } server { listen 443 ssl; }", Some("a"), 0),
-        // At its own address, the closed one is not replaced by the open one.
-        (
-            "server { listen 443 ssl default_server; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
-            Some("a"),
-            0,
-        ),
-        (
-            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
-            Some("a"),
-            1,
-        ),
-        (
-            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; location /x { deny all; } }",
-            Some("a"),
-            1,
-        ),
-    ] {
-        let (config, named, _) = import(servers);
-        let sites = config["site"].as_array().expect("sites");
-        let mut defaults = sites.iter().filter(|site| site.get("default").is_some());
-        let site = defaults.next().unwrap_or_else(|| panic!("{servers}: no default"));
-        let name = site.get("names").and_then(|names| names[0].as_str());
-        assert_eq!((name, defaults.count()), (default, 0), "{servers}");
-        assert_eq!(marked(&named).len(), marks, "{servers}: {named:#?}");
-    }
-}
-
-#[test]
-fn the_client_address_comes_from_where_nginx_has_it() {
-    const FORWARDED: &str = "set_real_ip_from 10.0.0.5/8; set_real_ip_from 192.0.2.7; real_ip_header X-Forwarded-For;";
-    const RECURSIVE: &str = "real_ip_recursive on;";
-    let server = "server { listen 443 ssl; server_name a; deny 192.0.2.1; }";
-    // `http`, client_address and max_proxies of the first listener, and how many directives are marked.
-    for (http, field, most, marks) in [
-        (format!("{FORWARDED} {RECURSIVE} {server}"), Some("x-forwarded-for"), None, 0),
-        (format!("{FORWARDED} {server}"), Some("x-forwarded-for"), Some(1), 0),
-        (format!("set_real_ip_from 10.0.0.0/8; {server}"), Some("x-real-ip"), Some(1), 0),
-        (
-            format!("set_real_ip_from 10.0.0.0/8; real_ip_header CF-Connecting-IP; {server}"),
-            Some("cf-connecting-ip"),
-            Some(1),
-            0,
-        ),
-        // Without networks, nginx believes nobody.
-        (format!("real_ip_header X-Forwarded-For; {server}"), None, None, 0),
-        // No counterpart.
-        (format!("set_real_ip_from proxy.example; {server}"), None, None, 1),
-        (format!("set_real_ip_from 10.0.0.0/8; real_ip_header Forwarded; {server}"), None, None, 1),
-        (format!("set_real_ip_from unix:; {server}"), None, None, 1),
-        (
-            format!(
-                "{FORWARDED} server {{ listen 443 ssl; server_name a; location /x/ {{ set_real_ip_from 192.0.2.9; deny 192.0.2.1; }} }}"
-            ),
-            None,
-            None,
-            1,
-        ),
-        // Servers of one listener that differ.
-        (
-            format!("{server} server {{ listen 443 ssl; server_name b; {FORWARDED} allow 10.0.0.0/8; deny all; }}"),
-            None,
-            None,
-            1,
-        ),
-        (
-            format!("server {{ listen 8443 ssl; server_name b; {FORWARDED} allow 10.0.0.0/8; deny all; }} {server}"),
-            Some("x-forwarded-for"),
-            Some(1),
-            0,
-        ),
-        // Connections of clients behind proxies are not counted.
-        (
-            format!("limit_conn_zone $binary_remote_addr zone=z:1m; limit_conn z 3; {FORWARDED} {server}"),
-            Some("x-forwarded-for"),
-            Some(1),
-            1,
-        ),
-    ] {
-        let (config, named, _) = import(&http);
-        let listen = &config["listen"][0];
-        assert_eq!(listen.get("client_address").and_then(toml::Value::as_str), field, "{http}: {listen}");
-        assert_eq!(listen.get("max_proxies").and_then(toml::Value::as_integer), most, "{http}: {listen}");
-        assert_eq!(marked(&named).len(), marks, "{http}: {named:#?}");
-        if http.contains(FORWARDED) && field.is_some() {
-            assert_eq!(listen["trusted_proxies"].to_string(), r#"["10.0.0.0/8", "192.0.2.7"]"#, "{http}");
-        }
-    }
-}
-
 /// nginx matches octets, so that a name in another encoding is rewritten too.
 #[test]
 fn rewrites_and_redirects_match_octets() {
@@ -717,75 +556,38 @@ fn rewrites_and_redirects_match_octets() {
     }
 }
 
-/// nginx resolves the names of listeners and proxies when it starts; here a listener has an address, and a proxy a network.
 #[test]
-fn names_of_listeners_and_proxies_are_not_taken_for_addresses() {
-    const CERTIFICATE: &str = "ssl_certificate a.pem; ssl_certificate_key a.pem;";
-    let server = |listen: &str| {
-        format!("server {{ listen {listen}; listen 127.0.0.1:8444 ssl; server_name a; {CERTIFICATE} root r; }}")
-    };
-    let (config, named, _) = import(&server("www.example.org:8443 ssl"));
-    let addresses = |config: &toml::Table| -> Vec<String> {
-        let all = config["listen"].as_array().expect("listeners").iter();
-        all.map(|listen| listen["address"].as_str().expect("text").to_owned()).collect()
-    };
-    assert_eq!(addresses(&config), ["127.0.0.1:8444"]);
-    assert!(named.iter().any(|line| line.contains("names are not resolved")), "{named:?}");
-    let proxies = "set_real_ip_from proxy.example; set_real_ip_from 10.1.2.3/8; real_ip_header proxy_protocol;";
-    let (config, named, _) = import(&format!("{proxies} {}", server("127.0.0.1:8443 ssl proxy_protocol")));
-    assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
-    assert!(named.iter().any(|line| line.contains("trusted_proxies has networks")), "{named:?}");
+fn revocation_lists_are_those_of_the_site() {
+    let (site, named) = import_server("ssl_client_certificate ca.pem; ssl_verify_client on; ssl_crl crl.pem;");
+    assert!(marked(&named).is_empty(), "{named:?}");
+    let lists = site["client_auth"]["crls"].as_array().expect("lists");
+    assert!(lists.len() == 1 && lists[0].as_str().is_some_and(|list| list.ends_with("/crl.pem")), "{site}");
+    // Without verification nobody looks at them.
+    let (site, _) = import_server("ssl_crl crl.pem;");
+    assert!(site.get("client_auth").is_none(), "{site}");
 }
 
 #[test]
-fn servers_with_content_and_without_tls_are_served_so() {
-    let (made, named, _) = import(
-        "server { listen 80; server_name a.example; root /srv/a; add_header Strict-Transport-Security max-age=60; }",
-    );
-    let listener = &made["listen"][0];
-    assert_eq!((listener["tls"].as_bool(), listener["plain"].as_str()), (Some(false), Some("serve")));
-    assert_eq!(made["site"][0]["names"][0].as_str(), Some("a.example"));
-    assert!(made["site"][0].get("hsts").is_none());
-    let says = |words: &str| named.iter().any(|line| line.contains(words));
-    assert!(says("is served without TLS, as by nginx"), "{named:?}");
-    assert!(says("Strict-Transport-Security is not sent without TLS"), "{named:?}");
-
-    let (made, named, _) = import(
-        "set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;\n\
-         server { listen 80; server_name a.example; root /srv/a; add_header Strict-Transport-Security max-age=60; }",
-    );
-    assert_eq!(made["listen"][0]["client_address"].as_str(), Some("x-forwarded-for"), "{named:?}");
-    assert!(made["site"][0].get("hsts").is_some());
-}
-
-#[test]
-fn an_address_is_served_or_redirects() {
-    const TLS: &str = "server { listen 443 ssl; server_name a.example; root /srv/a; }";
-    const CONTENT: &str = "server { listen 80; server_name b.example; root /srv/b; }";
-    const REDIRECT: &str = "server { listen 80; server_name a.example; return 301 https://$host$request_uri; }";
-    let plain = |servers: &[&str]| {
-        let (made, named, _) = import(&servers.join("\n"));
-        let listeners = made["listen"].as_array().expect("listeners").clone();
-        let listener = listeners.into_iter().find(|listener| listener["address"].as_str() == Some("0.0.0.0:80"));
-        let sites = made["site"].as_array().expect("sites").clone();
-        (listener.expect("it is there").get("plain").is_some(), sites, named)
-    };
-    let (is_served, sites, _) = plain(&[TLS, REDIRECT]);
-    assert!(!is_served && sites.len() == 1);
-    let (is_served, sites, named) = plain(&[TLS, REDIRECT, CONTENT]);
-    assert!(is_served && sites.len() == 2);
-    for (site, address) in sites.iter().zip(["0.0.0.0:443", "0.0.0.0:80"]) {
-        assert_eq!(site["listen"].as_array().map(|all| all.len()), Some(1));
-        assert_eq!(site["listen"][0].as_str(), Some(address));
+fn the_log_of_a_server_is_that_of_its_site() {
+    const HTTP: &str = "access_log /var/log/nginx/all.log;";
+    // The directives of the server, its log, and what is named.
+    for (http, server, log, words) in [
+        ("", "access_log /var/log/nginx/a.log;", Some("/var/log/nginx/a.log"), None),
+        (HTTP, "access_log /var/log/nginx/a.log combined buffer=32k;", Some("/var/log/nginx/a.log"), None),
+        (HTTP, "access_log /var/log/nginx/all.log;", None, None),
+        (HTTP, "access_log off;", None, None),
+        ("access_log off;", "access_log /a.log main;", Some("/a.log"), Some("choose the fields of `main`")),
+        (HTTP, "access_log /a.log combined if=$loggable;", Some("/a.log"), Some("every response is logged")),
+        (HTTP, "access_log /a.log; access_log /b.log;", Some("/a.log"), Some("a site has one access log")),
+        (HTTP, "access_log /var/log/$host.log;", None, Some("name a file")),
+        (HTTP, "access_log syslog:server=10.0.0.1;", None, Some("name a file")),
+    ] {
+        let (made, named, _) =
+            import(&format!("{http} server {{ listen 443 ssl; server_name a.example; root /srv/a; {server} }}"));
+        let site = &made["site"][0];
+        assert_eq!(site.get("log").map(|log| log["to"].as_str().expect("text")), log, "{server}");
+        assert_eq!(site.get("access_log").is_some(), server.contains("off"), "{server}");
+        assert_eq!(named.is_empty(), words.is_none(), "{server}: {named:?}");
+        assert!(words.is_none_or(|words| named[0].contains(words)), "{server}: {named:?}");
     }
-    assert!(
-        named.iter().any(|line| line.contains("requests for its names are not redirected but get 421")),
-        "{named:?}"
-    );
-    // Without TLS nobody shows a certificate.
-    let verifying = "server { listen 443 ssl; listen 80; server_name a.example; root /srv/a; ssl_client_certificate ca.pem; ssl_verify_client on; }";
-    let (is_served, sites, _) = plain(&[verifying, CONTENT]);
-    assert!(is_served);
-    assert_eq!(sites[0]["listen"].as_array().map(|all| all.len()), Some(1));
-    assert_eq!(sites[0]["listen"][0].as_str(), Some("0.0.0.0:443"));
 }
