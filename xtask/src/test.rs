@@ -206,6 +206,8 @@ fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<
         let tools = [("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("haproxy", "haproxy")];
         results.push(("redis and haproxy", sealion_guest::tools::ensure(&tools)));
         results.push(("php-fpm", sealion_guest::tools::ensure_php_fpm()));
+        // For the tests of ACME by dynamic updates.
+        results.push(("bind", sealion_guest::tools::ensure(&[("named", "bind9"), ("dig", "bind9-dnsutils")])));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
     }

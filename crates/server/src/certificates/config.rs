@@ -207,6 +207,8 @@ pub(crate) struct AcmeConfig {
     pub challenge: ChallengeKind,
     /// Program that sets and removes records for `dns-01`. It is called with `present` or `cleanup`, the name of the record with a point at its end, and its text; exit code 0 means done.
     pub dns_hook: Option<At<PathBuf>>,
+    /// DNS server that sets and removes records for `dns-01` by dynamic updates (RFC 2136), instead of `dns_hook`.
+    pub dns_update: Option<DnsUpdateConfig>,
     /// Time from the last record that is set to the validation, for the zone to reach all its servers.
     pub dns_wait: Time,
     /// Directory for the account and the certificates.
@@ -226,6 +228,7 @@ impl Default for AcmeConfig {
             agree_to_terms: false,
             challenge: ChallengeKind::default(),
             dns_hook: None,
+            dns_update: None,
             // INHERITED: certbot's plugins for DNS providers.
             dns_wait: Time(Duration::from_secs(10)),
             state: PathBuf::from("/var/lib/sealion/acme").into(),
@@ -233,6 +236,39 @@ impl Default for AcmeConfig {
             external_account: None,
         }
     }
+}
+
+/// Dynamic updates of a zone, signed with a key of TSIG (RFC 2136, RFC 8945). BIND, Knot, PowerDNS and NSD's primaries take them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DnsUpdateConfig {
+    /// Primary server of the zone, with its port unless that is 53: `192.0.2.53`, `[2001:db8::53]:5353` or `ns1.example.org`. It is asked over TCP.
+    pub server: At<String>,
+    /// Name of the key, as the server has it.
+    pub key_name: At<String>,
+    /// Algorithm of the key.
+    #[serde(default)]
+    pub algorithm: TsigAlgorithm,
+    /// File with the secret of the key in base64, as `tsig-keygen` prints it.
+    pub secret: At<PathBuf>,
+    /// Zone of the records [default: the server is asked for it]
+    #[serde(default)]
+    pub zone: Option<At<String>>,
+}
+
+/// Algorithm of a TSIG key.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum TsigAlgorithm {
+    /// HMAC with SHA-256.
+    #[default]
+    #[serde(rename = "hmac-sha256")]
+    Sha256,
+    /// HMAC with SHA-384.
+    #[serde(rename = "hmac-sha384")]
+    Sha384,
+    /// HMAC with SHA-512.
+    #[serde(rename = "hmac-sha512")]
+    Sha512,
 }
 
 /// Challenge by which the authority validates host names.
@@ -245,7 +281,7 @@ pub(crate) enum ChallengeKind {
     /// An HTTP request on port 80, which needs a listener with `tls = false` (RFC 8555 §8.3).
     #[serde(rename = "http-01")]
     Http01,
-    /// A TXT record, which `dns_hook` sets (RFC 8555 §8.4). The only one for wildcards.
+    /// A TXT record, which `dns_hook` or `dns_update` sets (RFC 8555 §8.4). The only one for wildcards.
     #[serde(rename = "dns-01")]
     Dns01,
 }

@@ -290,7 +290,7 @@ fn a_program_that_cannot_work_is_refused() {
     hook(&sites, "");
     fs::write(sites.path("plain"), "").expect("it is written");
     for (acme, more, words) in [
-        ("challenge = 'dns-01'", "", "name it in `dns_hook`"),
+        ("challenge = 'dns-01'", "", "name a program in `dns_hook`"),
         ("dns_hook = 'hook'", "", "unused without `challenge = \"dns-01\"`"),
         ("challenge = 'dns-01'\ndns_hook = 'plain'", "", "plain: cannot be started: Permission denied"),
         (
@@ -308,5 +308,139 @@ fn a_program_that_cannot_work_is_refused() {
         let table = format!("[tls.acme]\nagree_to_terms = true\nstate = 'acme'\n{acme}\n{more}\n");
         let problems = config.table(&table).problems();
         assert!(problems.contains(words), "{acme}: {problems}");
+    }
+}
+
+/// A DNS server with the zone `zone.test`, which a key may change; it ends with this.
+struct Named {
+    process: Child,
+    port: u16,
+}
+
+const SECRET: &str = "c2VhbGlvbiBzZWFsaW9uIHNlYWxpb24gc2VhbGlvbiE=";
+
+impl Named {
+    fn start(sites: &Sites) -> Self {
+        let port = free_port();
+        let directory = sites.path("named");
+        fs::create_dir(&directory).expect("a directory");
+        let zone = "$TTL 60\n@ SOA ns hostmaster 1 60 60 60 60\n@ NS ns\nns A 127.0.0.1\n";
+        fs::write(directory.join("zone"), zone).expect("it is written");
+        let shown = directory.display();
+        let text = format!(
+            "options {{ directory \"{shown}\"; pid-file none; session-keyfile \"{shown}/session.key\"; recursion no;\n\
+             listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; }};\ncontrols {{ }};\n\
+             key \"acme.key\" {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n\
+             zone \"zone.test\" {{ type primary; file \"zone\";\n\
+             update-policy {{ grant acme.key name _acme-challenge.zone.test. TXT; }}; }};\n"
+        );
+        fs::write(directory.join("named.conf"), text).expect("it is written");
+        let log = fs::File::create(directory.join("log")).expect("a log");
+        let mut command = Command::new(find_named());
+        command.arg("-g").arg("-c").arg(directory.join("named.conf")).args(["-n", "1"]);
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
+        let named = Named { process, port };
+        wait_until("named listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        named
+    }
+
+    /// The texts of the record of validations.
+    fn texts(&self) -> String {
+        let port = self.port.to_string();
+        tool("dig", ["+short", "+tcp", "-p", &port, "@127.0.0.1", "_acme-challenge.zone.test", "TXT"])
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A user's PATH may lack root's directories.
+fn find_named() -> PathBuf {
+    let directories = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(|directory| Path::new(directory).join("named"));
+    directories
+        .into_iter()
+        .find(|program| program.is_file())
+        .expect("bind9 is installed: cargo xtask test --only native")
+}
+
+fn by_update(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16, update: &str) -> Config {
+    let acme = format!(
+        "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = 'dns-01'\ndns_wait = '0s'\nstate = 'acme'\nroot = {:?}\n\
+         [tls.acme.dns_update]\nkey_name = 'acme.key'\nsecret = 'secret'\n{update}\n",
+        pebble.directory,
+        pki.certificate_file()
+    );
+    let config = sites.config().listen(&format!("address = '127.0.0.1:{port}'"));
+    let config = config.site("root", &[], "names = ['*.zone.test', 'zone.test']\nacme = true");
+    config.table(&confined(sites, pki)).table(&acme)
+}
+
+#[test]
+fn a_wildcard_is_validated_by_dynamic_updates_of_the_zone() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let named = Named::start(&sites);
+    fs::write(sites.path("secret"), format!("{SECRET}\n")).expect("it is written");
+    let dns = format!("127.0.0.1:{}", named.port);
+    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    // The server names the zone, or the configuration does.
+    for zone in ["", "zone = 'zone.test'"] {
+        let port = free_port();
+        let update = format!("server = '{dns}'\n{zone}");
+        let server = by_update(&sites, &pebble, &pki, port, &update).serve_from_user_space();
+        wait_for_message(&server, "ACME: certificate obtained for *.zone.test, zone.test, valid until");
+        assert_eq!(messages(&server, "stays in the DNS"), 0);
+        drop(server);
+        wait_until("the records are removed", || named.texts().trim().is_empty());
+        fs::remove_dir_all(sites.path("acme")).expect("it is ours");
+    }
+    let log = fs::read_to_string(sites.path("named/log")).expect("a log");
+    assert!(log.contains("adding an RR at '_acme-challenge.zone.test' TXT"), "{log}");
+}
+
+#[test]
+fn an_update_that_the_server_refuses_says_why() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let named = Named::start(&sites);
+    let dns = format!("127.0.0.1:{}", named.port);
+    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    for (secret, zone, words) in [
+        ("b3RoZXI=", "", "is not signed as it should be"),
+        (SECRET, "zone = 'other.test'", "the server answers NOTAUTH for the zone other.test"),
+    ] {
+        fs::write(sites.path("secret"), secret).expect("it is written");
+        let update = format!("server = '{dns}'\n{zone}");
+        let server = by_update(&sites, &pebble, &pki, free_port(), &update).serve_from_user_space();
+        let line = wait_for_message(&server, "ACME: no certificate for *.zone.test");
+        assert!(line.contains("_acme-challenge.zone.test. is not changed") && line.contains(words), "{line}");
+        drop(server);
+        fs::remove_dir_all(sites.path("acme")).expect("it is ours");
+    }
+}
+
+#[test]
+fn an_update_that_cannot_work_is_refused() {
+    let sites = Sites::new();
+    fs::write(sites.path("secret"), SECRET).expect("it is written");
+    fs::write(sites.path("empty"), "no base64").expect("it is written");
+    hook(&sites, "");
+    for (challenge, update, words) in [
+        ("dns-01", "server = 'ns1:'\nkey_name = 'a'\nsecret = 'secret'", "is no server"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a..b'\nsecret = 'secret'", "is no name of a key"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'empty'", "must hold the key's secret"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'missing'", "missing: No such file"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'\nzone = 'a..b'", "is no name of a zone"),
+        ("dns-01'\ndns_hook = 'hook", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'", "remove one of the two"),
+        ("http-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'", "unused without `challenge"),
+    ] {
+        let config = sites.config().site("root", &[], "names = ['a.test']\nacme = true");
+        let table = format!(
+            "[tls.acme]\nagree_to_terms = true\nstate = 'acme'\nchallenge = '{challenge}'\n[tls.acme.dns_update]\n{update}\n"
+        );
+        let problems = config.table(&table).problems();
+        assert!(problems.contains(words), "{challenge} {update}: {problems}");
     }
 }

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use rcgen::CustomExtension;
 use sealion_tls::AlpnChallenges;
 
-use super::dns::{DnsHook, Record};
+use super::dns::{Record, Zone};
 use super::self_signed;
 
 /// Answers to HTTP-01 validations (RFC 8555 §8.3).
@@ -46,7 +46,7 @@ pub(super) struct Answers<'a> {
 enum Given {
     Name(String),
     Token(String),
-    Record(DnsHook, Record),
+    Record(Zone, Record),
 }
 
 impl<'a> Answers<'a> {
@@ -68,10 +68,10 @@ impl<'a> Answers<'a> {
         self.given.push(Given::Token(token.to_owned()));
     }
 
-    pub(super) fn over_dns(&mut self, hook: &DnsHook, record: Record) -> Result<(), String> {
-        // A program that fails may have set it.
-        self.given.push(Given::Record(hook.clone(), record.clone()));
-        hook.present(&record)
+    pub(super) fn over_dns(&mut self, zone: &Zone, record: Record) -> Result<(), String> {
+        // What fails may have set it.
+        self.given.push(Given::Record(zone.clone(), record.clone()));
+        zone.present(&record)
     }
 
     pub(super) fn withdraw(&self) {
@@ -79,8 +79,8 @@ impl<'a> Answers<'a> {
             match given {
                 Given::Name(name) => self.alpn.remove(name),
                 Given::Token(token) => self.http.remove(token),
-                Given::Record(hook, record) => {
-                    if let Err(error) = hook.clean_up(record) {
+                Given::Record(zone, record) => {
+                    if let Err(error) = zone.clean_up(record) {
                         tracing::warn!("ACME: a record stays in the DNS: {error}");
                     }
                 }

@@ -1,23 +1,56 @@
-//! Answers to DNS-01 validations (RFC 8555 §8.4), by a program that changes the zone.
+//! Answers to DNS-01 validations (RFC 8555 §8.4): records in a zone, which a program changes, or its server by dynamic updates.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The program, and how long its records take to be everywhere.
+use super::dns_update::{Change, DnsUpdate};
+
+/// What changes the zone, and how long its records take to be everywhere.
+#[derive(Debug, Clone)]
+pub(super) struct Dns {
+    pub(super) zone: Zone,
+    pub(super) wait: Duration,
+}
+
+/// What changes the zone.
+#[derive(Debug, Clone)]
+pub(super) enum Zone {
+    Hook(DnsHook),
+    Update(DnsUpdate),
+}
+
+impl Zone {
+    /// Sets a record.
+    pub(super) fn present(&self, record: &Record) -> Result<(), String> {
+        match self {
+            Zone::Hook(hook) => hook.run("present", record),
+            Zone::Update(update) => update.change(record, Change::Add),
+        }
+    }
+
+    /// Removes a record.
+    pub(super) fn clean_up(&self, record: &Record) -> Result<(), String> {
+        match self {
+            Zone::Hook(hook) => hook.run("cleanup", record),
+            Zone::Update(update) => update.change(record, Change::Remove),
+        }
+    }
+}
+
+/// A program that changes the zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DnsHook {
     pub(super) program: PathBuf,
-    pub(super) wait: Duration,
 }
 
 /// A TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// Absolute: with a point at its end.
-    name: String,
-    text: String,
+    pub(super) name: String,
+    pub(super) text: String,
 }
 
 impl Record {
@@ -31,16 +64,6 @@ impl Record {
 const MOST: Duration = Duration::from_secs(60);
 
 impl DnsHook {
-    /// Sets a record.
-    pub(super) fn present(&self, record: &Record) -> Result<(), String> {
-        self.run("present", record)
-    }
-
-    /// Removes a record.
-    pub(super) fn clean_up(&self, record: &Record) -> Result<(), String> {
-        self.run("cleanup", record)
-    }
-
     /// Its output goes to standard error, as the server's messages do.
     fn run(&self, what: &str, record: &Record) -> Result<(), String> {
         let failed = |why: String| format!("`{} {what} {} …` {why}", self.program.display(), record.name);

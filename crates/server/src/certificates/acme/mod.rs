@@ -12,6 +12,7 @@
 
 mod answers;
 mod dns;
+mod dns_update;
 mod failures;
 mod order;
 mod renewal;
@@ -22,7 +23,8 @@ use std::{fs, io};
 pub(crate) use answers::HttpChallenges;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use dns::DnsHook;
+use dns::{Dns, DnsHook, Zone};
+use dns_update::DnsUpdate;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 pub(super) use renewal::run;
@@ -32,7 +34,7 @@ use super::config::{AcmeConfig, ChallengeKind};
 use super::pair::{Loaded, PairFiles};
 use super::private_file;
 use crate::certificates::CertifiedSite;
-use crate::values::Problems;
+use crate::values::{At, Problems};
 
 /// `[tls.acme]`, checked.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(super) struct Settings {
     contact: Vec<String>,
     challenge: ChallengeKind,
     /// With `dns-01`.
-    dns: Option<DnsHook>,
+    dns: Option<Dns>,
     /// A subdirectory of `tls.acme.state` for this authority.
     state: PathBuf,
     root: Option<PathBuf>,
@@ -75,36 +77,7 @@ impl Settings {
             );
             return None;
         };
-        let is_dns = config.challenge == ChallengeKind::Dns01;
-        let dns = match &config.dns_hook {
-            Some(hook) if is_dns => {
-                // A name without a slash would be looked up in PATH.
-                let path = problems.resolve(hook);
-                let program = std::path::absolute(&path).unwrap_or(path);
-                Some(DnsHook { program, wait: config.dns_wait.0 })
-            }
-            Some(hook) => {
-                let what = "unused without `challenge = \"dns-01\"`: set that, or remove the hook";
-                problems.add(&hook.span, "tls.acme.dns_hook", what);
-                None
-            }
-            None => {
-                if is_dns {
-                    let what = "\"dns-01\" needs a program that changes the zone: name it in `dns_hook`";
-                    problems.add(&(0..0), "tls.acme.challenge", what);
-                }
-                None
-            }
-        };
-        if let (Some(hook), Some(program)) = (&dns, &config.dns_hook)
-            && let Err(error) = rustix::fs::access(&hook.program, rustix::fs::Access::EXEC_OK)
-        {
-            let what = format_args!(
-                "{}: cannot be started: {error}: `chmod +x` it, or correct the path",
-                hook.program.display()
-            );
-            problems.add(&program.span, "tls.acme.dns_hook", what);
-        }
+        let dns = dns(config, problems);
         let root = config.root.as_ref().map(|root| {
             let path = problems.resolve(root);
             if let Err(error) = fs::read(&path) {
@@ -219,6 +192,50 @@ impl Settings {
         tracing::info!("ACME: account created at {}, stored in {}", self.directory, file.display());
         Ok(account)
     }
+}
+
+/// What sets the records of DNS-01. `None`: another challenge is configured, or the errors are in `problems`.
+fn dns(config: &AcmeConfig, problems: &mut Problems) -> Option<Dns> {
+    let is_dns = config.challenge == ChallengeKind::Dns01;
+    let what = "unused without `challenge = \"dns-01\"`: set that, or remove it";
+    for (key, span) in [
+        ("tls.acme.dns_hook", config.dns_hook.as_ref().map(|hook| &hook.span)),
+        ("tls.acme.dns_update", config.dns_update.as_ref().map(|update| &update.server.span)),
+    ] {
+        if let Some(span) = span.filter(|_| !is_dns) {
+            problems.add(span, key, what);
+        }
+    }
+    if !is_dns {
+        return None;
+    }
+    let zone = match (&config.dns_hook, &config.dns_update) {
+        (Some(hook), None) => Zone::Hook(self::hook(hook, problems)),
+        (None, Some(update)) => Zone::Update(DnsUpdate::new(update, problems)?),
+        (Some(hook), Some(_)) => {
+            let what = "sets the records that dns_update sets, too: remove one of the two";
+            problems.add(&hook.span, "tls.acme.dns_hook", what);
+            return None;
+        }
+        (None, None) => {
+            let what = "\"dns-01\" needs what changes the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
+            problems.add(&(0..0), "tls.acme.challenge", what);
+            return None;
+        }
+    };
+    Some(Dns { zone, wait: config.dns_wait.0 })
+}
+
+fn hook(hook: &At<PathBuf>, problems: &mut Problems) -> DnsHook {
+    // A name without a slash would be looked up in PATH.
+    let path = problems.resolve(hook);
+    let program = std::path::absolute(&path).unwrap_or(path);
+    if let Err(error) = rustix::fs::access(&program, rustix::fs::Access::EXEC_OK) {
+        let what =
+            format_args!("{}: cannot be started: {error}: `chmod +x` it, or correct the path", program.display());
+        problems.add(&hook.span, "tls.acme.dns_hook", what);
+    }
+    DnsHook { program }
 }
 
 impl AcmeSite {

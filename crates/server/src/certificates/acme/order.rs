@@ -32,10 +32,10 @@ pub(super) async fn obtain(
         },
     }
     .map_err(explain)?;
-    if let Some(hook) = &settings.dns {
+    if let Some(dns) = &settings.dns {
         // All records before the first validation, so that there is one wait.
         answer(settings, &mut order, answers, Step::Answer).await?;
-        tokio::time::sleep(hook.wait).await;
+        tokio::time::sleep(dns.wait).await;
         answer(settings, &mut order, answers, Step::Validate).await?;
     } else {
         answer(settings, &mut order, answers, Step::Both).await?;
@@ -88,12 +88,14 @@ async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_
             match (settings.challenge, &settings.dns) {
                 (ChallengeKind::TlsAlpn01, _) => answers.over_tls(&name, answer.digest().as_ref())?,
                 (ChallengeKind::Http01, _) => answers.over_http(&challenge.token, answer.as_str()),
-                (ChallengeKind::Dns01, Some(hook)) => {
+                (ChallengeKind::Dns01, Some(dns)) => {
                     let host = name.strip_prefix("*.").unwrap_or(&name);
-                    answers.over_dns(hook, Record::of(host, answer.dns_value()))?;
+                    answers.over_dns(&dns.zone, Record::of(host, answer.dns_value()))?;
                 }
                 // Refused at the start.
-                (ChallengeKind::Dns01, None) => return Err("no tls.acme.dns_hook is set".to_owned()),
+                (ChallengeKind::Dns01, None) => {
+                    return Err("neither tls.acme.dns_hook nor tls.acme.dns_update is set".to_owned());
+                }
             }
         }
         if step != Step::Answer {

@@ -152,7 +152,8 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     }
     paths.extend(config.tls.session_tickets.keys.iter().map(|directory| base.join(&directory.value)));
     let authority = config.tls.acme.external_account.iter().map(|account| &account.hmac_key);
-    for file in authority.chain(&config.tls.acme.root).chain(
+    let key = config.tls.acme.dns_update.iter().map(|update| &update.secret);
+    for file in authority.chain(key).chain(&config.tls.acme.root).chain(
         config.site.iter().flat_map(|site| &site.client_auth).flat_map(|auth| auth.crls.iter().chain([&auth.roots])),
     ) {
         paths.extend(directories_of(&base.join(&file.value)));
