@@ -26,8 +26,7 @@ pub async fn serve(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<u
         }
         stream.write_all(&message).await?;
     }
-    // The client has said all, and may be gone.
-    let _ = stream.shutdown().await;
+    stream.shutdown().await?;
     Ok(keys)
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Kernel {
 
 /// Records without data in a row before the connection is given up, as in rustls.
 const FRUITLESS: u32 = 32;
+/// Data that is read in search of close_notify after the peer has left; as much as rustls keeps.
+const AHEAD: usize = 1 << 14;
 /// Longest handshake message.
 const MESSAGE: usize = 1 << 16;
 const HELLO_REQUEST: u8 = 0;
@@ -102,12 +104,22 @@ impl Kernel {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        loop {
+            match self.try_read(socket, into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(socket.poll_read_ready(cx))?,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// Reads what has come. Nothing read into a buffer with room is close_notify.
+    fn try_read(&mut self, socket: &TcpStream, into: &mut ReadBuf<'_>) -> io::Result<()> {
         if into.remaining() == 0 {
-            return Poll::Ready(Ok(()));
+            return Ok(());
         }
         loop {
             if self.take_early(into) {
-                return Poll::Ready(Ok(()));
+                return Ok(());
             }
             // An answer that the socket has no room for goes before the next data.
             if self.owed {
@@ -118,20 +130,12 @@ impl Kernel {
             let direct = into.remaining() >= pair.len();
             let buffer = if direct { into.initialize_unfilled() } else { &mut pair };
             let mut rx = Rx::from_parts(socket.as_fd(), &mut self.rx);
-            let incoming = match socket.try_io(Interest::READABLE, || rx.recv(buffer).map_err(io::Error::from)) {
-                Ok(incoming) => incoming,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(socket.poll_read_ready(cx))?;
-                    continue;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            match incoming {
+            match socket.try_io(Interest::READABLE, || rx.recv(buffer).map_err(io::Error::from))? {
                 Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } if len > 0 => {
                     self.fruitless = 0;
                     if direct {
                         into.advance(len);
-                        return Poll::Ready(Ok(()));
+                        return Ok(());
                     }
                     self.early.extend_from_slice(&pair[..len]);
                 }
@@ -147,19 +151,39 @@ impl Kernel {
                 Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } if buffer[1] == 0 => {}
                 Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } => {
                     let what = format!("the peer ended the connection by alert {}", buffer[1]);
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)));
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, what));
                 }
                 Incoming::Record { .. } => {
-                    return Poll::Ready(Err(self.refuse(socket, UNEXPECTED_MESSAGE, "a record of another type")));
+                    return Err(self.refuse(socket, UNEXPECTED_MESSAGE, "a record of another type"));
                 }
                 Incoming::KeyExpired => self.follow(socket)?,
-                Incoming::End { close_notify: true } => return Poll::Ready(Ok(())),
+                Incoming::End { close_notify: true } => return Ok(()),
                 Incoming::End { close_notify: false } => {
                     let what = "the peer ended the connection without close_notify: data may be missing";
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
                 }
             }
         }
+    }
+
+    /// Whether the peer has sent close_notify. Data in the socket before it is kept for the reader.
+    pub(super) fn peer_has_closed(&mut self, socket: &TcpStream) -> bool {
+        let mut ahead = self.early.split_off(self.early_at);
+        (self.early, self.early_at) = (Vec::new(), 0);
+        let mut part = [0; 4096];
+        let closed = loop {
+            let mut part = ReadBuf::new(&mut part);
+            match self.try_read(socket, &mut part) {
+                Ok(()) if part.filled().is_empty() => break true,
+                Ok(()) => ahead.extend_from_slice(part.filled()),
+                Err(_) => break false,
+            }
+            if ahead.len() > AHEAD {
+                break false;
+            }
+        };
+        self.early = ahead;
+        closed
     }
 
     pub(super) fn poll_write(

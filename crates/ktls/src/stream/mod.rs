@@ -54,7 +54,9 @@ pub use record_reader::RecordReader;
 /// - Session tickets go to the client's configuration, so that its next connection resumes.
 /// - The end: reading returns 0 bytes after close_notify, and [`io::ErrorKind::UnexpectedEof`] without it. `shutdown` sends close_notify,
 ///   waits until TCP has every byte, and shuts the socket down for writing. It waits as long as the peer takes nothing: put a timeout
-///   around it. Dropping the stream instead cuts the connection.
+///   around it. A peer that sent close_notify and left is no error, although it did not wait for the rest. A peer that left without it,
+///   or with more than 16 KB unread here, is [`io::ErrorKind::BrokenPipe`] or [`io::ErrorKind::ConnectionReset`]. Dropping the stream
+///   instead cuts the connection.
 #[derive(Debug)]
 pub struct KtlsStream {
     socket: TcpStream,
@@ -201,6 +203,14 @@ impl KtlsStream {
         }
     }
 
+    /// Whether the peer has sent close_notify, read or not.
+    fn peer_has_closed(&mut self) -> bool {
+        match &mut self.layer {
+            Layer::Kernel(kernel) => kernel.peer_has_closed(&self.socket),
+            Layer::User(user) => user.peer_has_closed(&self.socket),
+        }
+    }
+
     async fn write_all(&mut self, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
             let written = poll_fn(|cx| Pin::new(&mut *self).poll_write(cx, data)).await?;
@@ -256,11 +266,20 @@ impl AsyncWrite for KtlsStream {
             Layer::Kernel(kernel) => kernel.poll_close(&stream.socket, cx),
             Layer::User(user) => user.poll_close(&stream.socket, cx),
         };
-        match said {
+        let ended = match said {
             Poll::Ready(Ok(())) => Pin::new(&mut stream.socket).poll_shutdown(cx),
             waiting_or_failed => waiting_or_failed,
+        };
+        match ended {
+            Poll::Ready(Err(error)) if has_left(&error) && stream.peer_has_closed() => Poll::Ready(Ok(())),
+            result => result,
         }
     }
+}
+
+/// Whether the peer's end of the connection is gone.
+fn has_left(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
 /// An error of rustls, as tokio-rustls shows it.

@@ -103,6 +103,18 @@ impl User {
         self.poll_flush(socket, cx)
     }
 
+    /// Whether the peer has sent close_notify. Data in the socket before it is kept for the reader, as much as rustls buffers.
+    pub(super) fn peer_has_closed(&mut self, socket: &TcpStream) -> bool {
+        loop {
+            let read = self.connection.read_tls(&mut Io(socket));
+            match self.connection.process_new_packets() {
+                Ok(state) if state.peer_has_closed() => return true,
+                Ok(_) if read.is_ok_and(|len| len > 0) => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Writes what rustls has to say. False: the socket is full.
     fn write_some(&mut self, socket: &TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {

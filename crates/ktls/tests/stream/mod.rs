@@ -10,7 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind, ServerConfig, ServerConnection};
 use sealion_ktls::stream::{KtlsStream, RecordReader, SealedBy, SecretLog};
 use sealion_ktls::{Cipher, Version};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, split};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::path;
@@ -81,6 +81,59 @@ fn both_directions_at_once_and_an_orderly_end() {
             let (question, answer) = (pattern(3_000_001), pattern(2_000_003));
             let (heard, asked) = tokio::join!(talk(near, question.clone()), talk(far, answer.clone()));
             assert!(heard == answer && asked == question, "{version} {cipher}");
+        });
+    }
+}
+
+/// Waits until the other end's reset has come.
+async fn reset(stream: &KtlsStream) {
+    while !stream.socket().ready(Interest::WRITABLE).await.expect("a socket").is_write_closed() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A peer that has closed does not wait for the answer. Whether its close_notify was read before does not matter, and what it said is
+/// still there to read.
+#[test]
+fn shutting_down_after_the_peer_has_closed_and_left() {
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        for read_first in [true, false] {
+            run(async {
+                let (mut near, mut far) = streams(&tls.client, &tls.server).await;
+                far.write_all(b"not waited for").await.expect("written");
+                near.write_all(&pattern(10_000)).await.expect("written");
+                near.shutdown().await.expect("shut down");
+                drop(near);
+                reset(&far).await;
+                let mut heard = Vec::new();
+                if read_first {
+                    far.read_to_end(&mut heard).await.expect("read");
+                }
+                for _ in 0..2 {
+                    far.shutdown().await.unwrap_or_else(|error| panic!("{version} {cipher} {read_first}: {error}"));
+                }
+                if !read_first {
+                    far.read_to_end(&mut heard).await.expect("read");
+                }
+                assert!(heard == pattern(10_000), "{version} {cipher} {read_first}: {}", heard.len());
+            });
+        }
+    }
+}
+
+#[test]
+fn shutting_down_after_the_peer_has_cut_is_an_error() {
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        run(async {
+            let (mut near, mut far) = streams(&tls.client, &tls.server).await;
+            far.write_all(b"not waited for").await.expect("written");
+            near.write_all(b"the beginning").await.expect("written");
+            drop(near);
+            reset(&far).await;
+            let cut = far.shutdown().await.expect_err("no close_notify");
+            assert_eq!(cut.kind(), io::ErrorKind::ConnectionReset, "{version} {cipher}");
         });
     }
 }
