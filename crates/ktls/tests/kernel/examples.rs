@@ -1,8 +1,14 @@
 //! The programs in examples/ do what they say.
 
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/axum.rs"]
+mod axum_server;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/hyper.rs"]
 mod hyper_server;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/io_uring.rs"]
+mod io_uring_server;
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/receiver.rs"]
 mod receiver;
@@ -18,12 +24,18 @@ mod sendfile;
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/tokio_rustls.rs"]
 mod tokio_rustls_server;
+#[allow(unreachable_pub, reason = "an example is a program of its own")]
+#[path = "../../examples/tonic.rs"]
+mod tonic_client;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use sealion_ktls::Version;
 use sealion_ktls::stat::TlsStat;
@@ -58,34 +70,52 @@ fn sender_and_receiver() {
     }
 }
 
-#[test]
-fn sendfile_to_curl() {
+/// A server of one file: `serve` of an example.
+type ServeFile = fn(&TcpStream, Arc<ServerConfig>, &Path) -> Result<(), Box<dyn Error>>;
+
+fn file_to_curl(serve: ServeFile) {
     let data = pattern(3_000_017);
     let served = "/tmp/kernel_examples.served";
     std::fs::write(served, &data).expect("a file");
     for (version, cipher) in suites() {
         let tls = Tls::new(version, cipher);
-        let root = "/tmp/kernel_examples.pem";
-        std::fs::write(root, &tls.pem.0).expect("a file");
         let before = TlsStat::read().expect("counters");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         let port = listener.local_addr().expect("address").port();
         let output = thread::scope(|scope| {
             scope.spawn(|| {
                 let (stream, _) = listener.accept().expect("accept");
-                sendfile::serve(&stream, Arc::clone(&tls.server), served.as_ref()).expect("served");
+                serve(&stream, Arc::clone(&tls.server), served.as_ref()).expect("served");
             });
-            Command::new("curl")
-                .args(["--silent", "--show-error", "--fail", "--cacert", root, "--resolve"])
-                .arg(format!("localhost:{port}:127.0.0.1"))
-                .arg(format!("https://localhost:{port}/"))
-                .output()
-                .expect("curl")
+            curl(&tls, port, &[""])
         });
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.stdout == data, "{version} {cipher}");
+        assert!(output == data, "{version} {cipher}");
         assert_eq!(rose(&before, "TlsTxSw"), 1);
     }
+}
+
+/// What curl gets for these paths, over one connection.
+fn curl(tls: &Tls, port: u16, paths: &[&str]) -> Vec<u8> {
+    let root = "/tmp/kernel_examples.pem";
+    std::fs::write(root, &tls.pem.0).expect("a file");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail", "--cacert", root, "--resolve"])
+        .arg(format!("localhost:{port}:127.0.0.1"))
+        .args(paths.iter().map(|path| format!("https://localhost:{port}/{path}")))
+        .output()
+        .expect("curl");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn sendfile_to_curl() {
+    file_to_curl(sendfile::serve);
+}
+
+#[test]
+fn io_uring_to_curl() {
+    file_to_curl(io_uring_server::serve);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -137,30 +167,67 @@ fn keys_change_while_they_talk() {
 fn hyper_to_curl() {
     for (version, cipher) in suites() {
         let tls = Tls::new(version, cipher);
-        let root = "/tmp/kernel_examples_hyper.pem";
-        std::fs::write(root, &tls.pem.0).expect("a file");
-        let (before, output) = runtime().block_on(async {
-            let before = counters(&tls).await;
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
-            let port = listener.local_addr().expect("address").port();
-            let curl = thread::spawn(move || {
-                Command::new("curl")
-                    .args(["--silent", "--show-error", "--fail", "--cacert", root, "--resolve"])
-                    .arg(format!("localhost:{port}:127.0.0.1"))
-                    .args(["one", "two"].map(|path| format!("https://localhost:{port}/{path}")))
-                    .output()
-                    .expect("curl")
-            });
-            let (socket, _) = listener.accept().await.expect("accept");
-            hyper_server::serve(socket, Arc::clone(&tls.server)).await.expect("served");
-            (before, curl.join().expect("curl"))
+        let before = runtime().block_on(counters(&tls));
+        let output = thread::scope(|scope| {
+            runtime().block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+                let port = listener.local_addr().expect("address").port();
+                let curl = scope.spawn({
+                    let tls = &tls;
+                    move || curl(tls, port, &["one", "two"])
+                });
+                let (socket, _) = listener.accept().await.expect("accept");
+                hyper_server::serve(socket, Arc::clone(&tls.server)).await.expect("served");
+                curl.join().expect("curl")
+            })
         });
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(
-            output.stdout == ["/one".repeat(10_000), "/two".repeat(10_000)].concat().as_bytes(),
-            "{version} {cipher}"
-        );
+        assert!(output == ["/one".repeat(10_000), "/two".repeat(10_000)].concat().as_bytes(), "{version} {cipher}");
         assert_eq!((rose(&before, "TlsTxSw"), rose(&before, "TlsRxSw")), (1, 1));
+    }
+}
+
+/// Runs `talk` with the port of axum's server.
+fn with_axum<T>(tls: &Tls, router: axum::Router, talk: impl AsyncFnOnce(u16) -> T) -> T {
+    runtime().block_on(async {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let port = socket.local_addr().expect("address").port();
+        let listener = axum_server::TlsListener::new(socket, Arc::clone(&tls.server));
+        tokio::select! {
+            done = talk(port) => done,
+            ended = axum::serve(listener, router).into_future() => panic!("{ended:?}"),
+        }
+    })
+}
+
+#[test]
+fn axum_to_curl() {
+    for (version, cipher) in suites() {
+        let tls = Arc::new(Tls::new(version, cipher));
+        let before = runtime().block_on(counters(&tls));
+        let output = with_axum(&tls, axum_server::router(), async |port| {
+            let tls = Arc::clone(&tls);
+            tokio::task::spawn_blocking(move || curl(&tls, port, &["one", "two"])).await.expect("curl")
+        });
+        assert!(output == ["one".repeat(10_000), "two".repeat(10_000)].concat().as_bytes(), "{version} {cipher}");
+        assert_eq!((rose(&before, "TlsTxSw"), rose(&before, "TlsRxSw")), (1, 1));
+    }
+}
+
+/// gRPC in both directions, over HTTP/2: a client and a server of tonic's.
+#[test]
+fn tonic_to_axum() {
+    for (version, cipher) in suites() {
+        let tls = Tls::new(version, cipher);
+        let before = runtime().block_on(counters(&tls));
+        let (_reporter, health) = tonic_health::server::health_reporter();
+        let router = tonic::service::Routes::new(health).into_axum_router();
+        let serving = with_axum(&tls, router, async |port| {
+            let address = (Ipv4Addr::LOCALHOST, port).into();
+            let channel = tonic_client::connect(address, Arc::clone(&tls.client), name()).await.expect("connect");
+            tonic_client::is_serving(channel).await.expect("an answer")
+        });
+        assert!(serving, "{version} {cipher}");
+        assert_eq!((rose(&before, "TlsTxSw"), rose(&before, "TlsRxSw")), (2, 2));
     }
 }
 
