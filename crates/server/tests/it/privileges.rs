@@ -2,18 +2,19 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::Command;
 
 use landlock::{AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use sealion_testkit::http;
-use sealion_testkit::server::{Line, Signal};
+use sealion_testkit::server::Signal;
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::upstream::Upstream;
 use crate::support::watch::Watched;
-use crate::support::{LARGE, PROGRAM, Site, Successor, content, messages, wait_for_cache, wait_for_message};
+use crate::support::{
+    LARGE, PROGRAM, Site, Successor, content, demand_root, messages, wait_for_cache, wait_for_message,
+};
 
 /// A field of /proc/PID/status.
 fn status(pid: u32, name: &str) -> String {
@@ -53,42 +54,6 @@ fn every_feature_works_with_the_listed_system_calls_alone() {
     let mut client = site.connect(&watched.server);
     content::assert_equal(&http::get(&mut client, "/large").expect("of the new one").body, 0..LARGE);
     assert_eq!(watched.get("/ready").0, 200, "whoever watches finds the new one at the same place");
-}
-
-#[test]
-fn files_that_are_not_named_are_refused_by_the_kernel() {
-    let site = Site::new();
-    site.add("f", "content");
-    let elsewhere = tempfile::tempdir().expect("a directory");
-    fs::write(elsewhere.path().join("f"), "elsewhere").expect("a file");
-    // The directory of the file may be read: not the one above the root.
-    let directory = site.outside().join("etc");
-    fs::create_dir(&directory).expect("a directory");
-    let config = |root: &Path, landlock: bool, keys: &str| {
-        let privileges = format!("[privileges]\nlandlock = {landlock}");
-        Config::within(&directory).site(root, &[&site.pki], keys).table(&privileges)
-    };
-
-    // Without Landlock another root is taken over: its permissions allow it.
-    let free = config(&site.root(), false, "").serve();
-    config(elsewhere.path(), false, "").write();
-    free.signal(Signal::HUP);
-    wait_for_message(&free, "configuration 1 is in use");
-    drop(free);
-
-    let confined = config(&site.root(), true, "").serve();
-    if messages(&confined, "this kernel has no Landlock") > 0 {
-        eprintln!("not shown: this kernel has no Landlock");
-        return;
-    }
-    config(elsewhere.path(), true, "").write();
-    confined.signal(Signal::HUP);
-    wait_for_message(&confined, "site.root: Landlock keeps this process from");
-    config(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]", elsewhere.path())).write();
-    confined.signal(Signal::HUP);
-    let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
-    confined.wait_for_lines(2, "word of a mount that is out of reach", twice);
-    assert_eq!(http::get(&mut site.connect(&confined), "/f").expect("the old root").body, b"content");
 }
 
 /// A successor has the restrictions of the process that started it.
@@ -145,10 +110,7 @@ fn a_confined_proxy_without_files_stores_responses_reloads_and_hands_over() {
 
 #[test]
 fn root_becomes_a_user_and_cannot_come_back() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not shown: only root can become another user");
-        return;
-    }
+    demand_root("become another user");
     let site = Site::new();
     site.add("f", "content");
     for directory in [site.outside(), &site.root()] {
@@ -186,10 +148,7 @@ fn root_becomes_a_user_and_cannot_come_back() {
 /// A service manager, or the predecessor, may have set the user alone.
 #[test]
 fn the_group_is_assumed_by_a_process_that_has_the_user_already() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not shown: only root can take another group");
-        return;
-    }
+    demand_root("take another group");
     let site = Site::new();
     let server = site.serve(&["--user", "0", "--group", "65534"]);
     assert_eq!((status(server.pid(), "Uid"), status(server.pid(), "Gid")), ("0".to_owned(), "65534".to_owned()));

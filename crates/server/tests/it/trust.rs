@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{PROGRAM, Site, tool};
+use crate::support::{PROGRAM, Site, demand_root, tool};
 
 /// Stands in for NSS' certutil: a database is a directory, a certificate in it a file.
 const CERTUTIL: &str = r#"#!/bin/sh
@@ -43,10 +43,7 @@ fn run(home: &Path, script: &str) -> Output {
 
 #[test]
 fn what_is_trusted_needs_no_option_of_curl_until_it_is_removed() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: mount namespaces need root");
-        return;
-    }
+    demand_root("make mount namespaces");
     let site = Site::new();
     site.add("f", "seen");
     let home = tempfile::tempdir().expect("a directory");
@@ -101,10 +98,7 @@ find "$HOME" -name 'sealion-*' | wc -l
 
 #[test]
 fn the_authority_can_vouch_for_this_machine_alone() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: mount namespaces need root");
-        return;
-    }
+    demand_root("make mount namespaces");
     let home = tempfile::tempdir().expect("a directory");
     let output = run(home.path(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin \"$SEALION\" trust || true\n");
     let kept = home.path().join(".local/share/sealion");

@@ -3,10 +3,14 @@
 //!
 //! These tests fail, and never skip, where kernel TLS or Landlock is missing.
 
+use std::fs;
+use std::path::Path;
+
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 use sealion_testkit::http;
-use sealion_testkit::server::Signal;
+use sealion_testkit::server::{Line, Signal};
 
+use crate::support::config::Config;
 use crate::support::{LARGE, Site, access_line, content, messages, wait_for_message};
 
 #[test]
@@ -25,6 +29,38 @@ fn the_kernel_path_works_with_the_listed_system_calls_alone() {
     wait_for_message(&server, " has taken over");
     content::assert_equal(&http::get(&mut site.connect(&server), "/large").expect("of the new one").body, 0..LARGE);
     assert_eq!(access_line(&server, 2).way(), ("kernel", "moved"));
+}
+
+#[test]
+fn files_that_are_not_named_are_refused_by_the_kernel() {
+    let site = Site::new();
+    site.add("f", "content");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    fs::write(elsewhere.path().join("f"), "elsewhere").expect("a file");
+    // The directory of the file may be read: not the one above the root.
+    let directory = site.outside().join("etc");
+    fs::create_dir(&directory).expect("a directory");
+    let config = |root: &Path, landlock: bool, keys: &str| {
+        let privileges = format!("[privileges]\nlandlock = {landlock}");
+        Config::within(&directory).site(root, &[&site.pki], keys).table(&privileges)
+    };
+
+    // Without Landlock another root is taken over: its permissions allow it.
+    let free = config(&site.root(), false, "").serve();
+    config(elsewhere.path(), false, "").write();
+    free.signal(Signal::HUP);
+    wait_for_message(&free, "configuration 1 is in use");
+    drop(free);
+
+    let confined = config(&site.root(), true, "").serve();
+    config(elsewhere.path(), true, "").write();
+    confined.signal(Signal::HUP);
+    wait_for_message(&confined, "site.root: Landlock keeps this process from");
+    config(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]", elsewhere.path())).write();
+    confined.signal(Signal::HUP);
+    let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
+    confined.wait_for_lines(2, "word of a mount that is out of reach", twice);
+    assert_eq!(http::get(&mut site.connect(&confined), "/f").expect("the old root").body, b"content");
 }
 
 #[test]

@@ -360,6 +360,13 @@ pub(crate) fn tool(name: &str, arguments: impl IntoIterator<Item = impl AsRef<st
     String::from_utf8(output.stdout).expect("a tool writes text")
 }
 
+/// # Panics
+/// The test is run by another user than root.
+#[track_caller]
+pub(crate) fn demand_root(to: &str) {
+    assert!(rustix::process::geteuid().is_root(), "run this test as root: only root can {to}");
+}
+
 /// A program that `cargo xtask test` builds: its environment variable, in capitals, names another one.
 #[track_caller]
 pub(crate) fn built_program(name: &str) -> PathBuf {

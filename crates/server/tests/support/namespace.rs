@@ -3,22 +3,21 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use super::tool;
+use super::{demand_root, tool};
 
 /// A network namespace, gone when dropped.
 pub(crate) struct Namespace(String);
 
 impl Namespace {
-    /// `None`, and a word on why, without root.
-    pub(crate) fn new(name: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: network namespaces need root");
-            return None;
-        }
+    /// # Panics
+    /// Without root.
+    #[track_caller]
+    pub(crate) fn new(name: &str) -> Self {
+        demand_root("make network namespaces");
         let namespace = Self(format!("sealion-{name}-{}", std::process::id()));
         tool("ip", ["netns", "add", &namespace.0]);
         tool("ip", ["-netns", &namespace.0, "link", "set", "lo", "up"]);
-        Some(namespace)
+        namespace
     }
 
     pub(crate) fn command(&self, program: &str) -> Command {
