@@ -147,7 +147,11 @@ fn image(architecture: Architecture, build: Build, out: &Path) -> Result<Vec<Pat
     let context = container::context_for(architecture, build, scratch.path())?;
     let tag = format!("localhost/sealion:{VERSION}-{}", architecture.debian());
     let platform = format!("linux/{}", architecture.debian());
-    output(Command::new("podman").args(["build", "--quiet", "--platform", &platform, "--tag", &tag]).arg(&context))?;
+    let revision = output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(workspace::root()))?;
+    let mut build = Command::new("podman");
+    build.args(["build", "--quiet", "--platform", &platform, "--tag", &tag]);
+    build.args(["--build-arg", &format!("VERSION={VERSION}"), "--build-arg", &format!("REVISION={}", revision.trim())]);
+    output(build.arg(&context))?;
     let archive = out.join(format!("sealion-{VERSION}-{}-image.tar", architecture.debian()));
     let _ = std::fs::remove_file(&archive);
     output(Command::new("podman").args(["save", "--format", "oci-archive", "--output"]).arg(&archive).arg(&tag))?;
