@@ -19,6 +19,8 @@ pub(super) struct Streamed {
     granted: u64,
     /// The client waits for 100 (RFC 9110 §10.1.1).
     expects_continue: bool,
+    /// It is what the client sends through a tunnel, which may be silent.
+    is_tunnel: bool,
     /// Since when the upstream waits for the client.
     owed_since: Option<Instant>,
 }
@@ -27,7 +29,19 @@ impl Streamed {
     /// `length`: as announced.
     pub(super) fn new(stream: StreamId, length: Option<u64>, expects_continue: bool) -> (Self, RequestContent) {
         let (writer, content) = pipe(length);
-        (Streamed { stream, writer: Some(writer), came: 0, granted: 0, expects_continue, owed_since: None }, content)
+        let (came, granted, owed_since) = (0, 0, None);
+        let writer = Some(writer);
+        (Streamed { stream, writer, came, granted, expects_continue, is_tunnel: false, owed_since }, content)
+    }
+
+    /// What the client sends through a tunnel. `end`: it sends nothing.
+    pub(super) fn of_tunnel(stream: StreamId, end: bool) -> (Self, RequestContent) {
+        let (streamed, content) = Self::new(stream, None, false);
+        let mut streamed = Streamed { is_tunnel: true, ..streamed };
+        if end {
+            streamed.end(FieldSection::default());
+        }
+        (streamed, content)
     }
 
     /// Passes content on.
@@ -66,7 +80,7 @@ impl Streamed {
         let taken = match &mut self.writer {
             Some(writer) => {
                 let taken = writer.poll_taken(cx);
-                match taken.is_owed {
+                match taken.is_owed && !self.is_tunnel {
                     true => drop(self.owed_since.get_or_insert_with(Instant::now)),
                     false => self.owed_since = None,
                 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
-use sealion_h2::{HeadBuffer, HeaderBlock, StreamId};
+use sealion_h2::{HeadBuffer, HeaderBlock, RequestHead, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{Method, Request, Status};
@@ -42,6 +42,8 @@ pub(super) struct Answered {
     pub(super) response: Response,
     /// As of HTTP/1.1: HTTP/2 frames content by itself, but announces and omits it by the same rules (RFC 9113 §8.1).
     pub(super) framing: ResponseFraming,
+    /// Its content is another protocol's.
+    pub(super) is_tunnel: bool,
 }
 
 /// A response that is made while others are sent.
@@ -75,7 +77,7 @@ impl<'a> Context<'a> {
     pub(super) fn may_forward(&self, head: &HeadBuffer) -> bool {
         let current = self.shared.generations.current();
         let decoded = head.request();
-        let Some(request) = decoded.to_request() else { return false };
+        let Some(request) = as_seen(&decoded) else { return false };
         let exchange = Exchange::resume(self.shared, &current, self.listener, Some(&request), None);
         let peer = self.peer(self.remote, &request);
         exchange.route(peer).is_some_and(|site| site.may_forward(&request))
@@ -91,7 +93,8 @@ impl<'a> Context<'a> {
     ) -> Answer<'a> {
         let current = self.shared.generations.current();
         let decoded = head.request();
-        let Some(request) = decoded.to_request() else {
+        let is_tunnel = decoded.protocol.is_some();
+        let Some(request) = as_seen(&decoded) else {
             let head = std::mem::replace(head, free_head());
             return self.refuse(Status::BAD_REQUEST, head).into();
         };
@@ -106,6 +109,7 @@ impl<'a> Context<'a> {
         let site = exchange.route(peer);
         let response = match site {
             None => Some(exchange.misdirected()),
+            Some(_) if is_tunnel => None,
             Some(site) => {
                 let is_trusted = self.listener.trusts(self.remote);
                 let arrival = content.is_none().then_some(Arrival { scheme: peer.scheme, is_trusted });
@@ -118,19 +122,22 @@ impl<'a> Context<'a> {
                 exchange.answered(&request, peer, &mut response);
                 let framing = framing(request.method, &response);
                 let head = self.shared.access_log.is_on().then(|| std::mem::replace(head, free_head()));
-                Answer::Now(Box::new(Answered { head, current, started, client, response, framing }))
+                Answer::Now(Box::new(Answered { head, current, started, client, response, framing, is_tunnel: false }))
             }
             None => {
                 let client = Client { refusal, ..peer.client() };
-                let hints = site.and_then(|site| site::early_hints(site, &request, client, now())).map(block_of_hints);
+                let hints =
+                    site.filter(|_| !is_tunnel).and_then(|site| site::early_hints(site, &request, client, now()));
+                let hints = hints.map(block_of_hints);
                 let forwards = site.is_some_and(|site| site.may_forward(&request));
                 let passes_interim = forwards && site.is_some_and(|site| site.passes_interim(&request));
                 let (interim, interims) = passes_interim.then(interim_responses).unzip();
-                let head = std::mem::replace(head, free_head());
                 let (cancel, gone) = oneshot::channel();
                 let endpoints =
                     site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
-                let inbound = Inbound { interim, endpoints, ..self.inbound(peer, content, gone) };
+                let inbound = self.inbound(peer, content, gone);
+                let inbound = Inbound { interim, endpoints, upgrade: is_tunnel, is_connect: is_tunnel, ..inbound };
+                let head = std::mem::replace(head, free_head());
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound));
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
@@ -152,33 +159,36 @@ impl<'a> Context<'a> {
         refusal: Option<Refusal>,
         inbound: Inbound,
     ) -> Box<Answered> {
-        let (response, framing) = {
+        let (response, framing, is_tunnel) = {
             let decoded = head.request();
-            let request = decoded.to_request();
+            let request = as_seen(&decoded);
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { refusal, ..peer.client() };
                     let mut response = site::answer(site, request, client, now(), inbound).await;
+                    let is_tunnel = decoded.protocol.is_some() && as_of_connect(&mut response);
                     exchange.answered(request, peer, &mut response);
                     let framing = framing(request.method, &response);
-                    (response, framing)
+                    (response, framing, is_tunnel)
                 }
                 // Not reached: both were looked at before.
                 _ => {
                     let response = exchange.misdirected();
                     let framing = framing(Method::Get, &response);
-                    (response, framing)
+                    (response, framing, false)
                 }
             }
         };
-        Box::new(Answered { head: Some(head), current, started, client: peer.address, response, framing })
+        let client = peer.address;
+        Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel })
     }
 
     fn inbound(&self, peer: Peer, content: Option<RequestContent>, gone: oneshot::Receiver<()>) -> Inbound {
         Inbound {
             content,
             upgrade: false,
+            is_connect: false,
             remote: address(self.remote),
             is_trusted: self.listener.trusts(self.remote),
             client: address(peer.address),
@@ -207,7 +217,7 @@ impl<'a> Context<'a> {
                 let framing = framing(Method::from_token(decoded.method), &response);
                 (response, framing, client, exchange.started())
             };
-            Box::new(Answered { head: Some(head), current, started, client, response, framing })
+            Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel: false })
         })
     }
 
@@ -217,7 +227,7 @@ impl<'a> Context<'a> {
         let started = Exchange::begin(self.shared, &current, self.listener, None).started();
         let response = Response::plain(status);
         let framing = framing(Method::Get, &response);
-        Answered { head: None, current, started, client: self.remote, response, framing }
+        Answered { head: None, current, started, client: self.remote, response, framing, is_tunnel: false }
     }
 }
 
@@ -260,6 +270,28 @@ impl Answered {
             keep_head(head);
         }
     }
+}
+
+/// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
+fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
+    let request = decoded.to_request()?;
+    let method = if decoded.protocol.is_some() { Method::Get } else { request.method };
+    Some(Request { method, ..request })
+}
+
+/// Makes the answer to a GET that of CONNECT with a protocol. Whether a tunnel is open: 101 says so to GET, any 2xx to CONNECT.
+fn as_of_connect(response: &mut Response) -> bool {
+    if response.status == Status::SWITCHING_PROTOCOLS {
+        response.status = Status::OK;
+        response.fields.extra.remove("Upgrade");
+        return true;
+    }
+    if (200..300).contains(&response.status.code()) {
+        let refused = Response::plain(Status::NOT_IMPLEMENTED);
+        let (user, upstream, cache) = (response.user.take(), response.upstream.take(), response.cache.take());
+        *response = Response { user, upstream, cache, ..refused };
+    }
+    false
 }
 
 fn block_of_hints(links: &[String]) -> HeaderBlock {

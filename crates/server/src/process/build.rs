@@ -100,6 +100,7 @@ pub(crate) fn build(
         process,
         &mut problems,
     );
+    let permits_websocket = sites.iter().any(|(config, site)| config.http2 && site.permits_websocket());
     let sites = Sites::new(sites, &mut problems);
     match tls {
         Some((tls, mut certificates)) if problems.is_empty() => {
@@ -113,9 +114,11 @@ pub(crate) fn build(
                 certificates: Arc::new(certificates),
                 limits: config.limits.clone(),
                 head_limits: config.limits.head(),
-                http2: config
-                    .http2
-                    .limits(&config.limits.head(), config.site.iter().any(|site| !site.proxy.is_empty())),
+                http2: config.http2.limits(
+                    &config.limits.head(),
+                    config.site.iter().any(|site| !site.proxy.is_empty()),
+                    permits_websocket,
+                ),
                 ktls: config.server.ktls,
             })
         }

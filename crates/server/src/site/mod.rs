@@ -254,6 +254,11 @@ impl Site {
             || matches!(request.target, Target::Path { path, .. } if proxies.may_forward(path))
     }
 
+    /// Whether a rule permits WebSocket.
+    pub(crate) fn permits_websocket(&self) -> bool {
+        self.features.proxies.as_ref().is_some_and(Proxies::permit_websocket)
+    }
+
     /// Whether interim responses of servers to this request are passed on.
     pub(crate) fn passes_interim(&self, request: &Request<'_>) -> bool {
         self.features.proxies.as_ref().is_some_and(|proxies| proxies.pass_interim(request))

@@ -28,9 +28,9 @@ use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, CacheRuleConfig, Store};
 use crate::upstream::{
-    BufferConfig, Buffered, Failure, Forwarded, Inbound, Reply, Rest, Script, Spooling, Upstream, Upstreams,
-    add_trace_context, collect, forward, is_hop_by_hop, is_loop, is_same_by_cgi, request_fields, response_fields,
-    takes_trailers,
+    BufferConfig, Buffered, Failure, Forwarded, Inbound, Reply, Rest, Script, Spooling, Upgrade, Upstream, Upstreams,
+    WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_hop_by_hop, is_loop, is_same_by_cgi,
+    request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems, Size};
 
@@ -222,6 +222,11 @@ impl Proxies {
 
     pub(super) fn name_endpoints(&self) -> bool {
         self.names_endpoints
+    }
+
+    /// Whether a rule permits WebSocket.
+    pub(super) fn permit_websocket(&self) -> bool {
+        self.rules.iter().any(|rule| permits(&rule.upgrade, WEBSOCKET.as_bytes()))
     }
 
     /// Whether a rule may pass interim responses to a request on.
@@ -420,6 +425,11 @@ fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec
     fields
 }
 
+/// Whether a rule's `upgrade` names a protocol.
+fn permits(own: &[String], protocol: &[u8]) -> bool {
+    own.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol))
+}
+
 /// A field to set, or to remove.
 pub(super) type FieldChange = (HeaderName, Option<HeaderValue>);
 
@@ -599,10 +609,15 @@ impl Rule {
         if inbound.content.is_none() && matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        let upgrade = inbound.upgrade.then(|| request.fields.singleton("upgrade").value()).flatten();
-        let is_permitted =
-            |protocol: &&[u8]| self.upgrade.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol));
-        let upgrade = upgrade.filter(is_permitted);
+        let upgrade = match inbound.is_connect {
+            true => Some(WEBSOCKET.as_bytes()),
+            false => inbound.upgrade.then(|| request.fields.singleton("upgrade").value()).flatten(),
+        };
+        let upgrade = upgrade.filter(|protocol| permits(&self.upgrade, protocol));
+        let key = match inbound.is_connect && upgrade.is_some() {
+            true => Some(WebSocketKey::random()?),
+            false => None,
+        };
         let te = upgrade.is_none() && takes_trailers(request);
         if let Some(content) = &mut inbound.content {
             match inbound.fields.is_empty() {
@@ -625,7 +640,9 @@ impl Rule {
             host,
             // What follows a request that asks for another protocol in vain is the next request.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
-            upgrade: upgrade.and_then(|protocol| HeaderValue::from_bytes(protocol).ok()),
+            upgrade: upgrade
+                .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
+                .map(|protocol| Upgrade { protocol, key }),
             te,
             takes_trailers: te || inbound.takes_trailers,
             interim: inbound

@@ -25,6 +25,7 @@ use super::interim::InterimSender;
 use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Ends, Reply, ReplyBody};
 use super::tunnel;
+use super::websocket;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
@@ -38,8 +39,8 @@ pub(crate) struct Forwarded {
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
-    /// The value of Upgrade, if the client wants another protocol: `content` is then what it sends by that.
-    pub(crate) upgrade: Option<HeaderValue>,
+    /// Another protocol, if the client wants one: `content` is then what it sends by that.
+    pub(crate) upgrade: Option<Upgrade>,
     /// Whether the server is told that trailers are taken (RFC 9110 §10.1.4).
     pub(crate) te: bool,
     /// Whether the client takes trailers.
@@ -52,6 +53,15 @@ pub(crate) struct Forwarded {
     pub(crate) address: Vec<u8>,
     /// What FastCGI has instead of a target.
     pub(crate) script: Option<Box<fastcgi::Script>>,
+}
+
+/// Another protocol that is asked for (RFC 9110 §7.8).
+#[derive(Debug, Clone)]
+pub(crate) struct Upgrade {
+    /// The value of Upgrade.
+    pub(crate) protocol: HeaderValue,
+    /// The key of WebSocket's handshake, where the client's own protocol has none.
+    pub(crate) key: Option<websocket::Key>,
 }
 
 impl Forwarded {
@@ -339,9 +349,12 @@ async fn send(
             message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
         }
     }
-    if let Some(protocol) = &request.upgrade {
+    if let Some(Upgrade { protocol, key }) = &request.upgrade {
         message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        message.headers_mut().insert(header::UPGRADE, protocol.clone());
+        message.headers_mut().insert(UPGRADE, protocol.clone());
+        if let Some(key) = key {
+            key.add_to(message.headers_mut());
+        }
     }
     // Over HTTP/2 the library does not give them.
     if let (Protocol::Http1, Some(interim)) = (server.protocol, &request.interim) {
@@ -483,11 +496,15 @@ async fn reply(
         return Ok(Reply { status, fields: head.headers, body: body.into(), ends_with_stream });
     }
     let asked = request.upgrade.as_ref();
-    let Some(asked) = asked.filter(|asked| names_protocol(response.headers(), asked)) else {
+    let Some(asked) = asked.filter(|asked| names_protocol(response.headers(), &asked.protocol)) else {
         return Err(refuse("it switches to a protocol that was not asked for"));
     };
-    let content = request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {asked:?}")))?;
-    let fields = response.headers().clone();
+    let mut fields = response.headers().clone();
+    if asked.key.as_ref().is_some_and(|key| !key.take_reply(&mut fields)) {
+        return Err(refuse("its Sec-WebSocket-Accept does not fit the key that it was sent"));
+    }
+    let content =
+        request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {:?}", asked.protocol)))?;
     let upgraded = hyper::upgrade::on(response).await.map_err(|error| refuse(&describe(&error)))?;
     let body = tunnel::open(upgraded, content, in_progress);
     Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })

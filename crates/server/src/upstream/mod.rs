@@ -25,6 +25,7 @@ mod spool;
 mod tls;
 mod tunnel;
 mod warnings;
+mod websocket;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use fastcgi::{MADE_HERE as CGI_VARIABLES, Script};
-pub(crate) use forward::{Failure, Forwarded, forward};
+pub(crate) use forward::{Failure, Forwarded, Upgrade, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,
     response_fields, takes_trailers,
@@ -50,6 +51,7 @@ pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_respon
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
 pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, collect};
+pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};
@@ -68,6 +70,8 @@ pub(crate) struct Inbound {
     pub(crate) content: Option<RequestContent>,
     /// Whether the client asks for another protocol.
     pub(crate) upgrade: bool,
+    /// Whether it does so by CONNECT of HTTP/2, with WebSocket (RFC 8441).
+    pub(crate) is_connect: bool,
     /// The other end of the connection; `None`: a Unix socket.
     pub(crate) remote: Option<IpAddr>,
     /// Whether that is a trusted proxy.

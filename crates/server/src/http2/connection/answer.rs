@@ -111,7 +111,10 @@ impl<'a> Http2<'a> {
             match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming, &mut self.heads) {
                 Poll::Ready(error) => {
                     let sending = self.sending.swap_remove(index);
-                    self.protocol.reset(sending.stream, ErrorCode::INTERNAL_ERROR);
+                    // RFC 8441 §5: a tunnel that is reset.
+                    let is_tunnel = sending.answered.is_tunnel;
+                    let code = if is_tunnel { ErrorCode::CANCEL } else { ErrorCode::INTERNAL_ERROR };
+                    self.protocol.reset(sending.stream, code);
                     self.finish(sending, stream, Some(&error));
                 }
                 Poll::Pending => index += 1,

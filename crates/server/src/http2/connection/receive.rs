@@ -14,6 +14,7 @@ use crate::http2::content::Streamed;
 use crate::http2::request::{Delivery, free_head, keep_head};
 use crate::http2::response::reset_by_client;
 use crate::observe::metrics::{self, StreamResult};
+use crate::upstream::WEBSOCKET;
 
 impl Http2<'_> {
     /// Reads all frames that have come.
@@ -122,6 +123,8 @@ impl Http2<'_> {
         if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
             // The head is not kept for it.
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+        } else if head.request().protocol.is_some() {
+            self.connect(id, end, stream, head);
         } else if !end && self.context.may_forward(head) {
             let length = head.fields().first("content-length");
             let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
@@ -136,6 +139,20 @@ impl Http2<'_> {
             let deadline = Instant::now() + limits.request_timeout.duration();
             self.receiving.push(Receiving { stream: id, head, content: 0, deadline });
         }
+    }
+
+    /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
+    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
+        if head.request().protocol.is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
+            let head = std::mem::replace(head, free_head());
+            return self.refuse(id, Status::NOT_IMPLEMENTED, head);
+        }
+        let content = self.context.may_forward(head).then(|| {
+            let (streamed, content) = Streamed::of_tunnel(id, end);
+            self.streamed.push(streamed);
+            content
+        });
+        self.answer(id, head, stream, content);
     }
 
     /// Content of a request has come, or its end.

@@ -3,6 +3,7 @@
 mod auth;
 mod bounds;
 mod buffers;
+mod connect;
 mod content;
 mod fastcgi;
 mod faults;

@@ -1,0 +1,61 @@
+//! The handshake of WebSocket (RFC 6455 §4) on behalf of clients of HTTP/2, whose own has no key (RFC 8441 §5).
+
+use aws_lc_rs::{digest, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
+
+/// The name of the protocol, for `:protocol` and Upgrade.
+pub(crate) const WEBSOCKET: &str = "websocket";
+
+/// The key of a handshake.
+#[derive(Debug, Clone)]
+pub(crate) struct Key(HeaderValue);
+
+impl Key {
+    /// A random key. `None`: the system gives no random numbers.
+    pub(crate) fn random() -> Option<Self> {
+        let mut nonce = [0; 16];
+        rand::fill(&mut nonce).ok()?;
+        HeaderValue::try_from(STANDARD.encode(nonce)).ok().map(Key)
+    }
+
+    /// Adds the key to a request.
+    pub(super) fn add_to(&self, fields: &mut HeaderMap) {
+        fields.insert(SEC_WEBSOCKET_KEY, self.0.clone());
+    }
+
+    /// Takes the reply to the key out of an answer. `false`: it does not fit.
+    pub(super) fn take_reply(&self, fields: &mut HeaderMap) -> bool {
+        let reply = fields.remove(SEC_WEBSOCKET_ACCEPT);
+        reply.is_some_and(|reply| reply.as_bytes().trim_ascii() == self.reply().as_bytes())
+    }
+
+    fn reply(&self) -> String {
+        let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+        context.update(self.0.as_bytes());
+        context.update(GUID);
+        STANDARD.encode(context.finish())
+    }
+}
+
+/// RFC 6455 §1.3
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_fits_one_key() {
+        // RFC 6455 §1.3
+        let key = Key(HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
+        let reply = HeaderValue::from_static("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        let mut fields = HeaderMap::from_iter([(SEC_WEBSOCKET_ACCEPT, reply.clone())]);
+        assert!(key.take_reply(&mut fields) && fields.is_empty());
+        assert!(!key.take_reply(&mut fields), "none");
+        let other = Key::random().expect("random numbers");
+        assert!(!other.take_reply(&mut HeaderMap::from_iter([(SEC_WEBSOCKET_ACCEPT, reply)])));
+        assert_eq!(STANDARD.decode(other.0.as_bytes()).expect("base64").len(), 16);
+    }
+}

@@ -1,0 +1,275 @@
+//! WebSocket over HTTP/2: CONNECT with a protocol (RFC 8441), an Upgrade at the server.
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, pattern};
+
+use super::serve;
+use crate::support::http2::{
+    CANCEL, DATA, END_STREAM, Ended, Http2, PROTOCOL_ERROR, block, frame, headers, literal, reset,
+};
+use crate::support::upstream::{Accepted, Received, Upstream, ok};
+use crate::support::{Site, access_line, wait_until};
+
+/// SETTINGS_ENABLE_CONNECT_PROTOCOL
+const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+
+#[track_caller]
+fn connect(site: &Site, server: &Server) -> Http2 {
+    Http2::connect(site.connector(Suite::TLS13), server.address(), &[])
+}
+
+/// Asks for a tunnel to `path`.
+#[track_caller]
+fn open(http: &mut Http2, path: &str, protocol: &str, fields: &[(&str, &str)]) -> u32 {
+    let stream = http.stream();
+    http.send(&headers(stream, false, &block_of(path, protocol, fields)));
+    stream
+}
+
+fn block_of(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut all = block("CONNECT", path, &[]);
+    literal(&mut all, ":protocol", protocol);
+    for (name, value) in [("sec-websocket-version", "13"), ("sec-websocket-protocol", "chat")].iter().chain(fields) {
+        literal(&mut all, name, value);
+    }
+    all
+}
+
+/// Reads until so many octets of the stream have come.
+#[track_caller]
+fn read(http: &mut Http2, stream: u32, octets: usize) -> Vec<u8> {
+    http.read_until("octets", |http| http.streams.get(&stream).is_some_and(|got| got.body.len() >= octets));
+    std::mem::take(&mut http.streams.get_mut(&stream).expect("a stream").body)
+}
+
+#[track_caller]
+fn assert_status(http: &mut Http2, stream: u32, status: u16) {
+    http.read_until("a head", |http| http.streams.get(&stream).is_some_and(|got| got.status != 0));
+    assert_eq!(http.streams[&stream].status, status);
+}
+
+/// The answer to a handshake (RFC 6455 §4.2.2).
+fn switch(request: &Received) -> String {
+    let seed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", request.field("sec-websocket-key"));
+    let accept = STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, seed.as_bytes()));
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
+         Sec-WebSocket-Protocol: chat\r\n\r\n"
+    )
+}
+
+/// Opens each tunnel, and continues with `inside`.
+fn tunnels(inside: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Upstream {
+    Upstream::start(move |accepted| {
+        let Some(request) = accepted.request() else { return };
+        accepted.write(switch(&request).as_bytes());
+        inside(accepted);
+    })
+}
+
+/// Echoes up to the end of what the client sends.
+fn echo() -> Upstream {
+    tunnels(|accepted| {
+        accepted.write(b"hello");
+        while let Some(octet) = accepted.read(1) {
+            accepted.write(&octet);
+        }
+        accepted.write(b"bye");
+    })
+}
+
+#[test]
+fn a_tunnel_passes_octets_in_both_directions_up_to_the_end_of_each() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "");
+    let mut http = connect(&site, &server);
+    let forged = [("sec-websocket-key", "mine"), ("content-length", "131000"), ("origin", "https://localhost")];
+    let stream = open(&mut http, "/chat?a=b", "websocket", &forged);
+    assert_status(&mut http, stream, 200);
+    assert!(http.settings.contains(&(ENABLE_CONNECT_PROTOCOL, 1)), "{:?}", http.settings);
+    let request = upstream.last();
+    assert_eq!(request.line(), "GET /chat?a=b");
+    for (name, value) in [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-protocol", "chat"),
+        ("origin", "https://localhost"),
+        ("host", "localhost"),
+    ] {
+        assert_eq!(request.field(name), value, "{name}");
+    }
+    assert_eq!(STANDARD.decode(request.field("sec-websocket-key")).expect("base64").len(), 16);
+    assert_eq!((request.all("content-length"), request.all("transfer-encoding")), (vec![], vec![]));
+    assert_eq!(read(&mut http, stream, 5), b"hello", "what the server says first");
+    let octets = pattern::bytes(0..131_000);
+    for piece in octets.chunks(10_000) {
+        http.send(&frame(DATA, 0, stream, piece));
+        assert!(read(&mut http, stream, piece.len()) == piece, "the echo");
+    }
+    http.send(&frame(DATA, END_STREAM, stream, &[]));
+    assert_eq!(http.response(stream).whole(), (200, &b"bye"[..]));
+    let line = access_line(&server, 1);
+    assert_eq!((line.get("method"), line.get("status"), line.get("upstream_status")), ("CONNECT", "200", "101"));
+    assert_eq!(line.get("bytes"), (5 + 131_000 + 3).to_string());
+    // The connection goes on.
+    let stream = open(&mut http, "/", "WebSocket", &[]);
+    assert_eq!(read(&mut http, stream, 5), b"hello");
+}
+
+#[test]
+fn each_side_ends_a_tunnel_for_the_other() {
+    let site = Site::new();
+    let upstream = tunnels(|accepted| {
+        let octet = accepted.read(1);
+        if octet.as_deref() == Some(b"r") {
+            accepted.reset();
+        }
+        if octet.as_deref() == Some(b"w") {
+            assert_eq!(accepted.read_to_end(), b"");
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut http = connect(&site, &server);
+    for (octet, ended) in [(b"e", Ended::Whole), (b"r", Ended::Reset(CANCEL))] {
+        let stream = open(&mut http, "/", "websocket", &[]);
+        assert_status(&mut http, stream, 200);
+        http.send(&frame(DATA, 0, stream, octet));
+        assert_eq!(http.response(stream).ended, Some(ended), "{octet:?}");
+    }
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_status(&mut http, stream, 200);
+    http.send(&[frame(DATA, 0, stream, b"w"), reset(stream, CANCEL)].concat());
+    wait_until("the server sees the end", || upstream.has_ended(3));
+    assert!(access_line(&server, 3).get("aborted").contains("reset the stream"));
+}
+
+/// The content of an answer without a tunnel is not the tunnel's.
+#[test]
+fn what_is_no_tunnel_is_refused_on_its_stream_alone() {
+    let site = Site::new();
+    site.add("f", "a file");
+    let upstream = Upstream::answering(|request| match request.line() {
+        "GET /app/plain" => ok(b"no tunnel"),
+        "GET /app/wrong" => switch(request).replace("Accept: ", "Accept: x").into_bytes(),
+        "GET /app/other" => switch(request).replace("Upgrade: websocket", "Upgrade: other").into_bytes(),
+        _ => b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno".to_vec(),
+    });
+    let url = upstream.url();
+    let keys = format!(
+        "access = [{{ path = '/app/denied', deny = ['127.0.0.1'] }}]\nredirects = [{{ path = '/old', to = '/new' }}]\n\
+         proxy = [{{ path = '/app/none', upstream = '{url}', upgrade = [] }}, {{ path = '/app/post', upstream = '{url}', methods = ['POST'] }},\n\
+         {{ path = '/app/', upstream = '{url}', files_first = true }}]"
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut http = connect(&site, &server);
+    for (path, protocol, status, asked) in [
+        ("/f", "websocket", 501, 0),
+        ("/none", "websocket", 404, 0),
+        ("/old", "websocket", 308, 0),
+        ("/app/x", "connect-udp", 501, 0),
+        ("/app/denied/x", "websocket", 403, 0),
+        ("/app/%64enied/x", "websocket", 403, 0),
+        ("/app/post", "websocket", 405, 0),
+        ("/app/x", "websocket", 403, 1),
+        ("/app/none", "websocket", 403, 1),
+        ("/app/plain", "websocket", 501, 1),
+        ("/app/wrong", "websocket", 502, 1),
+        ("/app/other", "websocket", 502, 1),
+    ] {
+        let before = upstream.requests().len();
+        let stream = open(&mut http, path, protocol, &[]);
+        let got = http.response(stream);
+        assert_eq!((got.status, got.ended), (status, Some(Ended::Whole)), "{path}");
+        assert!(!got.body.windows(9).any(|octets| octets == b"no tunnel"), "{path}");
+        assert_eq!(upstream.requests().len() - before, asked, "{path}");
+    }
+    let none = upstream.requests().into_iter().find(|request| request.line() == "GET /app/none").expect("it came");
+    assert_eq!((none.all("upgrade"), none.all("sec-websocket-key")), (vec![], vec![]), "an ordinary request");
+    assert_eq!(http.fetch("/f"), (200, b"a file".to_vec()));
+}
+
+#[test]
+fn a_password_is_asked_for_a_tunnel_too() {
+    let site = Site::new();
+    let upstream = echo();
+    std::fs::write(site.outside().join("users"), "user:$2y$04$abcdefghijklmnopqrstuuZ0Zf5QnWcOQYpGQ0X8lE0gY3mDkQ5jm\n")
+        .expect("a file");
+    let keys = format!(
+        "proxy = [{{ upstream = '{}' }}]\nbasic_auth = [{{ path = '/', users = '{}', realm = 'r' }}]",
+        upstream.url(),
+        site.outside().join("users").display()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut http = connect(&site, &server);
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_eq!(http.response(stream).status, 401);
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[test]
+fn without_a_rule_that_permits_websocket_it_is_not_announced() {
+    let site = Site::new();
+    let upstream = echo();
+    let keys = format!("proxy = [{{ upstream = '{}', upgrade = ['echo'] }}]", upstream.url());
+    let server = site.config(&keys).serve_from_user_space();
+    let mut http = connect(&site, &server);
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_eq!(http.response(stream).ended, Some(Ended::Reset(PROTOCOL_ERROR)));
+    assert!(http.settings.iter().all(|(id, _)| *id != ENABLE_CONNECT_PROTOCOL), "{:?}", http.settings);
+}
+
+#[test]
+fn a_silent_tunnel_is_reset() {
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "tunnel_timeout = '200ms'");
+    let mut http = connect(&site, &server);
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_eq!(http.response(stream).ended, Some(Ended::Reset(CANCEL)));
+    assert!(access_line(&server, 1).get("aborted").contains("silent for 0.2 s"));
+}
+
+/// A client owes a tunnel nothing.
+#[test]
+fn a_tunnel_outlives_the_time_for_requests() {
+    let site = Site::new();
+    let upstream = echo();
+    let url = upstream.url();
+    let config = site.config(&format!("proxy = [{{ upstream = '{url}' }}]"));
+    let server = config.table("[limits]\nrequest_timeout = '200ms'").serve_from_user_space();
+    let mut http = connect(&site, &server);
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_eq!(read(&mut http, stream, 5), b"hello");
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    http.send(&frame(DATA, END_STREAM, stream, b"x"));
+    assert_eq!(http.response(stream).whole(), (200, &b"xbye"[..]));
+}
+
+#[test]
+fn tunnels_that_are_reset_at_once_leave_nothing() {
+    const STREAMS: usize = 100;
+    let site = Site::new();
+    let upstream = echo();
+    let server = serve(&site, &upstream, "");
+    let mut http = connect(&site, &server);
+    let all: Vec<u32> = (0..STREAMS).map(|_| open(&mut http, "/", "websocket", &[])).collect();
+    for stream in &all {
+        assert_status(&mut http, *stream, 200);
+    }
+    all.iter().for_each(|stream| http.send(&reset(*stream, CANCEL)));
+    wait_until("all connections end", || upstream.has_ended(STREAMS));
+    // The head and the reset in one record: the tunnel may have been asked for, or not.
+    for _ in 0..STREAMS {
+        let stream = http.stream();
+        http.send(&[headers(stream, false, &block_of("/", "websocket", &[])), reset(stream, CANCEL)].concat());
+    }
+    http.ping();
+    wait_until("all connections end", || upstream.has_ended(upstream.connections()));
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_eq!(read(&mut http, stream, 5), b"hello");
+}
