@@ -37,7 +37,16 @@ impl Forwarding {
 
     /// The client of a request on a connection from `peer`. Its port is 0 if the field names none.
     pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
-        self.client_and_entry(peer, fields).0
+        self.client_and_entry(peer, fields, |_| ()).0
+    }
+
+    /// The client and the proxies behind it, in the order of the field, without the other end of the connection. What stands before the client is
+    /// its own word.
+    pub(super) fn chain(&self, peer: SocketAddr, fields: FieldSection<'_>) -> Vec<IpAddr> {
+        let mut chain = Vec::new();
+        self.client_and_entry(peer, fields, |address| chain.push(address));
+        chain.reverse();
+        chain
     }
 
     /// The scheme of the client's own request, as its proxy says it: in the element of Forwarded that names the client, or else at the end of
@@ -47,19 +56,26 @@ impl Forwarding {
             return None;
         }
         let scheme = match self.is_forwarded() {
-            true => parameter(std::str::from_utf8(self.client_and_entry(peer, fields).1?).ok()?, "proto")?.as_bytes(),
+            true => parameter(std::str::from_utf8(self.client_and_entry(peer, fields, |_| ()).1?).ok()?, "proto")?
+                .as_bytes(),
             false => FromRight(Some(fields.all("x-forwarded-proto").last()?)).next()?,
         };
         let is = |known: Scheme| scheme.eq_ignore_ascii_case(known.as_str().as_bytes()).then_some(known);
         is(Scheme::Https).or_else(|| is(Scheme::Http))
     }
 
-    fn is_forwarded(&self) -> bool {
+    /// Whether the field is that of RFC 7239.
+    pub(super) fn is_forwarded(&self) -> bool {
         self.field.eq_ignore_ascii_case("forwarded")
     }
 
-    /// The client, and the entry that names it.
-    fn client_and_entry<'a>(&self, peer: SocketAddr, fields: FieldSection<'a>) -> (SocketAddr, Option<&'a [u8]>) {
+    /// The client, and the entry that names it. `visit` gets each address that is read, from the right.
+    fn client_and_entry<'a>(
+        &self,
+        peer: SocketAddr,
+        fields: FieldSection<'a>,
+        mut visit: impl FnMut(IpAddr),
+    ) -> (SocketAddr, Option<&'a [u8]>) {
         if !self.trusts(peer.ip()) {
             return (peer, None);
         }
@@ -71,6 +87,7 @@ impl Forwarding {
             let node = if is_forwarded { node_of_element(entry) } else { std::str::from_utf8(entry).ok() };
             let Some(address) = node.and_then(address) else { break };
             client = (address, Some(entry));
+            visit(address.ip());
             if !self.trusts(address.ip()) {
                 break;
             }
@@ -180,6 +197,24 @@ mod tests {
             section.extend_from_slice(&[forwarding.field.to_uppercase().as_bytes(), b": ", *line, b"\r\n"].concat());
         }
         forwarding.client(peer.parse().unwrap(), FieldSection::from_lines(&section)).to_string()
+    }
+
+    #[test]
+    fn a_chain_begins_with_the_client() {
+        for (field, line, chain) in [
+            ("x-forwarded-for", "203.0.113.9, 192.0.2.7:1, 10.9.9.9", &["192.0.2.7", "10.9.9.9"][..]),
+            ("x-forwarded-for", "203.0.113.9, unknown, 10.9.9.9", &["10.9.9.9"]),
+            ("forwarded", "for=203.0.113.9, for=\"[2001:db8::7]\";host=a, for=10.9.9.9", &["2001:db8::7", "10.9.9.9"]),
+            ("forwarded", "unknown", &[]),
+        ] {
+            let section = format!("Host: a\r\n{field}: {line}\r\n");
+            let chain_at = |peer: &str| {
+                let fields = FieldSection::from_lines(section.as_bytes());
+                forwarding(field).chain(peer.parse().unwrap(), fields).iter().map(IpAddr::to_string).collect::<Vec<_>>()
+            };
+            assert_eq!(chain_at(PROXY), chain, "{line}");
+            assert!(chain_at("192.0.2.1:5000").is_empty(), "the field of an untrusted peer");
+        }
     }
 
     #[test]

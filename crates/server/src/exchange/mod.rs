@@ -15,6 +15,7 @@ mod shared;
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -97,6 +98,17 @@ impl Listener {
     /// Whether the other end of a connection is a trusted proxy.
     pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
+    }
+
+    /// The client and the proxies behind it, as a trusted proxy at the other end of a connection names them. `None`: it names none.
+    pub(crate) fn chain(&self, remote: SocketAddr, fields: FieldSection<'_>) -> Option<Arc<[IpAddr]>> {
+        let chain = self.forwarding.as_ref()?.chain(remote, fields);
+        (!chain.is_empty()).then(|| chain.into())
+    }
+
+    /// Whether X-Forwarded-Proto and X-Forwarded-Host are those of a trusted proxy. One that names clients in Forwarded may pass on what these sent.
+    pub(crate) fn takes_x_forwarded(&self, remote: SocketAddr) -> bool {
+        self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
     }
 
     /// The scheme of requests of which nobody says another.

@@ -248,7 +248,7 @@ impl Http1<'_> {
                     }
                     None => {
                         let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
-                        let inbound = Inbound { endpoints, ..self.hop(remote, asking) };
+                        let inbound = Inbound { endpoints, ..self.hop(&head.request, remote, asking) };
                         Box::pin(site::answer(site, &head.request, client, date, inbound)).await
                     }
                 }
@@ -306,14 +306,16 @@ impl Http1<'_> {
         };
         let (reader, passed) = pipe.unzip();
         *content = reader;
-        Inbound { content: passed, upgrade, ..self.hop(remote, client) }
+        Inbound { content: passed, upgrade, ..self.hop(&head.request, remote, client) }
     }
 
     /// The same for a request that is not forwarded. Another server may be asked whether it may pass.
-    fn hop(&self, remote: SocketAddr, client: Peer) -> Inbound {
+    fn hop(&self, request: &Request<'_>, remote: SocketAddr, client: Peer) -> Inbound {
         Inbound {
             remote: address(remote),
             is_trusted: self.listener.trusts(remote),
+            takes_x_forwarded: self.listener.takes_x_forwarded(remote),
+            chain: self.listener.chain(remote, request.fields),
             client: address(client.address),
             scheme: client.scheme,
             ..Inbound::default()

@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
                 let (cancel, gone) = oneshot::channel();
                 let endpoints =
                     site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
-                let inbound = self.inbound(peer, content, gone);
+                let inbound = self.inbound(&request, peer, content, gone);
                 let inbound = Inbound { interim, endpoints, upgrade: is_tunnel, is_connect: is_tunnel, ..inbound };
                 let head = std::mem::replace(head, free_head());
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound));
@@ -184,13 +184,21 @@ impl<'a> Context<'a> {
         Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel })
     }
 
-    fn inbound(&self, peer: Peer, content: Option<RequestContent>, gone: oneshot::Receiver<()>) -> Inbound {
+    fn inbound(
+        &self,
+        request: &Request<'_>,
+        peer: Peer,
+        content: Option<RequestContent>,
+        gone: oneshot::Receiver<()>,
+    ) -> Inbound {
         Inbound {
             content,
             upgrade: false,
             is_connect: false,
             remote: address(self.remote),
             is_trusted: self.listener.trusts(self.remote),
+            takes_x_forwarded: self.listener.takes_x_forwarded(self.remote),
+            chain: self.listener.chain(self.remote, request.fields),
             client: address(peer.address),
             endpoints: None,
             scheme: peer.scheme,

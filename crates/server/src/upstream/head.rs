@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -13,12 +13,16 @@ use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
 use super::proxy_header::Endpoints;
 
 /// What the server learns of the connection that a request came by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Hop<'a> {
     /// The other end of the connection; `None`: a Unix socket.
     pub(crate) remote: Option<IpAddr>,
-    /// Whether that is a trusted proxy, whose fields are passed on.
+    /// Whether that is a trusted proxy, whose X-Request-Id is passed on.
     pub(crate) is_trusted: bool,
+    /// Whether its X-Forwarded-Proto and X-Forwarded-Host are, too.
+    pub(crate) takes_x_forwarded: bool,
+    /// The client and the proxies behind it, if a trusted proxy names them.
+    pub(crate) chain: Option<Arc<[IpAddr]>>,
     /// The client, as a trusted proxy names it.
     pub(crate) client: Option<IpAddr>,
     /// The ends of the client's connection.
@@ -207,12 +211,11 @@ impl Values {
 impl Hop<'_> {
     fn add(&self, request: &Request<'_>, values: &mut Values) {
         let remote = self.remote.map(|address| address.to_canonical().to_string());
-        let given = |name: &str| match self.is_trusted {
-            true => {
-                let lines = request.fields.all(name);
-                lines.filter_map(|line| std::str::from_utf8(line).ok()).collect::<Vec<_>>().join(", ")
-            }
-            false => String::new(),
+        // The last member of a list is the nearest proxy's. What goes before may be the client's word.
+        let given = |name: &str, is_taken: bool| {
+            let line = request.fields.all(name).last().filter(|_| is_taken)?;
+            let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();
+            Some(member).filter(|member| !member.is_empty())
         };
         let mut set = |name: HeaderName, given: &str, own: &[&str]| {
             values.make(name, |text| {
@@ -220,11 +223,12 @@ impl Hop<'_> {
                 own.iter().for_each(|own| text.extend_from_slice(own.as_bytes()));
             });
         };
-        let own = |given: &str, own| if given.is_empty() { own } else { "" };
-        let proto = given("x-forwarded-proto");
-        set(X_FORWARDED_PROTO, &proto, &[own(&proto, self.scheme)]);
-        let host = given("x-forwarded-host");
-        set(X_FORWARDED_HOST, &host, &[own(&host, self.host.unwrap_or_default())]);
+        let proto = given("x-forwarded-proto", self.takes_x_forwarded);
+        let proto =
+            ["https", "http"].into_iter().find(|own| proto.is_some_and(|given| given.eq_ignore_ascii_case(own)));
+        set(X_FORWARDED_PROTO, proto.unwrap_or(self.scheme), &[]);
+        let host = given("x-forwarded-host", self.takes_x_forwarded);
+        set(X_FORWARDED_HOST, host.or(self.host).unwrap_or_default(), &[]);
         match self.client {
             client if client == self.remote => set(X_REAL_IP, remote.as_deref().unwrap_or_default(), &[]),
             client => {
@@ -233,31 +237,42 @@ impl Hop<'_> {
             }
         }
         let separator = |given: &str| if given.is_empty() { "" } else { ", " };
-        let chain = given("x-forwarded-for");
+        let (chain, elements) = self.chain_as_lists();
         if let Some(remote) = &remote {
             set(X_FORWARDED_FOR, &chain, &[separator(&chain), remote]);
         } else {
             set(X_FORWARDED_FOR, &chain, &[]);
         }
-        let elements = given("forwarded");
-        let is_v6 = self.remote.is_some_and(|address| address.to_canonical().is_ipv6());
-        let (open, close) = if is_v6 { ("\"[", "]\"") } else { ("", "") };
-        let node = remote.as_deref().unwrap_or("unknown");
+        let node = self.remote.map_or_else(|| "unknown".to_owned(), node);
         let host = self.host.filter(|host| !host.contains(['"', '\\']));
         let (host_begin, host_end) = if host.is_some() { (";host=\"", "\"") } else { ("", "") };
         let host = host.unwrap_or_default();
         // RFC 7239 §4.
-        let element =
-            [separator(&elements), "for=", open, node, close, host_begin, host, host_end, ";proto=", self.scheme];
+        let element = [separator(&elements), "for=", &node, host_begin, host, host_end, ";proto=", self.scheme];
         set(header::FORWARDED, &elements, &element);
         let before: Vec<_> = request.fields.all("cdn-loop").map(String::from_utf8_lossy).collect();
         let before = before.join(", ");
         set(CDN_LOOP, &before, &[separator(&before), &LOOP_ID]);
-        let id = given("x-request-id");
-        match is_request_id(&id) {
-            true => set(X_REQUEST_ID, &id, &[]),
-            false => values.make(X_REQUEST_ID, |text| text.extend_from_slice(request_id().as_bytes())),
+        match given("x-request-id", self.is_trusted).filter(|id| is_request_id(id)) {
+            Some(id) => set(X_REQUEST_ID, id, &[]),
+            None => values.make(X_REQUEST_ID, |text| text.extend_from_slice(request_id().as_bytes())),
         }
+    }
+
+    /// The chain as the lists of X-Forwarded-For and Forwarded. It is written again, since trusted proxies pass on what clients sent of either field.
+    fn chain_as_lists(&self) -> (String, String) {
+        let chain = self.chain.as_deref().unwrap_or_default();
+        let addresses: Vec<_> = chain.iter().map(|address| address.to_canonical().to_string()).collect();
+        let elements: Vec<_> = chain.iter().map(|address| format!("for={}", node(*address))).collect();
+        (addresses.join(", "), elements.join(", "))
+    }
+}
+
+/// An address as a node of Forwarded (RFC 7239 §6).
+fn node(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("\"[{address}]\""),
     }
 }
 
@@ -348,7 +363,8 @@ mod tests {
 
     use super::*;
 
-    fn fields(section: &[u8], is_trusted: bool) -> HeaderMap {
+    /// `chain`: as a trusted proxy names it.
+    fn fields(section: &[u8], chain: Option<&[&str]>, takes_x_forwarded: bool) -> HeaderMap {
         let request = Request {
             method: Method::Get,
             target: Target::Path { path: "/", query: None },
@@ -360,7 +376,9 @@ mod tests {
         let address = "192.0.2.7".parse().ok();
         let hop = Hop {
             remote: address,
-            is_trusted,
+            is_trusted: chain.is_some(),
+            takes_x_forwarded,
+            chain: chain.map(|chain| chain.iter().map(|address| address.parse().unwrap()).collect()),
             client: address,
             endpoints: None,
             scheme: "https",
@@ -378,6 +396,7 @@ mod tests {
         let found = fields(
             b"Host: a\r\nConnection: close, X-One\r\nconnection: x-two\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\nTE: trailers\r\n\
               Transfer-Encoding: chunked\r\nUpgrade: h2c\r\nKeep-Alive: 1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n",
+            None,
             false,
         );
         let mut names: Vec<_> = found.keys().map(HeaderName::as_str).filter(|name| *name != "cdn-loop").collect();
@@ -391,18 +410,40 @@ mod tests {
     fn a_client_cannot_forge_what_the_server_learns_of_it() {
         let forged = b"X-Forwarded-For: 10.0.0.1\r\nX_Forwarded_For: 10.0.0.2\r\nX-Forwarded_Proto: http\r\nForwarded: for=10.0.0.3\r\n\
                        X-Real-IP: 10.0.0.4\r\nX-Request-Id: a b\r\nConnection: x-forwarded-for\r\n";
-        for is_trusted in [false, true] {
-            let found = fields(forged, is_trusted);
-            let expected = if is_trusted { "10.0.0.1, 192.0.2.7" } else { "192.0.2.7" };
+        let own = "for=192.0.2.7;host=\"example.org\";proto=https";
+        for (chain, expected, elements) in [
+            (None, "192.0.2.7", own.to_owned()),
+            // A trusted proxy passes on what the client sent, and names none itself.
+            (Some(&[][..]), "192.0.2.7", own.to_owned()),
+            (
+                Some(&["203.0.113.9", "2001:db8::1", "10.9.9.9"]),
+                "203.0.113.9, 2001:db8::1, 10.9.9.9, 192.0.2.7",
+                format!("for=203.0.113.9, for=\"[2001:db8::1]\", for=10.9.9.9, {own}"),
+            ),
+        ] {
+            let found = fields(forged, chain, false);
             assert_eq!(value(&found, "x-forwarded-for"), expected);
             assert_eq!(value(&found, "x-real-ip"), "192.0.2.7");
-            let own = "for=192.0.2.7;host=\"example.org\";proto=https";
-            let expected = if is_trusted { format!("for=10.0.0.3, {own}") } else { own.to_owned() };
-            assert_eq!(value(&found, "forwarded"), expected);
+            assert_eq!(value(&found, "forwarded"), elements);
             assert_eq!(value(&found, "x-forwarded-proto"), "https");
             assert_eq!(value(&found, "x-request-id").len(), 32);
             assert!(!found.contains_key("x_forwarded_for") && !found.contains_key("x-forwarded_proto"));
         }
+    }
+
+    #[test]
+    fn of_a_trusted_proxys_lists_the_last_member_counts() {
+        const PROTO: &str = "x-forwarded-proto";
+        for (sent, takes, proto, host) in [
+            ("X-Forwarded-Proto: HTTPS, http\r\nX-Forwarded-Host: evil, b\r\n", true, "http", "b"),
+            ("X-Forwarded-Proto: http\r\nX-Forwarded-Proto: HTTPS\r\n", true, "https", "example.org"),
+            ("X-Forwarded-Proto: gopher\r\nX-Forwarded-Host: a,\r\n", true, "https", "example.org"),
+            ("X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil\r\n", false, "https", "example.org"),
+        ] {
+            let found = fields(sent.as_bytes(), Some(&[]), takes);
+            assert_eq!((value(&found, PROTO), value(&found, "x-forwarded-host")), (proto, host), "{sent}");
+        }
+        assert_eq!(value(&fields(b"X-Request-Id: a-1\r\n", Some(&[]), false), "x-request-id"), "a-1");
     }
 
     #[test]
@@ -437,7 +478,7 @@ mod tests {
 
     #[test]
     fn values_beyond_ascii_pass_in_both_directions() {
-        assert_eq!(fields(b"X-A: caf\xe9\r\n", false).get("x-a").unwrap().as_bytes(), b"caf\xe9");
+        assert_eq!(fields(b"X-A: caf\xe9\r\n", None, false).get("x-a").unwrap().as_bytes(), b"caf\xe9");
         let mut answer = HeaderMap::new();
         answer.insert("x-a", HeaderValue::from_bytes(b"caf\xe9").unwrap());
         answer.append("set-cookie", HeaderValue::from_static("a=1"));

@@ -76,6 +76,10 @@ pub(crate) struct Inbound {
     pub(crate) remote: Option<IpAddr>,
     /// Whether that is a trusted proxy.
     pub(crate) is_trusted: bool,
+    /// Whether its X-Forwarded-Proto and X-Forwarded-Host are passed on.
+    pub(crate) takes_x_forwarded: bool,
+    /// The client and the proxies behind it, if a trusted proxy names them.
+    pub(crate) chain: Option<Arc<[IpAddr]>>,
     /// The client; `None`: unknown behind a Unix socket.
     pub(crate) client: Option<IpAddr>,
     /// The ends of its connection, where a server learns them by the PROXY protocol.
@@ -97,9 +101,9 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// What a server learns of the connection. `host`: that was asked for.
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
-        let Inbound { remote, is_trusted, client, scheme, .. } = *self;
-        let endpoints = self.endpoints.as_deref().copied();
-        Hop { remote, is_trusted, client, endpoints, scheme, host }
+        let Inbound { remote, is_trusted, takes_x_forwarded, client, scheme, .. } = *self;
+        let (chain, endpoints) = (self.chain.clone(), self.endpoints.as_deref().copied());
+        Hop { remote, is_trusted, takes_x_forwarded, chain, client, endpoints, scheme, host }
     }
 }
 

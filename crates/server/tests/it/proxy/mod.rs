@@ -6,6 +6,7 @@ mod buffers;
 mod connect;
 mod content;
 mod fastcgi;
+mod forwarded;
 mod faults;
 mod grpc;
 mod guards;
