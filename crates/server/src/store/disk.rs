@@ -246,8 +246,13 @@ impl Disk {
 
     /// Adds an object that was there at the start, unless a newer one is, or it was removed.
     fn add_found(&self, hash: u128, length: u64) {
-        if self.index.peek(hash).is_none() && !self.removals().while_loading.contains(&hash) {
-            self.add_to_index(hash, length);
+        // The lock is held, so that no removal comes in between.
+        let mut removals = self.removals();
+        if self.index.peek(hash).is_none() && !removals.while_loading.contains(&hash) {
+            let (_, gone) = self.index.insert(hash, Blocks::of(length));
+            self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
+            removals.hashes.extend(gone);
+            self.has_work.notify_one();
         }
     }
 
@@ -401,8 +406,12 @@ impl Disk {
             return Err(Waits);
         }
         self.failed("read an object", error);
-        // If it stayed, each request for it would pause the disk again.
-        self.remove(hash);
+        // If a damaged one stayed, each request for it would pause the disk again. Without descriptors or memory, none is read.
+        let errno = error.raw_os_error();
+        let is_ours = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|own| errno == Some(own.raw_os_error()));
+        if !is_ours {
+            self.remove(hash);
+        }
         Ok(None)
     }
 

@@ -21,6 +21,7 @@ use super::disk::{Disk, Times, write_pieces};
 use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
+use super::purge::Verdict;
 use super::rule::Rules;
 use super::slices::{Judgement, Part};
 use super::writer::Full;
@@ -515,6 +516,11 @@ impl Whole {
     fn store(self) {
         let Whole { rules, disk, object, times, key, names, replaced } = self;
         let store = &rules.store;
+        if store.verdict(&object) == Verdict::Gone {
+            // A purge of the time when it was fetched may be known here alone: written, the response would be back after a restart.
+            disk.remove(object.hash);
+            return store.changed(object.hash);
+        }
         if let Content::Memory(bytes) = &object.body.content {
             match disk.write(bytes, &object.metadata(), object.hash, times) {
                 Ok(Some(version)) => object.set_version(version),

@@ -416,19 +416,20 @@ impl Store {
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
-        let purge = &Purge { target: purge.target.clone().normal(), ..*purge };
-        self.purge_here(purge);
+        let purge = &self.purge_here(purge);
         // It holds even if it cannot be written down.
         let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
         self.purges().order(purge, &directories, durable)
     }
 
-    /// Purges, until the process ends.
-    fn purge_here(&self, purge: &Purge) {
-        self.purges().add(purge);
+    /// Purges, until the process ends. Returns the purge in the spelling by which purges compare.
+    fn purge_here(&self, purge: &Purge) -> Purge {
+        let purge = Purge { target: purge.target.clone().normal(), ..*purge };
+        self.purges().add(&purge);
         // What is on its way was made before.
         self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
+        purge
     }
 
     /// Writes down all purges, where a directory was removed or replaced.

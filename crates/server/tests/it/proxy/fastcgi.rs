@@ -289,7 +289,7 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         site.add(name, "");
     }
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "access = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
+    let guard = "rewrites = [{ regex = '^/old/', to = '/index.php' }]\naccess = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { path = '/old/admin', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
     let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{guard}"), "");
     let mut client = site.connect(&server);
     let targets = [
@@ -303,6 +303,11 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         "/index.php/admin",
         "/index.php//admin/",
         "/index.php/%61dmin/users",
+        // As an application reads them that decodes once more.
+        "/index.php/%2561dmin/users",
+        "/index.php/admin;v=1/users",
+        "/index.php/x%5c..%5c..%5cadmin",
+        "/old/%2561dmin/users",
     ];
     for target in targets {
         assert_eq!(body(&mut client, target).0, 403, "{target}");
@@ -311,6 +316,26 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
     for target in ["/index.php/administrators", "/index.php", "/other"] {
         assert_eq!(body(&mut client, target), (200, "ran".to_owned()), "{target}");
     }
+}
+
+#[test]
+fn the_methods_of_a_rule_hold_for_path_info_and_for_an_index() {
+    let site = Site::new();
+    for name in ["index.php", "a/index.php"] {
+        site.add(name, "");
+    }
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let scripts = "upstream = 'php', fastcgi = { front = '/index.php' }";
+    let rules = format!(
+        "proxy = [{{ path = '/api/', methods = ['GET'], {scripts} }}, {{ regex = '^/a/index[.]php$', methods = ['GET'], {scripts} }}, {{ {scripts} }}]"
+    );
+    let server = serve(&site, &url(&upstream), &rules, "");
+    let mut client = site.connect(&server);
+    for target in ["/api/x", "/index.php/api/x", "/index.php/%2561pi/x", "/a/index.php", "/a/"] {
+        assert_eq!(post(&mut client, target, &[("Content-Length", "0")], b"").status, 405, "{target}");
+    }
+    assert!(asked.lock().expect("no panic").is_empty());
+    assert_eq!(body(&mut client, "/index.php/api/x"), (200, "ran".to_owned()));
 }
 
 #[test]
