@@ -83,6 +83,30 @@ pub fn h2spec() -> Result<PathBuf> {
     from_go("h2spec", |_| "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible".to_owned())
 }
 
+/// Helm, which renders the chart in packaging/helm, in the cache; built as Pebble is. It needs Go 1.21 or later.
+///
+/// # Errors
+/// It cannot be built.
+pub fn helm() -> Result<PathBuf> {
+    from_go("helm", |_| "helm.sh/helm/v3/cmd/helm@v3.22.0".to_owned())
+}
+
+/// mdBook, which makes the documentation a site, in the cache; built by cargo, without its server.
+///
+/// # Errors
+/// It cannot be built.
+pub fn mdbook() -> Result<PathBuf> {
+    let built = Cache::open()?.directory("mdbook", |into| {
+        eprintln!("guest: building {MDBOOK}");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["install", "--quiet", "--locked", "--debug", "--no-default-features", "--features", "search"]);
+        crate::cache::output(cargo.args(["--root"]).arg(into).arg(MDBOOK)).map(drop)
+    });
+    Ok(built.context("cannot get mdbook")?.join("bin/mdbook"))
+}
+
+const MDBOOK: &str = "mdbook@0.4.52";
+
 /// A program that Go builds from its source. `package`: the package for a version of Go, with its own version.
 fn from_go(program: &str, package: impl FnOnce(&str) -> String) -> Result<PathBuf> {
     let built = Cache::open()?.directory(program, |into| {

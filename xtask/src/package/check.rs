@@ -1,4 +1,4 @@
-//! Checks packages with the tools that read them: dpkg, systemd, Kubernetes and Prometheus.
+//! Checks packages with the tools that read them: dpkg, systemd, Kubernetes, Helm and Prometheus.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,19 +24,56 @@ pub(crate) fn check() -> Result<()> {
     scripts_are_shell()
 }
 
-/// Validates the manifests against the schemas of Kubernetes' API, fetched with pip.
+/// Validates the manifests and what the chart makes of each file of values against the schemas of Kubernetes' API, fetched with pip.
 pub(crate) fn kubernetes() -> Result<()> {
     let validator = sealion_guest::tools::python_package(VALIDATOR)?;
-    for manifest in std::fs::read_dir(source("kubernetes"))? {
+    validate(&validator, &source("kubernetes"))?;
+    let helm = sealion_guest::tools::helm()?;
+    let chart = source("helm/sealion");
+    let examples = std::fs::read_dir(source("helm/values"))?;
+    let examples: Vec<_> = examples.map(|file| Ok(file?.path())).collect::<Result<_>>()?;
+    for values in std::iter::once(chart.join("values.yaml")).chain(examples) {
+        let helm = || {
+            let mut command = Command::new(&helm);
+            // Nothing of this user's: settings of helm, clusters.
+            command.env_clear().env("HOME", "/nonexistent");
+            command
+        };
+        output(helm().args(["lint", "--strict"]).arg(&chart).arg("--values").arg(&values))?;
+        let made = tempfile::tempdir()?;
+        output(
+            helm()
+                .args(["template", "checked"])
+                .arg(&chart)
+                .arg("--values")
+                .arg(&values)
+                .args(["--kube-version", KUBERNETES, "--output-dir"])
+                .arg(made.path()),
+        )?;
+        println!("helm with {}:", values.display());
+        validate(&validator, &made.path().join("sealion/templates"))?;
+    }
+    Ok(())
+}
+
+/// Validates each manifest of a directory, but those of the Prometheus operator: Kubernetes' schemas have none of its kinds.
+fn validate(validator: &Path, directory: &Path) -> Result<()> {
+    let mut checked = 0;
+    for manifest in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
         let manifest = manifest?.path();
+        if manifest.file_name().is_some_and(|name| name == "podmonitor.yaml") {
+            continue;
+        }
         let said = output(
             Command::new("python3")
                 .args(["-m", "kubernetes_validate", "--strict", "--kubernetes-version", KUBERNETES])
                 .arg(&manifest)
-                .env("PYTHONPATH", &validator),
+                .env("PYTHONPATH", validator),
         )?;
         print!("{said}");
+        checked += 1;
     }
+    ensure!(checked > 0, "{} holds no manifest", directory.display());
     Ok(())
 }
 
