@@ -5,6 +5,7 @@
 
 mod bench_guard;
 mod binaries;
+mod book;
 mod cache_tests;
 mod cycles;
 mod fuzz_smoke;
@@ -12,6 +13,7 @@ mod guest;
 mod libraries;
 mod libtest;
 mod licences;
+mod markdown;
 mod package;
 mod pages;
 mod test;
@@ -37,6 +39,7 @@ enum Task {
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     CacheTests(cache_tests::CacheTests),
+    Docs(book::Book),
     Cycles(cycles::Cycles),
     Licences(licences::Licences),
     Package(package::Package),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::CacheTests(tests) => tests.run().map(code),
+        Task::Docs(book) => book.run().map(|()| ExitCode::SUCCESS),
         Task::Cycles(cycles) => cycles.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),

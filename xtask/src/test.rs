@@ -19,7 +19,7 @@ use crate::libraries;
 use crate::libtest::{Tally, Verdict, Watch};
 use crate::licences::Licences;
 use crate::workspace;
-use crate::{cache_tests, package, pages};
+use crate::{book, cache_tests, package, pages};
 
 /// Run every check: format, lints, documentation, tests here, tests in guest kernels, instruction counts, fuzz targets,
 /// licences
@@ -92,6 +92,7 @@ impl Test {
         if wanted(Step::Docs) {
             report.check("docs", docs);
             report.check("pages", pages::check);
+            report.check("index and links", book::check);
         }
         for (name, result) in downloads.join() {
             report.check(name, || result);
