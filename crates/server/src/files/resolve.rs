@@ -222,7 +222,7 @@ impl Root {
     /// |---|---|---|
     /// | ENOENT, ENOTDIR, ENAMETOOLONG | no such file | 404 |
     /// | ENXIO, ENODEV | a socket, or a device without driver | 404 with cause |
-    /// | EXDEV | a symbolic link leads out of the root | 404 with cause |
+    /// | EXDEV | a symbolic link leads out of the root, or is absolute | 404 with cause |
     /// | ELOOP | too many symbolic links, or a magic link of /proc | 404 with cause |
     /// | EACCES, EPERM | not readable by the server's user | 403 with cause |
     /// | EMFILE, ENFILE, ENOMEM | too many open files, or out of memory | 503 with cause |
@@ -494,6 +494,17 @@ impl Unresolved {
     }
 }
 
+impl NotOpened {
+    /// The reason, for a call that may block.
+    pub(crate) fn unresolved(self) -> Unresolved {
+        match self {
+            NotOpened::Unresolved(unresolved) => unresolved,
+            // It is returned with [`Wait::No`] alone.
+            NotOpened::Waits => Unresolved::not_found(None),
+        }
+    }
+}
+
 impl From<Unresolved> for NotOpened {
     fn from(unresolved: Unresolved) -> Self {
         NotOpened::Unresolved(unresolved)
@@ -507,7 +518,7 @@ impl From<Errno> for Unresolved {
             Errno::XDEV => {
                 return Unresolved::not_found(Some(io::Error::new(
                     io::ErrorKind::CrossesDevices,
-                    "symbolic link leads out of the root: make it relative, or copy the file",
+                    "symbolic link leads out of the root, or is absolute: make it relative (ln -sr), or copy the file",
                 )));
             }
             Errno::LOOP | Errno::NXIO | Errno::NODEV => Status::NOT_FOUND,
@@ -547,6 +558,11 @@ impl std::error::Error for RootError {
     }
 }
 
+/// The path of the entry `name` in `directory`, both without outer slashes.
+pub(crate) fn beneath(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}
+
 /// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State([u64; 7]);
@@ -574,6 +590,11 @@ impl State {
 
     fn modified(&self) -> [u64; 2] {
         [self.0[3], self.0[4]]
+    }
+
+    /// Modification time in seconds since 1970; 0 if it was before.
+    pub(crate) fn modified_seconds(&self) -> u64 {
+        u64::try_from(self.0[3] as i64).unwrap_or(0)
     }
 
     /// Hashed, so that inode numbers are not disclosed. `now`: the file system's clock before the bytes are read.

@@ -13,6 +13,8 @@
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
+mod archive;
+mod digest;
 mod file;
 
 use std::io;
@@ -170,7 +172,11 @@ impl<'a> Answering<'a> {
             return self.answer_from_store(proxies, &path);
         }
         let name_decides = path.names_directory() && (features.depend_on_names() || self.removes_slash_of(&path));
-        if features.need_steps_before_files() || name_decides || self.refuse_or_redirect(&path).is_some() {
+        if features.need_steps_before_files()
+            || name_decides
+            || self.wants_digest()
+            || self.refuse_or_redirect(&path).is_some()
+        {
             return None;
         }
         let file = self.site.files.find_cached(&path, &self.request.conditions.accept_encoding)?;

@@ -54,6 +54,8 @@ pub(crate) struct Features {
     pub image_formats: Vec<ImageFormat>,
     /// Directory listings.
     pub listing: Option<Listing>,
+    /// Whether Repr-Digest is sent on request.
+    pub repr_digest: bool,
     /// The page for paths without a file.
     pub fallback: Option<Page>,
     pub error_pages: Option<ErrorPages>,
@@ -112,6 +114,7 @@ impl SiteConfig {
             trailing_slash: self.trailing_slash,
             image_formats: self.image_formats.clone(),
             listing: self.listing.build("site.listing", problems),
+            repr_digest: self.repr_digest,
             fallback: fallback.and_then(|page| Page::build(page, root, "site.fallback", problems)),
             error_pages: ErrorPages::build(&self.error_pages, root, "site.error_pages", problems),
             headers: fields.build("site", problems),
@@ -154,6 +157,8 @@ impl Features {
             // Looked at when the file is found.
             image_formats: _,
             listing: _,
+            // Looked at when the file is found.
+            repr_digest: _,
             fallback: _,
             error_pages: _,
             headers: _,

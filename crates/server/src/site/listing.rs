@@ -5,12 +5,15 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, statat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::archive::{ArchiveConfig, Archives};
+use super::checksums::{Beside, Checksum};
+use super::listing_view::{Column, Order, Search, View};
 use super::pattern::Prefix;
-use crate::files::resolve::{NotOpened, Root, Unresolved};
+use crate::files::resolve::{NotOpened, Root, Unresolved, beneath};
 use crate::values::{At, Problems};
 
 /// Listings of directories without an index file.
@@ -21,14 +24,24 @@ pub(crate) struct ListingConfig {
     pub enabled: At<bool>,
     /// Paths to list, with everything beneath them.
     pub paths: Vec<At<String>>,
-    /// Most entries per listing. A truncated listing says so.
+    /// Entries per page; `?page=2` shows the next ones.
+    pub page: At<usize>,
+    /// Most entries of a directory. Further ones are on no page, and the listing says so. Each takes about 200 bytes while a page is made.
     pub max_entries: At<usize>,
+    /// Archives of directories for download: `?archive=tar.zst`. `{}` for the defaults [default: none]
+    pub archive: Option<ArchiveConfig>,
 }
 
 impl Default for ListingConfig {
-    /// 2000 entries make a page of about half a megabyte.
+    /// 1000 entries make a page of about a quarter of a megabyte.
     fn default() -> Self {
-        ListingConfig { enabled: false.into(), paths: vec!["/".to_owned().into()], max_entries: 2000.into() }
+        ListingConfig {
+            enabled: false.into(),
+            paths: vec!["/".to_owned().into()],
+            page: 1000.into(),
+            max_entries: 100_000.into(),
+            archive: None,
+        }
     }
 }
 
@@ -36,16 +49,34 @@ impl Default for ListingConfig {
 #[derive(Debug)]
 pub(crate) struct Listing {
     paths: Vec<Prefix>,
-    max_entries: usize,
+    pub(super) bounds: Bounds,
+    pub(super) archives: Option<Archives>,
 }
 
-/// The entries of a directory.
+/// What one page of a listing may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Entries per page.
+    pub page: usize,
+    /// Most entries of a directory.
+    pub entries: usize,
+}
+
+/// A page of the entries of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entries {
-    /// The entries, unsorted.
+    /// The entries of the page, in order.
     pub entries: Vec<Entry>,
-    /// Whether the directory has more entries.
-    pub more: bool,
+    /// The page, counted from 0: the last one for a number beyond it.
+    pub page: usize,
+    /// Number of pages: at least 1.
+    pub pages: usize,
+    /// Directories on all pages.
+    pub directories: usize,
+    /// Files on all pages.
+    pub files: usize,
+    /// Entries that were read of a directory that has more; they alone are on the pages.
+    pub cut_at: Option<usize>,
 }
 
 /// An entry of a listing.
@@ -56,6 +87,8 @@ pub(super) struct Entry {
     /// Length in bytes; `None` for a directory.
     pub len: Option<u64>,
     pub modified: SystemTime,
+    /// Files beside it that hold its checksum.
+    pub checksums: Vec<Checksum>,
 }
 
 /// A directory to read on the blocking pool.
@@ -65,26 +98,27 @@ pub(super) struct ReadDirectory {
     pub root: Arc<Root>,
     /// The decoded path, without leading and trailing slashes.
     pub name: Box<[u8]>,
-    /// Most entries to read.
-    pub max_entries: usize,
+    pub bounds: Bounds,
     /// Whether names that begin with a dot are listed.
     pub show_dotfiles: bool,
 }
 
-/// The order of a listing. Directories always come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Order {
-    pub by: Column,
-    /// Whether the largest, newest or alphabetically last entry comes first.
-    pub descending: bool,
+/// An entry that may be on the page.
+#[derive(Debug)]
+struct Candidate {
+    name: Vec<u8>,
+    /// Sorts names.
+    key: Vec<u8>,
+    is_directory: bool,
+    /// Read only if it decides on the order, or once the entry is on the page.
+    metadata: Option<Metadata>,
 }
 
-/// The column to sort by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Column {
-    Name,
-    Size,
-    Modified,
+#[derive(Debug, Clone, Copy)]
+struct Metadata {
+    is_directory: bool,
+    len: u64,
+    modified: SystemTime,
 }
 
 impl ListingConfig {
@@ -93,10 +127,16 @@ impl ListingConfig {
         let path_key = format!("{key}.paths");
         let paths = self.paths.iter().filter_map(|path| Prefix::build(path, &path.span, &path_key, problems)).collect();
         if !(1..=MOST_ENTRIES).contains(&*self.max_entries) {
-            let remedy = format!("is not from 1 to {MOST_ENTRIES}: a page must fit into memory");
+            let remedy = format!("is not from 1 to {MOST_ENTRIES}: the names of a directory must fit into memory");
             problems.add(&self.max_entries.span, &format!("{key}.max_entries"), remedy);
         }
-        self.enabled.then_some(Listing { paths, max_entries: *self.max_entries })
+        if !(1..=LONGEST_PAGE).contains(&*self.page) {
+            let remedy = format!("is not from 1 to {LONGEST_PAGE}: a page must fit into memory");
+            problems.add(&self.page.span, &format!("{key}.page"), remedy);
+        }
+        let archives = self.archive.as_ref().map(|archive| archive.build(&format!("{key}.archive"), problems));
+        let bounds = Bounds { page: *self.page, entries: *self.max_entries };
+        self.enabled.then_some(Listing { paths, bounds, archives })
     }
 }
 
@@ -105,59 +145,89 @@ impl Listing {
     pub(crate) fn covers(&self, name: &[u8]) -> bool {
         self.paths.iter().any(|path| path.covers(name))
     }
-
-    /// Most entries per listing.
-    pub(crate) fn max_entries(&self) -> usize {
-        self.max_entries
-    }
 }
 
 impl ReadDirectory {
-    /// Reads the directory. Symbolic links are resolved. Links that cannot be served are omitted, as is anything but files and
-    /// directories.
+    /// Reads the page of the directory that `view` asks for. Symbolic links are resolved. Links that cannot be served are omitted, as is
+    /// anything but files and directories.
+    ///
+    /// All names are read for each page, but the metadata of entries on other pages only where it decides on the order.
     ///
     /// # Errors
     /// As [`Root::resolve`]; a path that is not a directory is not found.
-    pub(super) fn run(&self) -> Result<Entries, Unresolved> {
-        let unresolved = |error| match error {
-            NotOpened::Unresolved(unresolved) => unresolved,
-            NotOpened::Waits => Unresolved::not_found(None),
-        };
-        let directory = self.root.open_directory(&self.name).map_err(unresolved)?;
-        let mut found = Entries { entries: Vec::new(), more: false };
+    pub(super) fn run(&self, view: &View) -> Result<Entries, Unresolved> {
+        let directory = self.root.open_directory(&self.name).map_err(NotOpened::unresolved)?;
+        let search = Search::new(&view.search);
+        let mut candidates = Vec::new();
+        let mut checksums = Beside::default();
+        let mut read = 0;
+        let mut cut_at = None;
         for entry in Dir::read_from(&directory).map_err(Unresolved::from)? {
             let entry = entry.map_err(Unresolved::from)?;
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") || (name[0] == b'.' && !self.show_dotfiles) {
                 continue;
             }
-            // An entry that was deleted meanwhile is not an error.
-            let Some(entry) = self.inspect(&directory, name) else { continue };
-            if found.entries.len() == self.max_entries {
-                found.more = true;
+            if read == self.bounds.entries {
+                cut_at = Some(read);
                 break;
             }
-            found.entries.push(entry);
+            let Some(mut candidate) = self.candidate(&directory, &entry) else { continue };
+            read += 1;
+            checksums.add(name);
+            if !search.matches(name) {
+                continue;
+            }
+            if view.order.by != Column::Name && candidate.metadata.is_none() {
+                candidate.metadata = self.inspect(&directory, name);
+            }
+            candidates.push(candidate);
         }
-        Ok(found)
+        let directories = candidates.iter().filter(|candidate| candidate.is_directory).count();
+        let files = candidates.len() - directories;
+        let pages = candidates.len().div_ceil(self.bounds.page).max(1);
+        let page = view.page.min(pages - 1);
+        cut_out(&mut candidates, page * self.bounds.page, self.bounds.page, |a, b| compare(view.order, a, b));
+        let inspected = candidates.into_iter().filter_map(|candidate| {
+            // An entry that was deleted meanwhile is not an error.
+            let metadata = candidate.metadata.or_else(|| self.inspect(&directory, &candidate.name))?;
+            let len = (!metadata.is_directory).then_some(metadata.len);
+            Some(Entry { name: candidate.name, len, modified: metadata.modified, checksums: Vec::new() })
+        });
+        let mut entries: Vec<Entry> = inspected.collect();
+        let all = entries.iter_mut().filter(|entry| entry.len.is_some());
+        checksums.assign(&self.root, &self.name, all.map(|entry| (&*entry.name, &mut entry.checksums)));
+        Ok(Entries { entries, page, pages, directories, files, cut_at })
     }
 
-    fn inspect(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Entry> {
-        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let (is_directory, len, modified) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => (false, stat.st_size as u64, displayable(stat.st_mtime as i64)),
-            FileType::Directory => (true, 0, displayable(stat.st_mtime as i64)),
-            FileType::Symlink => {
-                let path = if self.name.is_empty() { name.to_vec() } else { [&self.name, &b"/"[..], name].concat() };
-                let metadata = self.root.metadata(&path).ok()?;
-                if !metadata.is_file() && !metadata.is_dir() {
-                    return None;
-                }
-                (metadata.is_dir(), metadata.len(), displayable(metadata.mtime()))
-            }
+    /// The entry, if it is a file or a directory that can be served.
+    fn candidate(&self, directory: &impl std::os::fd::AsFd, entry: &DirEntry) -> Option<Candidate> {
+        let name = entry.file_name().to_bytes();
+        let metadata = match entry.file_type() {
+            FileType::RegularFile | FileType::Directory => None,
+            // Some file systems do not say the type here.
+            FileType::Symlink | FileType::Unknown => Some(self.inspect(directory, name)?),
             _ => return None,
         };
-        Some(Entry { name: name.to_vec(), len: (!is_directory).then_some(len), modified })
+        let is_directory = metadata.map_or(entry.file_type() == FileType::Directory, |metadata| metadata.is_directory);
+        let key = natural(&String::from_utf8_lossy(name).to_lowercase());
+        Some(Candidate { name: name.to_vec(), key, is_directory, metadata })
+    }
+
+    fn inspect(&self, directory: &impl std::os::fd::AsFd, name: &[u8]) -> Option<Metadata> {
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let modified = displayable(stat.st_mtime as i64);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Some(Metadata { is_directory: false, len: stat.st_size as u64, modified }),
+            FileType::Directory => Some(Metadata { is_directory: true, len: 0, modified }),
+            FileType::Symlink => {
+                let metadata = self.root.metadata(&beneath(&self.name, name)).ok()?;
+                let modified = displayable(metadata.mtime());
+                let is_shown = metadata.is_file() || metadata.is_dir();
+                is_shown.then(|| Metadata { is_directory: metadata.is_dir(), len: metadata.len(), modified })
+            }
+            _ => None,
+        }
     }
 }
 
@@ -166,38 +236,29 @@ pub(super) fn displayable(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
 
-impl Order {
-    /// Parses a query such as `sort=size&order=desc`. Unknown parameters are ignored.
-    pub(super) fn from_query(query: Option<&str>) -> Self {
-        let mut order = Order { by: Column::Name, descending: false };
-        for pair in query.unwrap_or_default().split('&') {
-            match pair {
-                "sort=name" => order.by = Column::Name,
-                "sort=size" => order.by = Column::Size,
-                "sort=modified" => order.by = Column::Modified,
-                "order=asc" => order.descending = false,
-                "order=desc" => order.descending = true,
-                _ => {}
-            }
-        }
-        order
-    }
+fn compare(order: Order, a: &Candidate, b: &Candidate) -> Ordering {
+    let by_name = || (&a.key, &a.name).cmp(&(&b.key, &b.name));
+    let by_metadata = |key: fn(Metadata) -> u64| order.apply(a.metadata.map(key).cmp(&b.metadata.map(key)));
+    let seconds = |metadata: Metadata| metadata.modified.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let len = |metadata: Metadata| if metadata.is_directory { 0 } else { metadata.len };
+    b.is_directory.cmp(&a.is_directory).then_with(|| match order.by {
+        Column::Name => order.apply(by_name()),
+        Column::Size => by_metadata(len).then_with(by_name),
+        Column::Modified => by_metadata(seconds).then_with(by_name),
+    })
+}
 
-    pub(super) fn sort(self, entries: &mut [Entry]) {
-        let folded = |entry: &Entry| String::from_utf8_lossy(&entry.name).to_lowercase();
-        entries.sort_by_cached_key(|entry| (natural(&folded(entry)), entry.name.clone()));
-        let compare = |a: &Entry, b: &Entry| match self.by {
-            Column::Name => Ordering::Equal,
-            Column::Size => a.len.cmp(&b.len),
-            Column::Modified => a.modified.cmp(&b.modified),
-        };
-        match (self.by, self.descending) {
-            (Column::Name, true) => entries.reverse(),
-            (_, false) => entries.sort_by(compare),
-            (_, true) => entries.sort_by(|a, b| compare(b, a)),
-        }
-        entries.sort_by_key(|entry| entry.len.is_some());
+/// Leaves the `len` elements that come from place `start` on in order, sorted. The others are not sorted.
+fn cut_out<T>(all: &mut Vec<T>, start: usize, len: usize, compare: impl Fn(&T, &T) -> Ordering) {
+    if (1..all.len()).contains(&start) {
+        all.select_nth_unstable_by(start, &compare);
     }
+    all.drain(..start.min(all.len()));
+    if len < all.len() {
+        all.select_nth_unstable_by(len, &compare);
+        all.truncate(len);
+    }
+    all.sort_unstable_by(compare);
 }
 
 /// A key that sorts numbers by their value: `v9` before `v10`. The order of all other characters is theirs.
@@ -221,7 +282,10 @@ fn natural(name: &str) -> Vec<u8> {
     key
 }
 
-const MOST_ENTRIES: usize = 100_000;
+/// A million names take about 200 MB while a page is made.
+const MOST_ENTRIES: usize = 1_000_000;
+
+const LONGEST_PAGE: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -231,12 +295,20 @@ mod tests {
 
     use super::*;
 
-    fn read(root: &std::path::Path, name: &str, max_entries: usize, show_dotfiles: bool) -> Result<Entries, u16> {
+    fn read(root: &std::path::Path, name: &str, entries: usize, show_dotfiles: bool) -> Result<Entries, u16> {
+        show(root, name, Bounds { page: 100, entries }, show_dotfiles, "")
+    }
+
+    fn show(
+        root: &std::path::Path,
+        name: &str,
+        bounds: Bounds,
+        show_dotfiles: bool,
+        query: &str,
+    ) -> Result<Entries, u16> {
         let root = Arc::new(Root::open(root).unwrap());
-        let task = ReadDirectory { root, name: name.as_bytes().into(), max_entries, show_dotfiles };
-        let mut found = task.run().map_err(|unresolved| unresolved.status.code())?;
-        Order::from_query(None).sort(&mut found.entries);
-        Ok(found)
+        let task = ReadDirectory { root, name: name.as_bytes().into(), bounds, show_dotfiles };
+        task.run(&View::from_query(Some(query))).map_err(|unresolved| unresolved.status.code())
     }
 
     fn names(entries: &Entries) -> String {
@@ -260,7 +332,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
 
         let all = read(&root, "", 100, false).unwrap();
-        assert_eq!((names(&all).as_str(), all.more), ("link sub A b \\xff", false));
+        assert_eq!((names(&all).as_str(), all.cut_at), ("link sub A b \\xff", None));
         assert_eq!(
             all.entries.iter().map(|entry| entry.len).collect::<Vec<_>>(),
             [None, None, Some(4), Some(4), Some(0)]
@@ -268,9 +340,9 @@ mod tests {
         assert_eq!(names(&read(&root, "", 100, true).unwrap()), "link sub .hidden A b \\xff");
         assert_eq!(names(&read(&root, "sub", 100, false).unwrap()), "deep up x");
         let some = read(&root, "", 5, false).unwrap();
-        assert!(some.entries.len() == 5 && !some.more);
+        assert!(some.entries.len() == 5 && some.cut_at.is_none());
         let some = read(&root, "", 4, false).unwrap();
-        assert!(some.entries.len() == 4 && some.more);
+        assert!(some.entries.len() == 4 && some.cut_at == Some(4));
         // From before 1970.
         let file = fs::File::create(root.join("sub/deep/before")).unwrap();
         file.set_modified(UNIX_EPOCH - Duration::from_secs(86_400)).unwrap();
@@ -282,39 +354,46 @@ mod tests {
         }
     }
 
+    /// The names in the order of the query.
+    fn sorted(mut candidates: Vec<Candidate>, query: &str) -> Vec<String> {
+        let order = View::from_query(Some(query)).order;
+        let len = candidates.len();
+        cut_out(&mut candidates, 0, len, |a, b| compare(order, a, b));
+        candidates.into_iter().map(|candidate| String::from_utf8(candidate.name).unwrap()).collect()
+    }
+
+    fn candidate(name: &str, len: Option<u64>, modified: i64) -> Candidate {
+        let is_directory = len.is_none();
+        let metadata = Metadata { is_directory, len: len.unwrap_or(4096), modified: displayable(modified) };
+        let key = natural(&name.to_lowercase());
+        Candidate { name: name.as_bytes().to_vec(), key, is_directory, metadata: Some(metadata) }
+    }
+
     #[test]
     fn orders() {
-        let entry = |name: &str, len: Option<u64>, modified: i64| Entry {
-            name: name.as_bytes().to_vec(),
-            len,
-            modified: displayable(modified),
-        };
-        let entries = [
-            entry("b", Some(1), 3),
-            entry("Z", None, 9),
-            entry("a", Some(1), 2),
-            entry("C", Some(0), 5),
-            entry("y", None, 1),
-        ];
         for (query, expected) in [
-            (None, "yZabC"),
-            (Some("order=desc"), "ZyCba"),
-            (Some("sort=size"), "yZCab"),
-            (Some("sort=size&order=desc"), "yZabC"),
-            (Some("sort=modified"), "yZabC"),
-            (Some("sort=modified&order=desc"), "ZyCba"),
-            (Some("sort=x&order=y&z"), "yZabC"),
+            ("", "yZabC"),
+            ("order=desc", "ZyCba"),
+            ("sort=size", "yZCab"),
+            ("sort=size&order=desc", "yZabC"),
+            ("sort=modified", "yZabC"),
+            ("sort=modified&order=desc", "ZyCba"),
+            ("sort=x&order=y&z", "yZabC"),
         ] {
-            let mut sorted = entries.to_vec();
-            Order::from_query(query).sort(&mut sorted);
-            let names: Vec<u8> = sorted.iter().flat_map(|entry| entry.name.clone()).collect();
-            assert_eq!(String::from_utf8(names).unwrap(), expected, "{query:?}");
+            let entries = vec![
+                candidate("b", Some(1), 3),
+                candidate("Z", None, 9),
+                candidate("a", Some(1), 2),
+                candidate("C", Some(0), 5),
+                candidate("y", None, 1),
+            ];
+            assert_eq!(sorted(entries, query).concat(), expected, "{query:?}");
         }
     }
 
     #[test]
     fn numbers_in_names_are_in_the_order_of_their_values() {
-        let sorted = [
+        let names = [
             "-9",
             "-10",
             "0",
@@ -334,16 +413,70 @@ mod tests {
             "v1.10.0",
             "v18446744073709551617",
         ];
-        let entry = |name: &&str| Entry { name: name.as_bytes().to_vec(), len: Some(0), modified: UNIX_EPOCH };
-        let mut entries: Vec<Entry> = sorted.iter().rev().map(entry).collect();
-        Order::from_query(None).sort(&mut entries);
-        assert_eq!(entries, sorted.iter().map(entry).collect::<Vec<_>>());
+        let entries = names.iter().rev().map(|name| candidate(name, Some(0), 0)).collect();
+        assert_eq!(sorted(entries, ""), names);
+    }
+
+    #[test]
+    fn pages_are_parts_of_the_whole_order() {
+        for len in [0, 1, 2, 5, 10, 11] {
+            let all: Vec<u32> = (0..len).map(|n| n * 7 % 11).collect();
+            let mut sorted = all.clone();
+            sorted.sort_unstable();
+            for page in 1..5 {
+                let mut pages = Vec::new();
+                for start in (0..12).step_by(page) {
+                    let mut part = all.clone();
+                    cut_out(&mut part, start, page, Ord::cmp);
+                    assert!(part.len() <= page);
+                    pages.extend(part);
+                }
+                assert_eq!(pages, sorted);
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_has_what_the_query_asks_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for n in 1..=25 {
+            fs::write(root.join(format!("f{n}.iso")), vec![0; 30 - n]).unwrap();
+        }
+        fs::create_dir(root.join("dir")).unwrap();
+        let digits = "0".repeat(64);
+        fs::write(root.join("SHA256SUMS"), format!("{digits}  f2.iso\n{digits} *f3.iso\n")).unwrap();
+        fs::write(root.join("f2.iso.sha256"), &digits).unwrap();
+        let bounds = Bounds { page: 10, entries: 1000 };
+        let page = |query: &str| show(root, "", bounds, false, query).unwrap();
+        let first = page("");
+        assert_eq!(names(&first), "dir f1.iso f2.iso f2.iso.sha256 f3.iso f4.iso f5.iso f6.iso f7.iso f8.iso");
+        assert_eq!((first.page, first.pages, first.directories, first.files, first.cut_at), (0, 3, 1, 27, None));
+        assert_eq!(names(&page("page=3")), "f19.iso f20.iso f21.iso f22.iso f23.iso f24.iso f25.iso SHA256SUMS");
+        assert_eq!(page("page=99"), page("page=3"));
+        assert_eq!(names(&page("sort=size&q=*.iso&page=3")), "f5.iso f4.iso f3.iso f2.iso f1.iso");
+        let found = page("q=F2.");
+        assert_eq!((names(&found).as_str(), found.pages, found.files), ("f2.iso f2.iso.sha256", 1, 2));
+        let none = page("q=none&page=7");
+        assert_eq!((none.entries.len(), none.page, none.pages), (0, 0, 1));
+        // The checksums are found wherever they are in the order, and whatever is searched for.
+        let checksums = |query: &str| {
+            let of = |entry: &Entry| entry.checksums.iter().map(|sum| sum.file.clone()).collect::<Vec<_>>().concat();
+            page(query).entries.iter().map(|entry| String::from_utf8(of(entry)).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(checksums("q=f3.iso"), ["SHA256SUMS"]);
+        assert_eq!(checksums("q=f2.iso"), ["f2.iso.sha256", ""]);
+        assert_eq!(checksums("q=f1.iso"), [""]);
+        let cut = show(root, "", Bounds { page: 10, entries: 12 }, false, "").unwrap();
+        assert_eq!((cut.cut_at, cut.pages, cut.entries.len()), (Some(12), 2, 10));
     }
 
     #[test]
     fn configuration_errors() {
         for (text, expected) in [
             ("enabled = true\nmax_entries = 0", "f:2: site.listing.max_entries: is not from 1 to"),
+            ("enabled = true\npage = 0", "f:2: site.listing.page: is not from 1 to"),
+            ("enabled = true\npage = 10001", "f:2: site.listing.page: is not from 1 to"),
             ("enabled = true\npaths = ['x']", "f:2: site.listing.paths: begin it"),
         ] {
             let mut problems = Problems::of_file("f".as_ref(), text);

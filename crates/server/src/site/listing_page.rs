@@ -11,12 +11,15 @@ use std::time::SystemTime;
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::percent_encode;
 use sealion_http::content_type::ContentType;
 use sealion_http::{Fields, Status};
 use serde::Serialize;
 
-use super::listing::{Column, Entries, Entry, Order, ReadDirectory};
+use super::archive::Format;
+use super::checksums::Checksum;
+use super::listing::{Entries, Entry, ReadDirectory};
+use super::listing_view::{Column, OUTSIDE_UNRESERVED, Order, View};
 use crate::files::resolve::Unresolved;
 use crate::response::{Body, Response, SharedBytes};
 
@@ -26,7 +29,9 @@ pub(super) struct ShowDirectory {
     pub directory: ReadDirectory,
     /// The requested path: decoded, without leading and trailing slashes.
     pub asked: Box<[u8]>,
-    pub order: Order,
+    pub view: View,
+    /// Whether the page has links to archives of the directory.
+    pub archives: bool,
     /// Whether to produce JSON instead of HTML.
     pub json: bool,
 }
@@ -37,7 +42,8 @@ impl ShowDirectory {
     /// # Errors
     /// As [`ReadDirectory::run`].
     pub(super) fn run(&self) -> Result<String, Unresolved> {
-        Ok(render(&self.asked, self.directory.run()?, self.order, self.json))
+        let found = self.directory.run(&self.view)?;
+        Ok(if self.json { json(&self.asked, &found) } else { html(&self.asked, &found, &self.view, self.archives) })
     }
 
     /// What the page depends on, for a site.
@@ -46,7 +52,8 @@ impl ShowDirectory {
             root: Arc::as_ptr(&self.directory.root) as usize,
             name: self.directory.name.clone(),
             asked: self.asked.clone(),
-            order: self.order,
+            view: self.view.clone(),
+            archives: self.archives,
             json: self.json,
         }
     }
@@ -59,14 +66,9 @@ pub(super) struct PageKey {
     root: usize,
     name: Box<[u8]>,
     asked: Box<[u8]>,
-    order: Order,
+    view: View,
+    archives: bool,
     json: bool,
-}
-
-/// The page of the directory at a decoded path without leading and trailing slashes.
-fn render(name: &[u8], mut found: Entries, order: Order, as_json: bool) -> String {
-    order.sort(&mut found.entries);
-    if as_json { json(name, &found) } else { html(name, &found, order) }
 }
 
 /// The response with a page.
@@ -86,7 +88,12 @@ pub(super) fn response(page: Arc<SharedBytes>, as_json: bool) -> Response {
 #[derive(Serialize)]
 struct JsonPage<'a> {
     path: String,
+    /// Whether entries follow that are not on this page.
     more: bool,
+    page: usize,
+    pages: usize,
+    /// Entries on all pages.
+    total: usize,
     entries: Vec<JsonEntry<'a>>,
 }
 
@@ -99,6 +106,14 @@ struct JsonEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     modified: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checksums: Vec<JsonChecksum>,
+}
+
+#[derive(Serialize)]
+struct JsonChecksum {
+    algorithm: &'static str,
+    href: String,
 }
 
 fn json(name: &[u8], found: &Entries) -> String {
@@ -108,14 +123,26 @@ fn json(name: &[u8], found: &Entries) -> String {
         kind: if entry.len.is_some() { "file" } else { "directory" },
         size: entry.len,
         modified: humantime::format_rfc3339_seconds(entry.modified).to_string(),
+        checksums: entry.checksums.iter().map(json_checksum).collect(),
     });
     let slash = if name.is_empty() { "" } else { "/" };
     let path = format!("/{}{slash}", String::from_utf8_lossy(name));
-    let page = JsonPage { path, more: found.more, entries: entries.collect() };
+    let page = JsonPage {
+        path,
+        more: found.page + 1 < found.pages || found.cut_at.is_some(),
+        page: found.page + 1,
+        pages: found.pages,
+        total: found.directories + found.files,
+        entries: entries.collect(),
+    };
     serde_json::to_string(&page).unwrap_or_default() + "\n"
 }
 
-fn html(name: &[u8], found: &Entries, order: Order) -> String {
+fn json_checksum(checksum: &Checksum) -> JsonChecksum {
+    JsonChecksum { algorithm: checksum.algorithm.key(), href: reference(&checksum.file) }
+}
+
+fn html(name: &[u8], found: &Entries, view: &View, archives: bool) -> String {
     let mut page = String::with_capacity(4096 + 320 * found.entries.len());
     let mut title = String::new();
     show(&mut title, name, Context::Text);
@@ -124,41 +151,81 @@ fn html(name: &[u8], found: &Entries, order: Order) -> String {
     // Writing to a String cannot fail.
     let _ = write!(page, "<title>/{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n");
     breadcrumbs(&mut page, name);
-    let directories = found.entries.iter().filter(|entry| entry.len.is_none()).count();
-    let files = found.entries.len() - directories;
-    let _ =
-        writeln!(page, "<p>{}, {}</p>", count(directories, "directory", "directories"), count(files, "file", "files"));
-    if found.more {
+    search_form(&mut page, view);
+    let (directories, files) = (found.directories, found.files);
+    let _ = write!(page, "<p>{}, {}", count(directories, "directory", "directories"), count(files, "file", "files"));
+    if archives {
+        page.push_str(" \u{b7} download:");
+        for format in Format::ALL {
+            let _ = write!(page, " <a href=\"?archive={0}\" rel=\"nofollow\">{0}</a>", format.name());
+        }
+    }
+    page.push_str("</p>\n");
+    if let Some(entries) = found.cut_at {
         let _ = writeln!(
             page,
-            "<p class=\"more\" role=\"status\">The directory has more entries: only {} are listed.</p>",
-            found.entries.len()
+            "<p class=\"more\" role=\"status\">The directory has more entries: only {entries} are listed.</p>"
         );
     }
+    let has_checksums = found.entries.iter().any(|entry| !entry.checksums.is_empty());
     page.push_str("<table>\n<thead><tr>");
-    for (column, label, key) in [
-        (Column::Name, "Name", "name"),
-        (Column::Size, "Size", "size"),
-        (Column::Modified, "Modified (UTC)", "modified"),
-    ] {
-        let is_chosen = order.by == column;
-        let next = if is_chosen && !order.descending { "desc" } else { "asc" };
-        let sorted = match (is_chosen, order.descending) {
+    for (column, label) in [(Column::Name, "Name"), (Column::Size, "Size"), (Column::Modified, "Modified (UTC)")] {
+        let is_chosen = view.order.by == column;
+        let order = Order { by: column, descending: is_chosen && !view.order.descending };
+        let sorted = match (is_chosen, view.order.descending) {
             (false, _) => "",
             (true, false) => " aria-sort=\"ascending\"",
             (true, true) => " aria-sort=\"descending\"",
         };
-        let _ = write!(page, "<th class=\"{key}\"{sorted}><a href=\"?sort={key}&amp;order={next}\">{label}</a></th>");
+        let link = escaped(&View { order, page: 0, ..view.clone() }.query());
+        let _ = write!(page, "<th class=\"{}\"{sorted}><a href=\"{link}\">{label}</a></th>", column.name());
     }
+    page.push_str(if has_checksums { "<th class=\"checksums\">Checksum</th>" } else { "" });
     page.push_str("</tr></thead>\n<tbody>\n");
     if !name.is_empty() {
-        page.push_str("<tr class=\"up\"><td class=\"name\"><a href=\"../\">..</a></td><td class=\"size\"></td><td class=\"modified\"></td></tr>\n");
+        page.push_str("<tr class=\"up\"><td class=\"name\"><a href=\"../\">..</a></td><td class=\"size\"></td><td class=\"modified\"></td>");
+        page.push_str(if has_checksums { "<td class=\"checksums\"></td></tr>\n" } else { "</tr>\n" });
     }
     for entry in &found.entries {
-        row(&mut page, entry);
+        row(&mut page, entry, has_checksums);
     }
-    page.push_str("</tbody>\n</table>\n</main>\n</body>\n</html>\n");
+    page.push_str("</tbody>\n</table>\n");
+    pager(&mut page, found, view);
+    page.push_str("</main>\n</body>\n</html>\n");
     page
+}
+
+/// A form that asks for the same URL with another query.
+fn search_form(page: &mut String, view: &View) {
+    let _ = writeln!(
+        page,
+        "<form role=\"search\"><input type=\"search\" name=\"q\" value=\"{}\" aria-label=\"Part of a name, or a pattern such as *.iso\" \
+         placeholder=\"*.iso\"><input type=\"hidden\" name=\"sort\" value=\"{}\">\
+         <input type=\"hidden\" name=\"order\" value=\"{}\"><button>Search</button></form>",
+        escaped(&view.search),
+        view.order.by.name(),
+        view.order.direction(),
+    );
+}
+
+/// Links to the other pages, if there are any.
+fn pager(page: &mut String, found: &Entries, view: &View) {
+    if found.pages == 1 {
+        return;
+    }
+    let (at, last) = (found.page, found.pages - 1);
+    page.push_str("<nav aria-label=\"Pages\">");
+    let mut link = |label: &str, relation: &str, to: Option<usize>| {
+        if let Some(to) = to {
+            let query = escaped(&View { page: to, ..view.clone() }.query());
+            let _ = write!(page, "<a href=\"{query}\"{relation}>{label}</a> ");
+        }
+    };
+    link("First", "", (at > 0).then_some(0));
+    link("Previous", " rel=\"prev\"", at.checked_sub(1));
+    link("Next", " rel=\"next\"", (at < last).then_some(at + 1));
+    link("Last", "", (at < last).then_some(last));
+    let _ = writeln!(page, "<span>Page {} of {}</span></nav>", at + 1, found.pages);
 }
 
 fn breadcrumbs(page: &mut String, name: &[u8]) {
@@ -176,7 +243,7 @@ fn breadcrumbs(page: &mut String, name: &[u8]) {
     page.push_str("</h1>\n");
 }
 
-fn row(page: &mut String, entry: &Entry) {
+fn row(page: &mut String, entry: &Entry, has_checksums: bool) {
     let class = if entry.len.is_some() { "file" } else { "directory" };
     let _ = write!(page, "<tr class=\"{class}\"><td class=\"name\"><a href=\"{}\">", href(entry));
     show(page, &entry.name, Context::Element);
@@ -185,13 +252,31 @@ fn row(page: &mut String, entry: &Entry) {
     if let Some(len) = entry.len {
         let _ = write!(page, "<data value=\"{len}\">{}</data>", size(len));
     }
-    let _ = writeln!(page, "</td><td class=\"modified\">{}</td></tr>", time(entry.modified));
+    let _ = write!(page, "</td><td class=\"modified\">{}</td>", time(entry.modified));
+    if has_checksums {
+        page.push_str("<td class=\"checksums\">");
+        for checksum in &entry.checksums {
+            let _ = write!(page, "<a href=\"{}\">{}</a> ", reference(&checksum.file), checksum.algorithm.name());
+        }
+        page.push_str("</td>");
+    }
+    page.push_str("</tr>\n");
 }
 
 /// A relative reference, percent-encoded so that no name acts as scheme, query or host.
 fn href(entry: &Entry) -> String {
     let slash = if entry.len.is_some() { "" } else { "/" };
-    format!("./{}{slash}", percent_encode(&entry.name, OUTSIDE_UNRESERVED))
+    reference(&entry.name) + slash
+}
+
+/// A relative reference to the file `name`.
+fn reference(name: &[u8]) -> String {
+    format!("./{}", percent_encode(name, OUTSIDE_UNRESERVED))
+}
+
+/// Text for an attribute, whose value it is exactly.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -267,14 +352,11 @@ fn time(time: SystemTime) -> String {
     }
 }
 
-/// The octets to percent-encode in links: all but unreserved (RFC 3986 §2.3).
-const OUTSIDE_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// Content-Security-Policy that allows only the page's own style.
+/// Content-Security-Policy that allows only the page's own style, and its form.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
     )
 });
 

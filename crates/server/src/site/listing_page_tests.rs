@@ -1,15 +1,25 @@
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::super::checksums::Algorithm;
 use super::super::listing::displayable;
 use super::*;
 
 fn entry(name: &[u8], len: Option<u64>) -> Entry {
-    Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777) }
+    Entry { name: name.to_vec(), len, modified: UNIX_EPOCH + Duration::from_secs(784_111_777), checksums: Vec::new() }
+}
+
+fn all(entries: &[Entry]) -> Entries {
+    let directories = entries.iter().filter(|entry| entry.len.is_none()).count();
+    let files = entries.len() - directories;
+    Entries { entries: entries.to_vec(), page: 0, pages: 1, directories, files, cut_at: None }
 }
 
 fn page(name: &str, entries: &[Entry], as_json: bool) -> (String, Fields) {
-    let found = Entries { entries: entries.to_vec(), more: false };
-    let text = render(name.as_bytes(), found, Order::from_query(None), as_json);
+    let found = all(entries);
+    let text = match as_json {
+        true => json(name.as_bytes(), &found),
+        false => html(name.as_bytes(), &found, &View::default(), false),
+    };
     let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
     let page = Arc::new(SharedBytes { bytes: text.clone().into_bytes().into(), _room: room });
     (text, response(page, as_json).fields)
@@ -53,12 +63,15 @@ fn breadcrumbs_are_escaped_too() {
 
 #[test]
 fn json_listing() {
-    let (json, fields) = page("p", &[entry(b"a\"b", Some(3)), entry(b"\xff", None)], true);
+    let checksum = Checksum { algorithm: Algorithm::Sha256, file: b"SHA256SUMS".to_vec() };
+    let summed = Entry { checksums: vec![checksum], ..entry(b"a\"b", Some(3)) };
+    let (json, fields) = page("p", &[entry(b"\xff", None), summed], true);
     assert_eq!(
         json,
-        "{\"path\":\"/p/\",\"more\":false,\"entries\":[\
+        "{\"path\":\"/p/\",\"more\":false,\"page\":1,\"pages\":1,\"total\":2,\"entries\":[\
          {\"name\":\"\u{fffd}\",\"href\":\"./%FF/\",\"type\":\"directory\",\"modified\":\"1994-11-06T08:49:37Z\"},\
-         {\"name\":\"a\\\"b\",\"href\":\"./a%22b\",\"type\":\"file\",\"size\":3,\"modified\":\"1994-11-06T08:49:37Z\"}]}\n"
+         {\"name\":\"a\\\"b\",\"href\":\"./a%22b\",\"type\":\"file\",\"size\":3,\"modified\":\"1994-11-06T08:49:37Z\",\
+         \"checksums\":[{\"algorithm\":\"sha-256\",\"href\":\"./SHA256SUMS\"}]}]}\n"
     );
     assert_eq!(fields.content_type, Some(ContentType::Plain("application/json")));
     assert!(fields.extra.iter().any(|field| field == ("Vary", &b"Accept"[..])));
@@ -66,8 +79,42 @@ fn json_listing() {
 
 #[test]
 fn a_truncated_page_says_so() {
-    let found = Entries { entries: vec![entry(b"a", Some(1))], more: true };
-    assert!(render(b"", found, Order::from_query(None), false).contains("only 1 are listed"));
+    let found = Entries { cut_at: Some(1), ..all(&[entry(b"a", Some(1))]) };
+    assert!(html(b"", &found, &View::default(), false).contains("only 1 are listed"));
+    assert!(json(b"", &found).contains("\"more\":true"));
+}
+
+#[test]
+fn pages_and_orders_keep_the_search() {
+    let found = Entries { page: 1, pages: 3, ..all(&[entry(b"a", Some(1))]) };
+    let view = View::from_query(Some("q=%22%3Cb%3E%26&sort=size&page=2"));
+    let page = html(b"", &found, &view, true);
+    for link in [
+        "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc\">First",
+        "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc\" rel=\"prev\">Previous",
+        "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc&amp;page=3\" rel=\"next\">Next",
+        "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc&amp;page=3\">Last",
+        "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=desc\">Size",
+        "?q=%22%3Cb%3E%26&amp;sort=name&amp;order=asc\">Name",
+        "value=\"&quot;&lt;b&gt;&amp;\"",
+        "?archive=tar.zst\"",
+        "Page 2 of 3",
+    ] {
+        assert!(page.contains(link), "{link}: {page}");
+    }
+    assert!(json(b"", &found).contains("\"more\":true,\"page\":2,\"pages\":3"));
+    let only = html(b"", &all(&[]), &View::default(), false);
+    assert!(!only.contains("<nav") && !only.contains("archive"), "{only}");
+}
+
+#[test]
+fn a_checksum_is_a_link_beside_its_file() {
+    let checksum = Checksum { algorithm: Algorithm::Sha512, file: b"a b.sha512".to_vec() };
+    let summed = Entry { checksums: vec![checksum], ..entry(b"a b", Some(1)) };
+    let (page_of_both, _) = page("", &[summed, entry(b"c", Some(1))], false);
+    assert!(page_of_both.contains("<td class=\"checksums\"><a href=\"./a%20b.sha512\">SHA-512</a> </td></tr>"));
+    assert!(page_of_both.contains("<td class=\"checksums\"></td></tr>"));
+    assert!(!page("", &[entry(b"c", Some(1))], false).0.contains("<td class=\"checksums\">"));
 }
 
 #[test]

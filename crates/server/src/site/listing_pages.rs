@@ -99,8 +99,8 @@ impl Pages {
 /// Time for which a page that is being sent is taken for the state of its directory: as long as a cached file is.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Half of the processors make pages, so that the workers keep the other half; each page takes milliseconds, so that the last of 64 waits
-/// less than a second. 64 MiB hold more than a hundred pages of 2000 entries.
+/// Half of the processors make pages, so that the workers keep the other half. A usual page takes milliseconds, so that the last of 64 waits
+/// less than a second; one of a directory with 100,000 entries takes a tenth of a second. 64 MiB hold more than two hundred pages of 1000 entries.
 static BOUNDS: LazyLock<Arc<Bounds>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Arc::new(Bounds {
@@ -112,7 +112,8 @@ static BOUNDS: LazyLock<Arc<Bounds>> = LazyLock::new(|| {
 
 #[cfg(test)]
 mod tests {
-    use super::super::listing::{Order, ReadDirectory};
+    use super::super::listing::{Bounds as PageBounds, ReadDirectory};
+    use super::super::listing_view::View;
     use super::*;
     use crate::files::resolve::Root;
 
@@ -123,8 +124,10 @@ mod tests {
 
     fn show(root: &Arc<Root>, query: &str) -> Arc<ShowDirectory> {
         let (root, name) = (Arc::clone(root), Box::default());
-        let directory = ReadDirectory { root, name, max_entries: 100, show_dotfiles: false };
-        Arc::new(ShowDirectory { directory, asked: Box::default(), order: Order::from_query(Some(query)), json: false })
+        let bounds = PageBounds { page: 100, entries: 100 };
+        let directory = ReadDirectory { root, name, bounds, show_dotfiles: false };
+        let view = View::from_query(Some(query));
+        Arc::new(ShowDirectory { directory, asked: Box::default(), view, archives: false, json: false })
     }
 
     #[tokio::test]

@@ -2,7 +2,9 @@
 
 mod access;
 mod answer;
+mod archive;
 mod basic_auth;
+mod checksums;
 mod clean_urls;
 mod cors;
 mod early_hints;
@@ -18,6 +20,7 @@ mod image_formats;
 mod listing;
 mod listing_page;
 mod listing_pages;
+mod listing_view;
 mod maintenance;
 mod mounts;
 mod names;
@@ -154,6 +157,9 @@ pub(crate) struct SiteConfig {
     pub fallback: Option<At<String>>,
     /// Directory listings.
     pub listing: ListingConfig,
+    /// Whether requests with Want-Repr-Digest get the checksum of a file (Repr-Digest, RFC 9530) from `FILE.sha256`, `FILE.sha512`, `SHA256SUMS` or
+    /// `SHA512SUMS` beside it, unless that is older than the file.
+    pub repr_digest: bool,
     /// Redirects; the first matching rule wins.
     pub redirects: Vec<RedirectConfig>,
     /// Internal rewrites of paths; the first matching rule wins.
@@ -206,6 +212,7 @@ impl Default for SiteConfig {
             error_pages: BTreeMap::new(),
             fallback: None,
             listing: ListingConfig::default(),
+            repr_digest: false,
             redirects: Vec::new(),
             rewrites: Vec::new(),
             basic_auth: Vec::new(),
@@ -291,6 +298,11 @@ pub(crate) struct FileOptions {
 }
 
 impl SiteConfig {
+    /// Whether requests for it name different hosts.
+    pub(crate) fn has_hosts(&self) -> bool {
+        self.default || self.names.len() != 1 || self.names.iter().any(|name| name.starts_with('*'))
+    }
+
     /// The site as certificates see it.
     pub(crate) fn certified<'a>(&'a self, site: &Site) -> CertifiedSite<'a> {
         CertifiedSite {

@@ -11,9 +11,10 @@ use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::response::{Response, of_file, of_variant};
 use crate::site::clean_urls::TrailingSlash;
-use crate::site::listing::{Listing, Order, ReadDirectory};
+use crate::site::listing::{Listing, ReadDirectory};
 use crate::site::listing_page::{self, ShowDirectory};
 use crate::site::listing_pages::NoPage;
+use crate::site::listing_view::{self, View};
 use crate::site::pages::Page;
 use crate::site::{fallback, image_formats};
 
@@ -89,10 +90,18 @@ impl Answering<'_> {
         };
         match file {
             Ok(file) => {
-                let response = match self.image(path).filter(|_| addition.is_none()) {
+                let digest = match self.wants_digest() {
+                    true => Box::pin(self.repr_digest(&file, addition, files, beneath, path)).await,
+                    false => None,
+                };
+                let mut response = match self.image(path).filter(|_| addition.is_none()) {
                     None => of_file(self.request, file, self.site.options.max_ranges, self.now),
                     Some(subtype) => Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await,
                 };
+                if let Some(digest) = digest.filter(|_| matches!(response.status, Status::OK | Status::PARTIAL_CONTENT))
+                {
+                    response.fields.extra.add("Repr-Digest", &digest);
+                }
                 Answer { response, name }
             }
             Err(gone) => Response::plain(gone.status).because(gone.cause).into(),
@@ -150,7 +159,7 @@ impl Answering<'_> {
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             let covers = |listing: &&Listing| listing.covers(path.as_bytes());
             if let Some(listing) = self.site.features.listing.as_ref().filter(covers)
-                && let Some(response) = self.list(listing, files, beneath, asked).await
+                && let Some(response) = self.list(listing, files, path, beneath, asked).await
             {
                 return response.into();
             }
@@ -167,19 +176,25 @@ impl Answering<'_> {
         &self,
         listing: &Listing,
         files: &Files,
+        path: &SitePath<'_>,
         beneath: &SitePath<'_>,
         asked: &SitePath<'_>,
     ) -> Option<Response> {
+        let archives = listing.archives.as_ref().filter(|_| self.offers_archives(path, asked));
+        if let Some(format) = listing_view::parameter(self.query(), "archive") {
+            return Box::pin(self.archive(archives, &format, files, path, beneath)).await;
+        }
         let json = prefers_json(self.request.fields.singleton("accept").value());
         let directory = ShowDirectory {
             directory: ReadDirectory {
                 root: files.root(),
                 name: beneath.as_bytes().into(),
-                max_entries: listing.max_entries(),
+                bounds: listing.bounds,
                 show_dotfiles: self.site.options.show_dotfiles,
             },
             asked: asked.as_bytes().into(),
-            order: Order::from_query(self.query()),
+            view: View::from_query(self.query()),
+            archives: archives.is_some(),
             json,
         };
         match Box::pin(self.site.pages.get(Arc::new(directory))).await {
@@ -286,14 +301,14 @@ impl Answering<'_> {
 
 /// The part of a file's name that the requested path lacks.
 #[derive(Debug, Clone, Copy)]
-enum Addition<'a> {
+pub(super) enum Addition<'a> {
     Index(&'a str),
     Extension(&'a str),
 }
 
 impl Addition<'_> {
     /// The path of the file, from the path requested.
-    fn to(self, path: &SitePath<'_>) -> SitePath<'static> {
+    pub(super) fn to(self, path: &SitePath<'_>) -> SitePath<'static> {
         match self {
             Addition::Index(name) => path.child(name),
             Addition::Extension(extension) => path.with_extension(extension),
