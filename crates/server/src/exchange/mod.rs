@@ -289,9 +289,13 @@ impl<'a> Exchange<'a> {
         Some(Response::new(status, fields, Body::Bytes(content)))
     }
 
-    /// Logs the error behind the response, and adapts it to the scheme of the request.
+    /// Logs the error behind the response, adapts it to the scheme of the request, and has the site's bandwidth pace its content.
     pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &mut Response) {
         peer.keep_to_scheme(response);
+        let limits = self.site.and_then(|site| site.limits.as_ref());
+        if let Some(pace) = limits.and_then(|limits| limits.pace(address(peer.address))) {
+            response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
+        }
         if let Some(cause) = &response.cause {
             let target = request.raw_target.escape_default();
             tracing::warn!("{}: {target}: answered {}: {cause}", peer.address, response.status);

@@ -5,9 +5,12 @@
 //! accept ─► addresses: connections of this client ─► handshake ─► request ─► requests: a bucket for this client, on this site ─► slots of the site
 //!              too many: closed, counted                                        empty: 429 with Retry-After                      none: 503
 //! ```
+//!
+//! The content of responses is paced by buckets of the site and of the client (`bandwidth.rs`); TCP paces each connection.
 
 mod address;
 mod addresses;
+mod bandwidth;
 mod config;
 mod idle;
 mod requests;
@@ -15,6 +18,7 @@ mod site;
 
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
+pub(crate) use bandwidth::Pace;
 pub(crate) use config::LimitsConfig;
 pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;

@@ -12,6 +12,7 @@ use sealion_ktls::pacing;
 use serde::{Deserialize, Serialize};
 
 use super::Requests;
+use super::bandwidth::{Bucket, ClientBuckets, Pace};
 use crate::values::{At, Bounded, Problems, Size};
 
 /// Limits of a site. A reload resets the counts.
@@ -28,6 +29,10 @@ pub(crate) struct SiteLimitsConfig {
     pub connections: Option<Bounded<1, 4_294_967_295>>,
     /// Bytes per second on one connection, paced by TCP (SO_MAX_PACING_RATE) on both paths [default: unlimited]
     pub bandwidth: Option<At<Size>>,
+    /// Bytes of content per second to one client, an IPv4 address or an IPv6 /64, on all its connections together [default: unlimited]
+    pub client_bandwidth: Option<At<Size>>,
+    /// Bytes of content per second to all clients together, who share them evenly by response [default: unlimited]
+    pub site_bandwidth: Option<At<Size>>,
 }
 
 /// The lowest permitted bandwidth, in bytes per second: a full record takes four seconds, and clients do not wait
@@ -41,6 +46,8 @@ pub(crate) struct SiteLimits {
     connections: Option<Arc<Slots>>,
     /// Bytes a second.
     bandwidth: Option<u64>,
+    site_bandwidth: Option<Arc<Bucket>>,
+    client_bandwidth: Option<ClientBuckets>,
 }
 
 #[derive(Debug)]
@@ -72,9 +79,25 @@ impl SiteLimitsConfig {
             let what = "has no effect without requests_per_second: add that key, or remove this one";
             problems.add(&burst.span, &format!("{key}.burst"), what);
         }
-        if let Some(bandwidth) = self.bandwidth.as_ref().filter(|bandwidth| bandwidth.0 < LEAST_BANDWIDTH) {
-            let what = format_args!("{} per second is too low: write {LEAST_BANDWIDTH} or more", bandwidth.value);
-            problems.add(&bandwidth.span, &format!("{key}.bandwidth"), what);
+        let bandwidths = [
+            ("bandwidth", &self.bandwidth),
+            ("client_bandwidth", &self.client_bandwidth),
+            ("site_bandwidth", &self.site_bandwidth),
+        ];
+        let mut wider = None;
+        for (name, bandwidth) in bandwidths.into_iter().rev() {
+            let Some(bandwidth) = bandwidth else { continue };
+            let name_key = format!("{key}.{name}");
+            if bandwidth.0 < LEAST_BANDWIDTH {
+                let what = format_args!("{} per second is too low: write {LEAST_BANDWIDTH} or more", bandwidth.value);
+                problems.add(&bandwidth.span, &name_key, what);
+            }
+            if let Some((other, most)) = wider.filter(|(_, most)| bandwidth.0 > *most) {
+                let what =
+                    format_args!("never takes effect beside {other} = \"{}\": write less, or remove it", Size(most));
+                problems.add(&bandwidth.span, &name_key, what);
+            }
+            wider = Some((name, bandwidth.0));
         }
         let per_second = |number: u64| NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN);
         Some(SiteLimits {
@@ -84,6 +107,8 @@ impl SiteLimitsConfig {
             }),
             connections: self.connections.map(|most| Arc::new(Slots { most: most.get(), taken: AtomicU64::new(0) })),
             bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.0),
+            site_bandwidth: self.site_bandwidth.as_ref().map(|bandwidth| Arc::new(Bucket::new(bandwidth.0.max(1)))),
+            client_bandwidth: self.client_bandwidth.as_ref().map(|bandwidth| ClientBuckets::new(bandwidth.0.max(1))),
         })
     }
 }
@@ -104,6 +129,15 @@ impl SiteLimits {
             quotas.push(slots.take().ok_or(Refusal::NoPlace)?);
         }
         Ok(())
+    }
+}
+
+impl SiteLimits {
+    /// What paces the content of a response to this client. `None`: nothing. Peers on a Unix socket have no address, and share only the site's
+    /// bandwidth.
+    pub(crate) fn pace(&self, client: Option<IpAddr>) -> Option<Pace> {
+        let of_client = self.client_bandwidth.as_ref().and_then(|clients| Some(clients.of(client?)));
+        Pace::of([self.site_bandwidth.clone(), of_client])
     }
 }
 
@@ -179,9 +213,21 @@ mod tests {
 
     #[test]
     fn what_bounds_nothing_or_everything_is_refused() {
-        for (text, words) in
-            [("burst = 3", "x.toml:1: site.limits.burst: "), ("bandwidth = '1B'", "write 4096 or more")]
-        {
+        for (text, words) in [
+            ("burst = 3", "x.toml:1: site.limits.burst: "),
+            ("bandwidth = '1B'", "write 4096 or more"),
+            ("client_bandwidth = '1B'", "x.toml:1: site.limits.client_bandwidth: 1B per second is too low"),
+            ("site_bandwidth = '0'", "x.toml:1: site.limits.site_bandwidth: 0B per second is too low"),
+            (
+                "site_bandwidth = '1MB'\nbandwidth = '2MB'",
+                "x.toml:2: site.limits.bandwidth: never takes effect beside site_bandwidth",
+            ),
+            ("client_bandwidth = '1MB'\nbandwidth = '2MB'", "beside client_bandwidth = \"1000000B\""),
+            (
+                "client_bandwidth = '2MB'\nsite_bandwidth = '1MB'",
+                "x.toml:1: site.limits.client_bandwidth: never takes effect",
+            ),
+        ] {
             let (_, problems) = built(text);
             assert!(problems.to_string().contains(words), "{problems}");
         }

@@ -64,6 +64,9 @@ pub(crate) trait Source: Send + Sync {
     fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
         None
     }
+
+    /// The file of the last piece cannot be read.
+    fn note_unreadable(&self) {}
 }
 
 /// A piece of a streamed body.
@@ -128,8 +131,10 @@ impl Body {
 
     /// The file that it is of cannot be read.
     pub(crate) fn note_unreadable(&self) {
-        if let Body::File { file, .. } | Body::Multipart { file, .. } = self {
-            file.note_unreadable();
+        match self {
+            Body::File { file, .. } | Body::Multipart { file, .. } => file.note_unreadable(),
+            Body::Stream(stream) => stream.source.note_unreadable(),
+            Body::Empty | Body::Bytes(_) | Body::Shared(_) => {}
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod of_file;
+mod paced;
 
 use std::io;
 

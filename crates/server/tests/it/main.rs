@@ -29,6 +29,7 @@ mod limits;
 mod listeners;
 mod memory;
 mod metrics;
+mod mirror;
 #[cfg(feature = "import-nginx")]
 mod nginx_cache;
 mod nginx_corpus;

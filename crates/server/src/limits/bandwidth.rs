@@ -1,0 +1,166 @@
+//! Bandwidth that responses share: of a site, and of each of its clients.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::ClientNetwork;
+
+/// A token bucket for bytes. Whoever takes from it is told when to send, in the order of the calls, so that responses share it evenly.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    bytes_per_second: u64,
+    began: Instant,
+    /// Until when its bytes are taken, in nanoseconds after `began`.
+    taken_until: AtomicU64,
+}
+
+impl Bucket {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        Bucket { bytes_per_second, began: Instant::now(), taken_until: AtomicU64::new(0) }
+    }
+
+    /// Takes tokens for `bytes`. Returns when they may be sent: at once, or later than `now`.
+    fn take(&self, bytes: u64, now: Instant) -> Instant {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let earliest = self.nanoseconds(now).saturating_sub(CREDIT.as_nanos() as u64);
+        let add = |taken: u64| Some(taken.max(earliest).saturating_add(cost));
+        let before = match self.taken_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(before) | Err(before) => before.max(earliest),
+        };
+        self.began + Duration::from_nanos(before)
+    }
+
+    /// Whether all that was taken from it may have been sent.
+    fn is_full(&self, now: Instant) -> bool {
+        self.taken_until.load(Ordering::Relaxed) <= self.nanoseconds(now)
+    }
+
+    fn nanoseconds(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A bucket for each client with responses.
+#[derive(Debug)]
+pub(crate) struct ClientBuckets {
+    bytes_per_second: u64,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    buckets: HashMap<ClientNetwork, Arc<Bucket>>,
+    /// Number of buckets at which those that are full and unused are dropped.
+    sweep_at: usize,
+}
+
+impl ClientBuckets {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        ClientBuckets { bytes_per_second, open: Mutex::new(Open { buckets: HashMap::new(), sweep_at: LEAST_SWEPT }) }
+    }
+
+    pub(crate) fn of(&self, address: IpAddr) -> Arc<Bucket> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.buckets.len() >= open.sweep_at {
+            // A bucket that is not full outlives its last response: a client would get past its limit by short ones.
+            let now = Instant::now();
+            open.buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
+            open.sweep_at = LEAST_SWEPT.max(2 * open.buckets.len());
+        }
+        let new = || Arc::new(Bucket::new(self.bytes_per_second));
+        Arc::clone(open.buckets.entry(ClientNetwork::of(address)).or_insert_with(new))
+    }
+}
+
+/// The buckets that a response takes its bytes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Pace {
+    first: Arc<Bucket>,
+    second: Option<Arc<Bucket>>,
+}
+
+impl Pace {
+    /// `None`: there are no buckets.
+    pub(super) fn of(buckets: [Option<Arc<Bucket>>; 2]) -> Option<Self> {
+        let mut buckets = buckets.into_iter().flatten();
+        Some(Pace { first: buckets.next()?, second: buckets.next() })
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        std::iter::once(&*self.first).chain(self.second.as_deref())
+    }
+
+    /// Takes tokens for `bytes`. Returns when they may be sent.
+    pub(crate) fn take(&self, bytes: u64, now: Instant) -> Instant {
+        self.buckets().map(|bucket| bucket.take(bytes, now)).fold(now, Instant::max)
+    }
+
+    /// Most bytes to take at a time: an eighth of a second, so that responses take turns.
+    pub(crate) fn most(&self) -> u64 {
+        let lowest = self.buckets().map(|bucket| bucket.bytes_per_second).fold(u64::MAX, u64::min);
+        (lowest / 8).clamp(4 << 10, 256 << 10)
+    }
+}
+
+/// What a bucket saves up: a response that wakes late, or waits for its client, makes up for it.
+const CREDIT: Duration = Duration::from_millis(250);
+
+const LEAST_SWEPT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds from `from` to `to`.
+    fn between(from: Instant, to: Instant) -> u128 {
+        to.saturating_duration_since(from).as_millis()
+    }
+
+    #[test]
+    fn responses_take_turns_at_the_rate() {
+        let bucket = Bucket::new(1000);
+        let now = bucket.began + Duration::from_secs(10);
+        // The credit goes first.
+        let waits: Vec<u128> = (0..5).map(|_| between(now, bucket.take(125, now))).collect();
+        assert_eq!(waits, [0, 0, 0, 125, 250]);
+        assert!(!bucket.is_full(now));
+        let later = now + Duration::from_secs(2);
+        assert!(bucket.is_full(later));
+        // A pause saves up no more than the credit.
+        assert_eq!(between(later, bucket.take(1000, later)), 0);
+        assert_eq!(between(later, bucket.take(1, later)), 750);
+    }
+
+    #[test]
+    fn the_slower_bucket_decides() {
+        let [site, client] = [8_000_000, 80_000].map(|rate| Arc::new(Bucket::new(rate)));
+        let pace = Pace::of([Some(Arc::clone(&site)), Some(client)]).unwrap();
+        assert_eq!(pace.most(), 10_000);
+        let now = site.began + Duration::from_secs(1);
+        let last = (0..100).map(|_| pace.take(8000, now)).last().unwrap();
+        assert_eq!(between(now, last), 99 * 100 - 250);
+        assert!(Pace::of([None, None]).is_none());
+        assert_eq!(Pace::of([Some(site), None]).unwrap().most(), 256 << 10);
+    }
+
+    #[test]
+    fn clients_have_buckets_of_their_own_which_stay_while_they_are_not_full() {
+        let clients = ClientBuckets::new(4096);
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse::<IpAddr>().unwrap());
+        assert!(Arc::ptr_eq(&clients.of(a), &clients.of(a)));
+        assert!(!Arc::ptr_eq(&clients.of(a), &clients.of(b)));
+        let held = clients.of(b);
+        clients.of(a).take(1 << 20, Instant::now());
+        for n in 0..10_000_u32 {
+            drop(clients.of(IpAddr::from(n.to_be_bytes())));
+        }
+        let open = clients.open.lock().unwrap();
+        assert!(open.buckets.len() <= LEAST_SWEPT, "{}", open.buckets.len());
+        assert!(!open.buckets[&ClientNetwork::of(a)].is_full(Instant::now()));
+        assert!(Arc::ptr_eq(&open.buckets[&ClientNetwork::of(b)], &held));
+    }
+}

@@ -1,0 +1,144 @@
+//! Content that is sent no faster than the bandwidth allows that responses share.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::Bytes;
+use sealion_http::ExtraFields;
+use tokio::time::{Sleep, sleep_until};
+
+use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
+use crate::files::resolve::SiteFile;
+use crate::limits::Pace;
+
+/// Pieces of a body, each when its bytes may be sent.
+struct Paced {
+    pace: Pace,
+    /// What is here, of a body or of `source`.
+    here: VecDeque<Piece>,
+    source: Option<BodyStream>,
+    /// The piece whose time has not come.
+    next: Option<Piece>,
+    sleep: Pin<Box<Sleep>>,
+    /// The file of the last piece.
+    last: Option<Arc<SiteFile>>,
+}
+
+impl Body {
+    /// The same content, sent as `pace` allows. The wait for that is none for the client: no deadline runs meanwhile.
+    pub(crate) fn paced(self, pace: Pace) -> Body {
+        let length = self.len();
+        let mut paced = Paced {
+            pace,
+            here: VecDeque::new(),
+            source: None,
+            next: None,
+            sleep: Box::pin(sleep_until(Instant::now().into())),
+            last: None,
+        };
+        match self {
+            Body::Empty => return Body::Empty,
+            Body::Bytes(bytes) => paced.push(Bytes::from_owner(bytes)),
+            Body::Shared(shared) => paced.push(Bytes::from_owner(Shared(shared))),
+            Body::File { file, range } => paced.here.push_back(Piece::File { file, range }),
+            Body::Multipart { file, parts, closing } => {
+                for part in parts {
+                    paced.push(part.head.into());
+                    paced.here.push_back(Piece::File { file: Arc::clone(&file), range: part.range });
+                }
+                paced.push(closing.into());
+            }
+            Body::Stream(stream) => paced.source = Some(stream),
+        }
+        Body::Stream(BodyStream { length, source: Box::pin(paced) })
+    }
+}
+
+impl Paced {
+    fn push(&mut self, bytes: Bytes) {
+        self.here.push_back(Piece::Bytes(bytes));
+    }
+
+    /// The next piece that is not longer than responses take at a time. `None`: no more is here.
+    fn take(&mut self) -> Option<Piece> {
+        let most = self.pace.most();
+        let piece = self.here.pop_front()?;
+        if piece.len() <= most {
+            return Some(piece);
+        }
+        let (first, rest) = match piece {
+            Piece::Bytes(mut bytes) => {
+                let first = bytes.split_to(most as usize);
+                (Piece::Bytes(first), Piece::Bytes(bytes))
+            }
+            Piece::File { file, range } => {
+                let middle = range.start + most;
+                let first = Piece::File { file: Arc::clone(&file), range: range.start..middle };
+                (first, Piece::File { file, range: middle..range.end })
+            }
+        };
+        self.here.push_front(rest);
+        Some(first)
+    }
+
+    fn pass(&mut self, piece: Piece) -> Poll<Option<io::Result<Piece>>> {
+        if let Piece::File { file, .. } = &piece {
+            self.last = Some(Arc::clone(file));
+        }
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
+impl Source for Paced {
+    fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        if self.next.is_some() {
+            ready!(self.sleep.as_mut().poll(cx));
+        }
+        if let Some(piece) = self.next.take() {
+            return self.pass(piece);
+        }
+        loop {
+            if let Some(piece) = self.take() {
+                let now = Instant::now();
+                let at = self.pace.take(piece.len(), now);
+                if at <= now {
+                    return self.pass(piece);
+                }
+                self.sleep.as_mut().reset(at.into());
+                if self.sleep.as_mut().poll(cx).is_ready() {
+                    return self.pass(piece);
+                }
+                self.next = Some(piece);
+                return Poll::Pending;
+            }
+            let Some(stream) = &mut self.source else { return Poll::Ready(None) };
+            match ready!(stream.source.as_mut().poll_piece(cx)) {
+                Some(Ok(piece)) => self.here.push_back(piece),
+                end => return Poll::Ready(end),
+            }
+        }
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
+        self.source.as_mut()?.source.as_mut().trailers()
+    }
+
+    fn note_unreadable(&self) {
+        if let Some(file) = &self.last {
+            file.note_unreadable();
+        }
+    }
+}
+
+/// Shared bytes as the owner of a slice.
+struct Shared(Arc<SharedBytes>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
