@@ -154,6 +154,8 @@ pub enum HandshakeError {
     PeerAlert(AlertDescription),
     /// The peer's flight is longer than this many bytes.
     TooLong(usize),
+    /// The client's certificate is missing, invalid or revoked; the alert for it was sent.
+    ClientCertificate(String),
     /// rustls refused the handshake; the alert for it was sent.
     Tls(String),
 }
@@ -163,6 +165,10 @@ impl HandshakeError {
         match error {
             rustls::Error::AlertReceived(alert) => Self::PeerAlert(AlertDescription(alert.into())),
             rustls::Error::InvalidMessage(_) if looks_like_http(incoming) => Self::PlainHttp,
+            // A server verifies no other certificate.
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+                Self::ClientCertificate(error.to_string())
+            }
             other => Self::Tls(other.to_string()),
         }
     }
@@ -185,6 +191,7 @@ impl std::fmt::Display for HandshakeError {
                 write!(f, "the peer ended the handshake with the alert {alert}")
             }
             Self::TooLong(limit) => write!(f, "the peer's handshake is longer than {limit} bytes"),
+            Self::ClientCertificate(why) => write!(f, "client certificate refused: {why}"),
             Self::Tls(why) => write!(f, "handshake failed: {why}"),
         }
     }

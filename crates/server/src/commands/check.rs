@@ -7,9 +7,10 @@ use sealion_ktls::probe;
 use crate::certificates::TlsProcess;
 use crate::commands::print;
 use crate::config::{Config, ServeArgs};
+use crate::observe::access_log::SiteLogs;
 use crate::path::offer::KernelOffer;
 use crate::process::build;
-use crate::values::Given;
+use crate::values::{Given, Problems};
 
 /// Arguments of `sealion check`.
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,19 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     config.server.costs(&mut problems);
     config.metrics.token(&mut problems);
     crate::process::privileges::check(&config.privileges, &mut problems);
+    // The service manager may make it when the service starts.
+    let of_sites = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
+    let logs = std::iter::once(&config.access_log).chain(of_sites.configs());
+    let missing_directories: Vec<String> = logs
+        .filter_map(|log| {
+            let directory = log.missing_directory(&problems)?;
+            Some(format!(
+                "the access log {} cannot be written: the directory {} does not exist: create it for the server's user",
+                log.to,
+                directory.display()
+            ))
+        })
+        .collect();
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new()?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
@@ -54,6 +68,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
         print(&format!("{} for {}, valid until {until}\n", certificate.file.display(), certificate.site))?;
     }
     let mut warnings = generation.certificates.notes.clone();
+    warnings.extend(missing_directories);
     if let Some((development, note)) = &generation.certificates.default
         && !note.is_empty()
         && args.config.is_some()

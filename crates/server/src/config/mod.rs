@@ -22,7 +22,7 @@ use crate::certificates::TlsConfig;
 use crate::http2::Http2Config;
 use crate::limits::LimitsConfig;
 use crate::listen::ListenConfig;
-use crate::observe::access_log::AccessLogConfig;
+use crate::observe::access_log::{AccessLogConfig, SiteLogConfig};
 use crate::observe::metrics::MetricsConfig;
 use crate::site::SiteConfig;
 use crate::store::CacheConfig;
@@ -62,4 +62,12 @@ pub(crate) struct Config {
     pub upstream: Vec<UpstreamConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
+}
+
+impl Config {
+    /// The logs of sites, each with whether requests for its site name different hosts.
+    pub(crate) fn site_logs(&self) -> impl Iterator<Item = (&SiteLogConfig, bool)> {
+        let several = self.site.len() > 1;
+        self.site.iter().filter_map(move |site| Some((site.log.as_ref()?, several && site.has_hosts())))
+    }
 }

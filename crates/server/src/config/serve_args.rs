@@ -16,7 +16,7 @@ use crate::observe::metrics::MetricsConfig;
 use crate::site::{ProxyConfig, RedirectConfig, RewriteConfig, SiteConfig};
 use crate::store::{CacheConfig, CacheRuleConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
-use crate::values::{Given, Problems, Size};
+use crate::values::{At, Given, Problems, Size};
 
 /// Arguments of `sealion serve`. Options and environment variables override the file.
 #[derive(Debug, Clone, Args)]
@@ -92,6 +92,10 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     pub to: Vec<ServerUrl>,
 
+    /// Certificates of the authorities that sign the servers' certificates: of `sealion proxy`.
+    #[arg(skip)]
+    pub roots: Option<PathBuf>,
+
     /// The cache: of `sealion proxy`.
     #[arg(skip)]
     pub cache: CacheConfig,
@@ -116,6 +120,10 @@ pub(crate) struct ProxyArgs {
     )]
     pub to: Vec<ServerUrl>,
 
+    /// Certificates of the authorities that sign the servers' certificates, PEM [default: the system's]
+    #[arg(long, value_name = "FILE", env = "SEALION_ROOTS", conflicts_with = "config")]
+    pub roots: Option<PathBuf>,
+
     /// Directory to store responses in, as their Cache-Control allows; may be repeated, one for each disk [default: none are stored]
     #[arg(long, value_name = "DIR", value_delimiter = ',', env = "SEALION_CACHE", conflicts_with = "config")]
     pub cache: Vec<PathBuf>,
@@ -131,7 +139,7 @@ pub(crate) struct ProxyArgs {
 impl From<ProxyArgs> for ServeArgs {
     fn from(args: ProxyArgs) -> Self {
         let cache = CacheConfig { directories: args.cache.into(), size: args.cache_size, ..CacheConfig::default() };
-        ServeArgs { to: args.to, cache, ..args.serve }
+        ServeArgs { to: args.to, roots: args.roots, cache, ..args.serve }
     }
 }
 
@@ -193,7 +201,9 @@ impl ServeArgs {
         if !self.to.is_empty() {
             const NAME: &str = "upstream";
             let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
-            upstream.push(UpstreamConfig::of(NAME, servers));
+            let mut servers = UpstreamConfig::of(NAME, servers);
+            servers.tls.roots = self.roots.clone().map(At::from);
+            upstream.push(servers);
             let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
             let upstream = NAME.to_owned().into();
             let rule = ProxyConfig { upstream, files_first: with_files, cache, ..ProxyConfig::default() };

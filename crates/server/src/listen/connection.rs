@@ -220,6 +220,11 @@ async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current)
             failed(HandshakeFailure::Closed);
             tracing::debug!("{peer}: closed before the handshake");
         }
+        // Its owner asks why, and no response has a line.
+        Ok(Err(error @ HandshakeError::ClientCertificate(_))) => {
+            failed(HandshakeFailure::of(&error));
+            tracing::info!("{peer}: {error}");
+        }
         Ok(Err(error)) => {
             failed(HandshakeFailure::of(&error));
             tracing::debug!("{peer}: {error}");

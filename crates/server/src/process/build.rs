@@ -38,8 +38,7 @@ pub(crate) fn build(
         listen::check_names(&config.listen, names, "site.listen", &mut problems);
     }
     config.access_log.check("access_log", &mut problems);
-    let logs =
-        SiteLogs::new(&config.access_log, config.site.iter().filter_map(|site| site.log.as_ref()), &mut problems);
+    let logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut problems);
     if let Some(hook) = &config.tls.acme.dns_hook
         && (config.privileges.landlock || config.privileges.seccomp != Seccomp::Off)
     {

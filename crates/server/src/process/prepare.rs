@@ -71,8 +71,7 @@ impl Prepared {
         let costs = config.server.costs(&mut problems);
         let metrics_listener = monitor::Listener::bind(&config.metrics, &mut problems, inherited)?;
         // Their problems are found by `build`.
-        let of_sites = config.site.iter().filter_map(|site| site.log.as_ref());
-        let site_logs = SiteLogs::new(&config.access_log, of_sites, &mut Problems::of_arguments());
+        let site_logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
         let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();

@@ -1,5 +1,6 @@
 //! One line for each response, with everything in it, wherever it goes.
 
+use std::fs;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -509,6 +510,53 @@ fn with_several_sites_a_line_names_its_own() {
     http::get(&mut site.connect(&server), "/f").expect("an answer");
     let line = access_line(&server, 1);
     assert_eq!((line.get("site"), line.get("host")), ("localhost", "localhost"), "{}", line.text);
+}
+
+#[test]
+fn the_log_of_a_site_names_what_varies() {
+    let site = Site::new();
+    site.add("f", "content");
+    let log = |file: &str| format!("log = {{ to = '{file}', flush_after = '0s' }}\n");
+    let server = site
+        .config(&format!("names = ['localhost', 'www.test']\n{}", log("several.log")))
+        .site("root", &[&site.pki], &format!("names = ['one.test']\n{}", log("one.log")))
+        .site("root", &[&site.pki], &format!("names = ['*.test']\n{}", log("any.log")))
+        .site("root", &[&site.pki], &format!("names = ['a.example']\n{}", log("shared.log")))
+        .site("root", &[&site.pki], &format!("names = ['b.example']\ndefault = true\n{}", log("shared.log")))
+        .serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (host, file, names) in [
+        ("www.test", "several.log", &["host=www.test"][..]),
+        ("one.test", "one.log", &[]),
+        ("x.test", "any.log", &["host=x.test"]),
+        ("a.example", "shared.log", &["site=a.example", "host=a.example"]),
+    ] {
+        http::request(&mut client, "GET", "/f", &[("Host", host)]).expect("an answer");
+        let file = site.outside().join(file);
+        wait_until("the line is written", || fs::read_to_string(&file).is_ok_and(|text| text.ends_with('\n')));
+        let line = fs::read_to_string(&file).expect("a line");
+        let named: Vec<&str> =
+            line.split(' ').filter(|word| word.starts_with("site=") || word.starts_with("host=")).collect();
+        let named: Vec<String> = named.iter().map(|word| word.replace('"', "")).collect();
+        assert_eq!(named, names, "{line}");
+    }
+}
+
+#[test]
+fn a_check_warns_of_a_log_that_cannot_be_written() {
+    let site = Site::new();
+    let config = site.config("log = { to = 'gone/own.log' }").table("[access_log]\nto = '/no/such/access.log'");
+    let output = config.check();
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("the access log /no/such/access.log cannot be written: the directory /no/such does not exist"),
+        "{text}"
+    );
+    assert!(text.contains("/gone does not exist"), "{text}");
+    fs::create_dir(site.outside().join("gone")).expect("a directory");
+    let text = String::from_utf8(site.config("log = { to = 'gone/own.log' }").check().stdout).expect("text");
+    assert!(!text.contains("does not exist"), "{text}");
 }
 
 #[test]

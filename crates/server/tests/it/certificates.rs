@@ -213,6 +213,10 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
             assert!(refused, "{suite}, {name}");
         }
     }
+    // The connection has no response, and hence no line: the message tells why.
+    wait_for_message(&server, "client certificate refused: peer sent no certificates");
+    let line = wait_for_message(&server, "client certificate refused: invalid peer certificate: UnknownIssuer");
+    assert!(line.contains("INFO") && line.contains("127.0.0.1:"), "{line}");
 }
 
 /// Whether a client gets an answer.

@@ -229,7 +229,7 @@ fn a_session_ends_with_the_clients_certificate() {
             }
             // The full handshake that takes its place refuses the certificate.
             match fleet.at(HOUR + 1, &server, &client) {
-                Err(HandshakeError::Tls(why)) => assert!(why.contains("expired"), "{why}"),
+                Err(HandshakeError::ClientCertificate(why)) => assert!(why.contains("expired"), "{why}"),
                 other => panic!("{version:?}: {other:?}"),
             }
         }

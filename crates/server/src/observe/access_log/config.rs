@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::AccessLogPlan;
 use super::destination::Destination;
-use super::field::Field;
+use super::field::{Field, Naming};
 use super::layout::{Format, Layout};
 use super::rotation::{RotateConfig, Rotation};
 use crate::values::{Problems, Time, overridable};
@@ -145,14 +146,22 @@ impl AccessLogConfig {
         }
     }
 
-    /// The plan, with the path of a file resolved. `several_sites`: lines name theirs, unless the fields are chosen.
-    pub(super) fn build(&self, several_sites: bool, problems: &Problems) -> AccessLogPlan {
+    /// The directory of the log file, if it does not exist.
+    pub(crate) fn missing_directory(&self, problems: &Problems) -> Option<PathBuf> {
+        let Destination::File(path) = &self.to else { return None };
+        let path = problems.resolve(path);
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty())?;
+        (!directory.is_dir()).then(|| directory.to_owned())
+    }
+
+    /// The plan, with the path of a file resolved.
+    pub(super) fn build(&self, naming: Naming, problems: &Problems) -> AccessLogPlan {
         AccessLogPlan {
             destination: match &self.to {
                 Destination::File(path) => Destination::File(problems.resolve(path)),
                 other => other.clone(),
             },
-            layout: Layout::new(self.format, &self.fields, several_sites),
+            layout: Layout::new(self.format, &self.fields, naming),
             // A person who watches a terminal sees each line when it comes.
             flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
                 true => Duration::ZERO,
@@ -174,7 +183,7 @@ mod tests {
         let config: AccessLogConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("/etc/sealion/f"), text);
         config.check("access_log", &mut problems);
-        (config.build(false, &problems).destination, problems.to_string())
+        (config.build(Naming::Nothing, &problems).destination, problems.to_string())
     }
 
     #[test]

@@ -151,11 +151,24 @@ pub(super) enum Shown {
     IfChosen,
 }
 
+/// What the lines of a log say of the site, unless fields are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Nothing: there is only one.
+    Nothing,
+    /// The host: the log is that of one site, which has several names.
+    Host,
+    /// The site and the host.
+    SiteAndHost,
+}
+
 impl Field {
     /// The fields of a line unless others are chosen.
-    pub(super) fn usual(several_sites: bool) -> Vec<Field> {
-        let is_usual = |field: &Field| {
-            field.shown() != Shown::IfChosen || several_sites && matches!(field, Field::Site | Field::Host)
+    pub(super) fn usual(naming: Naming) -> Vec<Field> {
+        let is_usual = |field: &Field| match field {
+            Field::Site => naming == Naming::SiteAndHost,
+            Field::Host => naming != Naming::Nothing,
+            other => other.shown() != Shown::IfChosen,
         };
         Field::ALL.iter().copied().filter(is_usual).collect()
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::destination::{Destination, Syslog};
 use super::entry::{Entry, Requested};
 use super::escape;
-use super::field::{Field, Line, Shown};
+use super::field::{Field, Line, Naming, Shown};
 use super::stamp::Stamp;
 use super::value::{Value, write_address};
 
@@ -71,10 +71,10 @@ enum Envelope {
 const PRIORITY: u8 = 23 * 8 + 6;
 
 impl Layout {
-    /// Without `fields`, the usual ones are used, those for several sites if there are. The fields of `combined` are fixed.
-    pub(crate) fn new(format: Format, fields: &[Field], several_sites: bool) -> Self {
+    /// Without `fields`, the usual ones are used, those that `naming` says among them. The fields of `combined` are fixed.
+    pub(crate) fn new(format: Format, fields: &[Field], naming: Naming) -> Self {
         let chosen = !fields.is_empty();
-        let fields = if chosen { fields.to_vec() } else { Field::usual(several_sites) };
+        let fields = if chosen { fields.to_vec() } else { Field::usual(naming) };
         let fields = fields.into_iter().map(|field| Named::new(field, format)).collect();
         Self { format, fields, chosen, envelope: Envelope::Line }
     }

@@ -59,7 +59,7 @@ fn unread() -> Entry<'static> {
 }
 
 fn line(format: Format, fields: &[Field], entry: &Entry<'_>) -> String {
-    text_of(&Layout::new(format, fields, false), entry)
+    text_of(&Layout::new(format, fields, Naming::Nothing), entry)
 }
 
 fn text_of(layout: &Layout, entry: &Entry<'_>) -> String {
@@ -112,7 +112,7 @@ fn messages_to_daemons_have_their_frame() {
     let request = get("/", b"");
     let entry = entry(&request);
     let of = |destination: &str| {
-        let layout = Layout::new(Format::Logfmt, &[Field::Target, Field::Status, Field::Referer], false);
+        let layout = Layout::new(Format::Logfmt, &[Field::Target, Field::Status, Field::Referer], Naming::Nothing);
         text_of(&layout.for_destination(&destination.parse().unwrap()), &entry)
     };
     let head = format!("<190>sealion[{}]: ", std::process::id());
@@ -203,7 +203,7 @@ fn no_byte_forges_a_line() {
         assert_eq!(combined.split('"').count(), 7, "{combined}");
         assert_eq!(combined.split(' ').nth(3).and_then(|word| word.chars().next()), Some('['), "{combined}");
 
-        let journal = Layout::new(Format::Logfmt, &all, false).for_destination(&Destination::Journald);
+        let journal = Layout::new(Format::Logfmt, &all, Naming::Nothing).for_destination(&Destination::Journald);
         let journal = text_of(&journal, &entry);
         assert_eq!(journal.lines().count(), 2 + all.len(), "{journal}");
         for one in [&logfmt, &json, &combined] {

@@ -217,7 +217,7 @@ mod tests {
     fn lines_beyond_the_bound_are_refused() {
         let agent = ["User-Agent: ", &"a".repeat(30_000), "\r\n"].concat();
         let lines = Lines {
-            layout: Layout::new(layout::Format::Combined, &[], false),
+            layout: Layout::new(layout::Format::Combined, &[], field::Naming::Nothing),
             one_in: NonZeroU32::MIN,
             at_once: false,
             workers: ThreadLocal::new(),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::config::Sample;
-use super::field::Field;
+use super::field::{Field, Naming};
 use super::layout::Format;
 use super::rotation::RotateConfig;
 use super::writer::LAST_LINES;
@@ -75,18 +75,18 @@ pub(crate) struct SiteLogs {
 #[derive(Debug)]
 struct Shared {
     config: AccessLogConfig,
-    sites: usize,
+    naming: Naming,
 }
 
 impl SiteLogs {
-    /// Those of all sites.
+    /// Those of all sites. `sites`: each with a log, and whether requests for it name different hosts.
     pub(crate) fn new<'a>(
         common: &AccessLogConfig,
-        sites: impl Iterator<Item = &'a SiteLogConfig>,
+        sites: impl Iterator<Item = (&'a SiteLogConfig, bool)>,
         problems: &mut Problems,
     ) -> Self {
         let mut logs = Self::default();
-        for site in sites {
+        for (site, has_hosts) in sites {
             let config = site.completed(common);
             let name = config.to.to_string();
             match (&config.to, logs.all.get_mut(&name)) {
@@ -111,14 +111,20 @@ impl SiteLogs {
                         "two sites write to {name} in different ways: let them agree, or name another destination"
                     ),
                 ),
-                (_, Some(other)) => other.sites += 1,
+                (_, Some(other)) => other.naming = Naming::SiteAndHost,
                 (_, None) => {
                     config.check("site.log", problems);
-                    logs.all.insert(name, Shared { config, sites: 1 });
+                    let naming = if has_hosts { Naming::Host } else { Naming::Nothing };
+                    logs.all.insert(name, Shared { config, naming });
                 }
             }
         }
         logs
+    }
+
+    /// The configurations of all of them.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &AccessLogConfig> {
+        self.all.values().map(|log| &log.config)
     }
 
     /// The log of a site that has one of its own.
@@ -129,7 +135,7 @@ impl SiteLogs {
 
     /// The plans, in the order of [`SiteLog::Own`].
     fn plans(&self, problems: &Problems) -> Vec<AccessLogPlan> {
-        self.all.values().map(|log| log.config.build(log.sites > 1, problems)).collect()
+        self.all.values().map(|log| log.config.build(log.naming, problems)).collect()
     }
 }
 
@@ -143,7 +149,8 @@ pub(crate) struct AccessLogPlans {
 impl AccessLogPlans {
     /// `sites`: of a configuration whose problems are reported elsewhere. `several_sites`: lines of the common log name theirs.
     pub(crate) fn new(common: &AccessLogConfig, sites: &SiteLogs, several_sites: bool, problems: &Problems) -> Self {
-        Self { common: common.build(several_sites, problems), of_sites: sites.plans(problems) }
+        let naming = if several_sites { Naming::SiteAndHost } else { Naming::Nothing };
+        Self { common: common.build(naming, problems), of_sites: sites.plans(problems) }
     }
 }
 

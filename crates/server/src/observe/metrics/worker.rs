@@ -253,6 +253,8 @@ labels! {
         TlsToPlain = "tls-to-plain",
         /// The client sent an alert.
         PeerAlert = "peer-alert",
+        /// The client's certificate was refused, or it sent none.
+        ClientCertificate = "client-certificate",
         /// No common parameters, or the client broke the protocol.
         Tls = "tls",
     }
@@ -312,6 +314,7 @@ impl HandshakeFailure {
             HandshakeError::Truncated => Self::Truncated,
             HandshakeError::PlainHttp => Self::PlainHttp,
             HandshakeError::PeerAlert(_) => Self::PeerAlert,
+            HandshakeError::ClientCertificate(_) => Self::ClientCertificate,
             _ => Self::Tls,
         }
     }

@@ -1,8 +1,11 @@
 //! Rules: which requests are forwarded, and what is changed on the way.
 
-use sealion_testkit::http;
+use std::net::SocketAddr;
+
+use sealion_testkit::{Suite, http};
 
 use super::{post, serve};
+use crate::support::port::free_port;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, curl, wait_for_message};
 
@@ -218,6 +221,22 @@ fn one_line_starts_a_proxy() {
     let mut client = site.connect(&server);
     assert_eq!(http::get(&mut client, "/a").expect("a response").body, b"a file");
     assert_eq!(http::get(&mut client, "/b").expect("a response").body, b"GET /b");
+    // A server whose certificate an authority of its own signed.
+    let server = site.serve_from_user_space(&[]);
+    let to = format!("https://{}", server.address());
+    for (more, status) in
+        [(&[][..], 502), (&["--roots", site.pki.certificate_file().to_str().expect("a path in UTF-8")], 200)]
+    {
+        // The first URL of its lines is that of the other server.
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let options = [&["--ktls", "never", "--to", &to], more].concat();
+        let mut arguments = site.arguments_at(&address.to_string(), &options);
+        arguments[0] = "proxy".into();
+        arguments.remove(1);
+        let _proxy = sealion_testkit::server::Server::start(crate::support::PROGRAM.as_ref(), &arguments);
+        let mut client = site.connector(Suite::TLS13).connect(address);
+        assert_eq!(http::get(&mut client, "/a").expect("a response").status, status);
+    }
 }
 
 #[test]
