@@ -295,7 +295,7 @@ pub(super) fn only_front<'a>(settings: &Settings<'a>) -> Option<OnlyFront<'a>> {
     let everything =
         locations.iter().filter(|location| location.arguments == ["/"]).flat_map(|location| location.children());
     let try_files = everything.chain(settings.all("try_files")).filter(|inner| inner.name == "try_files");
-    let front = try_files.filter_map(front_of).last()?;
+    let front = try_files.rev().find_map(front_of)?;
     let (runner, _) = runs(settings, front)?;
     let runs_other = |location: &&Directive| {
         !std::ptr::eq(*location, runner) && location.children().iter().any(|inner| inner.name == "fastcgi_pass")
