@@ -10,12 +10,19 @@ use crate::{cache, sources};
 /// An apt whose state, cache and sources live in a directory of ours.
 pub(crate) struct Apt {
     root: PathBuf,
+    /// Debian's name of another architecture than this machine's.
+    architecture: Option<&'static str>,
 }
 
 impl Apt {
     /// Creates one under `root` and downloads the package lists of Debian's `suites`, verified with the keyring that
     /// this machine uses for Debian.
     pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
+        Self::update_for(None, root, suites)
+    }
+
+    /// The same for packages of another architecture, as if this machine were of that.
+    pub(crate) fn update_for(architecture: Option<&'static str>, root: PathBuf, suites: &[&str]) -> Result<Self> {
         let os_release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
         let codename = sources::codename(&os_release)
             .context("/etc/os-release names no VERSION_CODENAME: guest kernels need a Debian machine")?;
@@ -26,7 +33,7 @@ impl Apt {
         }
         let lines: String = suites.iter().map(|suite| archive.line_for(suite)).collect();
         std::fs::write(root.join("sources.list"), lines)?;
-        let apt = Self { root };
+        let apt = Self { root, architecture };
         cache::output(
             apt.command("apt-get")
                 // By default, a suite that cannot be fetched or verified is only a warning.
@@ -118,6 +125,10 @@ impl Apt {
         for target in ["deb::DEP-11", "deb::DEP-11-icons", "deb::CNF"] {
             option(&format!("Acquire::IndexTargets::{target}::DefaultEnabled"), Path::new("false"));
         }
+        if let Some(architecture) = self.architecture {
+            command.arg("-o").arg(format!("APT::Architecture={architecture}"));
+            command.arg("-o").arg(format!("APT::Architectures::={architecture}"));
+        }
         command.arg("--quiet").env("LC_ALL", "C");
         command
     }
@@ -173,7 +184,7 @@ mod tests {
 
     #[test]
     fn installed_packages_of_this_machine_do_not_count() {
-        let apt = Apt { root: "/cache/apt/nginx".into() };
+        let apt = Apt { root: "/cache/apt/nginx".into(), architecture: None };
         let command = apt.simulated_install("nginx");
         let arguments: Vec<&str> = command.get_args().filter_map(|argument| argument.to_str()).collect();
         let states: Vec<&&str> = arguments.iter().filter(|argument| argument.contains("State::status=")).collect();

@@ -173,6 +173,25 @@ pub fn npm_package(package: &str) -> Result<PathBuf> {
     Ok(installed.with_context(|| format!("cannot get {package}"))?.join("node_modules"))
 }
 
+/// The headers of musl for 64-bit ARM, from Debian's package musl-dev: a directory of the cache for `-isystem` of a cross compiler.
+///
+/// # Errors
+/// They cannot be downloaded.
+pub fn musl_headers_for_arm64() -> Result<PathBuf> {
+    let cache = Cache::open()?;
+    let unpacked = cache.directory("musl-arm64", |into| {
+        eprintln!("guest: downloading musl's headers for arm64 from this machine's Debian mirror");
+        let apt = Apt::update_for(Some("arm64"), cache.root.join("apt/musl-arm64"), &["bookworm"])?;
+        apt.unpack(&["musl-dev".to_owned()], into)?;
+        anyhow::ensure!(into.join(MUSL_HEADERS).join("stdio.h").is_file(), "musl-dev holds no {MUSL_HEADERS}/stdio.h");
+        Ok(())
+    });
+    Ok(unpacked.context("cannot get musl's headers")?.join(MUSL_HEADERS))
+}
+
+/// Where musl-dev for arm64 has its headers.
+const MUSL_HEADERS: &str = "usr/include/aarch64-linux-musl";
+
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     // Earlier versions left out packages that this machine had installed.

@@ -119,13 +119,16 @@ pub(super) fn build_static_for(architecture: Architecture, build: Build, out: &P
         let directory = cargo_build(build, &["--target", &target], NO_ENVIRONMENT)?;
         return copy_static(&directory, "strip", out);
     }
-    // Debian has no such compiler; musl.cc and distributions with musl do.
-    let compiler = format!("{}-linux-musl-gcc", architecture.name());
-    output(Command::new(&compiler).arg("--version")).with_context(|| {
-        format!("{compiler} compiles the C parts for {target}: put a musl cross compiler into PATH")
-    })?;
-    let directory = cargo_build(build, &["--target", &target], &cross(&target, &compiler))?;
-    copy_static(&directory, &format!("{}-linux-musl-strip", architecture.name()), out)
+    // Debian's compiler is glibc's: it gets musl's headers, and rustc links with its own copy of musl.
+    let (compiler, package) = architecture.compiler();
+    sealion_guest::tools::ensure(&[(compiler, package)])?;
+    let musl = sealion_guest::tools::musl_headers_for_arm64()?;
+    let own = output(Command::new(compiler).arg("-print-file-name=include"))?;
+    let headers = format!("-nostdinc -isystem {} -isystem {}", musl.display(), own.trim());
+    let mut environment = cross(&target, compiler).to_vec();
+    environment.push((format!("CFLAGS_{}", target.replace('-', "_")), headers));
+    let directory = cargo_build(build, &["--target", &target], &environment)?;
+    copy_static(&directory, &format!("{}-linux-gnu-strip", architecture.name()), out)
 }
 
 /// Strips both programs into `out`.
