@@ -48,6 +48,8 @@ enum Task {
     Pebble,
     /// Build h2spec, which tests HTTP/2 servers, and print its path
     H2spec,
+    /// Download the packages of Node and Python that the server's tests use
+    Packages,
 }
 
 fn main() -> ExitCode {
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),
         Task::H2spec => sealion_guest::tools::h2spec().map(print),
+        Task::Packages => sealion_guest::tools::packages().map(|()| ExitCode::SUCCESS),
         Task::Release(release) => release.run(),
         Task::Package(package) => package.run().map(|()| ExitCode::SUCCESS),
     };

@@ -211,6 +211,7 @@ fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<
         results.push(("bind", sealion_guest::tools::ensure(&[("named", "bind9"), ("dig", "bind9-dnsutils")])));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
+        results.push(("packages of Node and Python", sealion_guest::tools::packages()));
     }
     if !kernels.is_empty() {
         results.push(("kernels", sealion_guest::download(kernels)));

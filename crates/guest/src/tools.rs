@@ -192,6 +192,15 @@ pub fn musl_headers_for_arm64() -> Result<PathBuf> {
 /// Where musl-dev for arm64 has its headers.
 const MUSL_HEADERS: &str = "usr/include/aarch64-linux-musl";
 
+/// Packages of other languages that the server's tests use: WebSocket for Node, and gRPC for Python.
+///
+/// # Errors
+/// One of them cannot be downloaded.
+pub fn packages() -> Result<()> {
+    npm_package("ws@8.18.3")?;
+    python_package("grpcio==1.76.0").map(drop)
+}
+
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
     // Earlier versions left out packages that this machine had installed.

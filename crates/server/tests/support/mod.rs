@@ -18,6 +18,7 @@ pub(crate) mod multipart;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod port;
+pub(crate) mod program;
 pub(crate) mod redis;
 pub(crate) mod sites;
 pub(crate) mod upstream;
@@ -367,17 +368,21 @@ pub(crate) fn demand_root(to: &str) {
     assert!(rustix::process::geteuid().is_root(), "run this test as root: only root can {to}");
 }
 
+/// What `cargo xtask test` keeps under this name.
+#[track_caller]
+pub(crate) fn cached(name: &str) -> PathBuf {
+    let named = std::env::var_os("SEALION_GUEST_CACHE").map(PathBuf::from);
+    let cache = named
+        .or_else(|| Some(PathBuf::from(std::env::var_os("XDG_CACHE_HOME")?).join("sealion/guest")))
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/sealion/guest")));
+    cache.expect("a home directory").join(name)
+}
+
 /// A program that `cargo xtask test` builds: its environment variable, in capitals, names another one.
 #[track_caller]
 pub(crate) fn built_program(name: &str) -> PathBuf {
-    let cache = || {
-        let named = std::env::var_os("SEALION_GUEST_CACHE").map(PathBuf::from);
-        named
-            .or_else(|| Some(PathBuf::from(std::env::var_os("XDG_CACHE_HOME")?).join("sealion/guest")))
-            .or_else(|| Some(std::env::home_dir()?.join(".cache/sealion/guest")))
-    };
     let named = std::env::var_os(name.to_uppercase()).map(PathBuf::from);
-    let program = named.or_else(|| Some(cache()?.join(name).join(name))).expect("a home directory");
+    let program = named.unwrap_or_else(|| cached(name).join(name));
     assert!(program.exists(), "{} is not there: `cargo xtask {name}` gets it", program.display());
     program
 }

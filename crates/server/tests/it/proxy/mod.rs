@@ -14,10 +14,12 @@ mod http2;
 mod interim;
 mod proxy_protocol;
 mod random;
+mod real_servers;
 mod rules;
 mod smuggling;
 mod trailers;
 mod tunnel;
+mod websocket;
 
 use sealion_testkit::server::Server;
 use sealion_testkit::{Client, Ending, Event, http};
