@@ -81,6 +81,11 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
     pub max_body: Size,
 
+    /// Memory of all contents together that wait for a slow side (`buffer`, `buffer_request` and contents for scripts). Beyond it contents wait
+    /// in files where the rule has some; others are passed on as they are taken, and requests for scripts are answered 503.
+    #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
+    pub max_buffered: Size,
+
     /// Ranges in one request; a request with more gets the whole file.
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
@@ -121,6 +126,8 @@ impl Default for LimitsConfig {
             max_fields: within(head.fields as u64),
             // Bodies sent with a GET by mistake are small.
             max_body: Size(64 << 10),
+            // 256 contents of the length that a rule keeps by default.
+            max_buffered: Size(256 << 20),
             // PDF viewers and download managers request up to this many at once.
             max_ranges: within(16),
             max_records_per_key: None,
@@ -144,6 +151,7 @@ overridable!(LimitsConfig {
     max_head,
     max_fields,
     max_body,
+    max_buffered,
     max_ranges,
     max_records_per_key,
 });

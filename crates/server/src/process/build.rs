@@ -57,7 +57,8 @@ pub(crate) fn build(
         &config.upstream,
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
         &mut problems,
-    );
+    )
+    .with_memory(config.limits.max_buffered);
     let store = Store::build(
         &CacheConfig { memory: Size(memory.responses), ..config.cache.clone() },
         store_files(config),

@@ -293,13 +293,13 @@ impl ProxyConfig {
         }
         let scripts = self.scripts(upstream.as_deref(), root, key, problems);
         let mut spooling = |config: &Option<At<BufferConfig>>, name: &str| {
-            config.as_ref().and_then(|config| config.build(&format!("{key}.{name}"), problems))
+            config.as_ref().and_then(|config| config.build(&upstreams.waiting, &format!("{key}.{name}"), problems))
         };
         let buffer = spooling(&self.buffer, "buffer");
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
         if scripts.is_some() {
             // A script runs with what there is when its input ends: it must not begin before that.
-            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT));
+            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT, &upstreams.waiting));
         }
         if let Some(wrong) =
             self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
@@ -402,6 +402,7 @@ impl ProxyConfig {
 
 /// Octets of the longest content for a script, unless the rule has `buffer_request`.
 const MOST_FOR_SCRIPT: usize = 1 << 20;
+const NO_MEMORY_FOR_SCRIPT: &str = "contents that wait take all of limits.max_buffered: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule, or raise it";
 const TOO_LONG_FOR_SCRIPT: &str = "the content for a script has no room while it is waited for: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule";
 
 fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
@@ -508,9 +509,12 @@ impl Rule {
                 match Box::pin(collect(content, buffer, rest)).await {
                     Ok(content) => inbound.content = Some(content),
                     Err(incomplete) => {
-                        let is_too_long = incomplete.status == Status::CONTENT_TOO_LARGE && self.scripts.is_some();
-                        let cause = is_too_long.then(|| io::Error::other(TOO_LONG_FOR_SCRIPT));
-                        return Response::plain(incomplete.status).because(cause);
+                        let cause = match incomplete.status {
+                            Status::CONTENT_TOO_LARGE if self.scripts.is_some() => Some(TOO_LONG_FOR_SCRIPT),
+                            Status::SERVICE_UNAVAILABLE => Some(NO_MEMORY_FOR_SCRIPT),
+                            _ => None,
+                        };
+                        return Response::plain(incomplete.status).because(cause.map(io::Error::other));
                     }
                 }
             }

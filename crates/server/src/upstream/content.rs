@@ -1,7 +1,6 @@
 //! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
 //! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -12,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use sealion_http::{FieldSection, Status};
 
 use super::head::trailers_of_request;
+use super::pieces::Pieces;
 
 /// Octets that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
@@ -67,7 +67,7 @@ pub(crate) struct Incomplete {
 
 #[derive(Debug, Default)]
 struct Pipe {
-    ready: VecDeque<Bytes>,
+    ready: Pieces,
     /// Octets in `ready`.
     kept: usize,
     /// Octets that the reader has taken.
@@ -137,7 +137,7 @@ impl ContentWriter {
             allowance => {
                 *allowance = allowance.map(|left| left - content.len() as u64);
                 pipe.kept += content.len();
-                pipe.ready.push_back(content);
+                pipe.ready.push(content);
             }
         }
         pipe.wake_reader();
@@ -184,7 +184,7 @@ impl Drop for RequestContent {
             pipe.was_incomplete = Some(Incomplete { status });
         }
         (pipe.state, pipe.kept) = (State::Closed, 0);
-        pipe.ready = VecDeque::new();
+        pipe.ready = Pieces::default();
         pipe.wake_writer();
     }
 }
@@ -281,7 +281,7 @@ impl Body for RequestContent {
             pipe.wanted = true;
             pipe.wake_writer();
         }
-        if let Some(content) = pipe.ready.pop_front() {
+        if let Some(content) = pipe.ready.pop() {
             pipe.kept -= content.len();
             pipe.taken += content.len() as u64;
             pipe.wake_writer();

@@ -18,6 +18,7 @@ mod head;
 mod health;
 mod interim;
 mod names;
+mod pieces;
 mod pool;
 mod proxy_header;
 mod reply;
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Size};
 
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
@@ -52,6 +53,8 @@ pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
 pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, collect};
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
+pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, Waiting, collect};
+pub(crate) use websocket::{WEBSOCKET, ask as ask_for_websocket};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};
@@ -257,12 +260,19 @@ pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
     /// Those of the configuration before: what did not change keeps its connections, and what is known of its servers.
     before: Vec<Arc<Upstream>>,
+    /// The memory of all contents that wait.
+    pub(crate) waiting: Arc<Waiting>,
 }
 
 impl Upstreams {
+    /// Bounds the memory of all contents that wait for a slow side.
+    pub(crate) fn with_memory(self, octets: Size) -> Self {
+        Upstreams { waiting: Arc::new(Waiting::new(octets)), ..self }
+    }
+
     /// Builds all upstreams. Errors are in `problems`. `before`: the upstreams in use.
     pub(crate) fn build(configs: &[UpstreamConfig], before: Vec<Arc<Upstream>>, problems: &mut Problems) -> Self {
-        let mut upstreams = Upstreams { all: Vec::new(), before };
+        let mut upstreams = Upstreams { all: Vec::new(), before, waiting: Arc::default() };
         for config in configs {
             if config.name.is_empty() || config.name.contains("://") || config.name.starts_with("unix:") {
                 let what = "is no name: write a word, for instance app";

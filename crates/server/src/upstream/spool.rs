@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -28,6 +28,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
+use super::pieces::Pieces;
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
 use crate::values::{At, Problems, Size};
@@ -51,10 +52,44 @@ fn memory() -> Size {
     Size(1 << 20)
 }
 
+/// The memory of all contents that wait. Each configuration has its own: while requests from before a reload end, theirs counts there.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    most: usize,
+    used: AtomicUsize,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Waiting { most: usize::MAX, used: AtomicUsize::new(0) }
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(most: Size) -> Self {
+        Waiting { most: usize::try_from(most.0).unwrap_or(usize::MAX), ..Waiting::default() }
+    }
+
+    /// Whether there is room. Threads that ask at the same time may each get the last piece of it.
+    fn has_room(&self, octets: usize) -> bool {
+        self.used.load(Ordering::Relaxed).saturating_add(octets) <= self.most
+    }
+
+    fn add(&self, octets: usize) {
+        self.used.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    fn remove(&self, octets: usize) {
+        self.used.fetch_sub(octets, Ordering::Relaxed);
+    }
+}
+
 /// The bounds of what waits.
 #[derive(Debug)]
 pub(crate) struct Spooling {
     memory: usize,
+    /// Bounds the memory of all rules together.
+    waiting: Arc<Waiting>,
     disk: u64,
     directory: PathBuf,
     /// Octets in files.
@@ -65,7 +100,7 @@ pub(crate) struct Spooling {
 
 impl BufferConfig {
     /// `None`: there are problems.
-    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Arc<Spooling>> {
+    pub(crate) fn build(&self, waiting: &Arc<Waiting>, key: &str, problems: &mut Problems) -> Option<Arc<Spooling>> {
         let directory = match (&self.directory, self.disk) {
             (None, None) => PathBuf::new(),
             (None, Some(_)) => {
@@ -93,6 +128,7 @@ impl BufferConfig {
         };
         Some(Arc::new(Spooling {
             memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            waiting: Arc::clone(waiting),
             disk: self.disk.map_or(0, |disk| disk.0),
             directory,
             used: AtomicU64::new(0),
@@ -109,9 +145,10 @@ fn create(directory: &Path) -> io::Result<File> {
 
 impl Spooling {
     /// In memory alone.
-    pub(crate) fn in_memory(memory: usize) -> Arc<Self> {
+    pub(crate) fn in_memory(memory: usize, waiting: &Arc<Waiting>) -> Arc<Self> {
+        let waiting = Arc::clone(waiting);
         let (used, has_warned) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Spooling { memory, disk: 0, directory: PathBuf::new(), used, has_warned })
+        Arc::new(Spooling { memory, waiting, disk: 0, directory: PathBuf::new(), used, has_warned })
     }
 
     fn reserve(&self, octets: u64) -> bool {
@@ -182,6 +219,12 @@ struct Queue {
 
 #[derive(Debug)]
 enum Part {
+    Memory(Pieces),
+    File { file: Arc<File>, range: Range<u64> },
+}
+
+/// What comes next.
+enum Taken {
     Memory(Bytes),
     File { file: Arc<File>, range: Range<u64> },
 }
@@ -211,9 +254,14 @@ impl Queue {
         }
     }
 
-    /// The place for so many octets. An empty queue takes any number.
+    /// Whether so many octets more fit into memory.
+    fn has_memory(&self, octets: usize) -> bool {
+        self.in_memory + octets <= self.spooling.memory && self.spooling.waiting.has_room(octets)
+    }
+
+    /// The place for so many octets. An empty queue takes any number, so that each content goes on.
     fn place(&mut self, octets: usize) -> Place {
-        if self.in_memory + octets <= self.spooling.memory || self.parts.is_empty() {
+        if self.has_memory(octets) || self.parts.is_empty() {
             return Place::Memory;
         }
         let share = if self.has_failed { None } else { Share::of(&self.spooling, octets as u64) };
@@ -227,7 +275,15 @@ impl Queue {
 
     fn push(&mut self, content: Bytes) {
         self.in_memory += content.len();
-        self.parts.push_back(Part::Memory(content));
+        self.spooling.waiting.add(content.len());
+        match self.parts.back_mut() {
+            Some(Part::Memory(pieces)) => pieces.push(content),
+            _ => {
+                let mut pieces = Pieces::default();
+                pieces.push(content);
+                self.parts.push_back(Part::Memory(pieces));
+            }
+        }
     }
 
     /// Takes note of what was written to the file.
@@ -250,19 +306,29 @@ impl Queue {
         self.has_failed = true;
     }
 
-    fn pop(&mut self) -> Option<Part> {
-        let part = self.parts.pop_front()?;
-        match &part {
-            Part::Memory(content) => self.in_memory -= content.len(),
-            Part::File { .. } => {
-                self.in_file -= 1;
-                if self.in_file == 0 && !self.is_writing {
-                    // The next content begins another file: this one may still be sent.
-                    self.spool = None;
-                }
+    fn pop(&mut self) -> Option<Taken> {
+        if let Part::Memory(pieces) = self.parts.front_mut()? {
+            let content = pieces.pop()?;
+            self.in_memory -= content.len();
+            self.spooling.waiting.remove(content.len());
+            if pieces.is_empty() {
+                self.parts.pop_front();
             }
+            return Some(Taken::Memory(content));
         }
-        Some(part)
+        let Some(Part::File { file, range }) = self.parts.pop_front() else { return None };
+        self.in_file -= 1;
+        if self.in_file == 0 && !self.is_writing {
+            // The next content begins another file: this one may still be sent.
+            self.spool = None;
+        }
+        Some(Taken::File { file, range })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.spooling.waiting.remove(self.in_memory);
     }
 }
 
@@ -378,13 +444,13 @@ impl Shared {
 impl Source for Buffered {
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         let mut shared = lock(&self.shared);
-        if let Some(part) = shared.queue.pop() {
+        if let Some(taken) = shared.queue.pop() {
             if let Some(writer) = shared.writer.take() {
                 writer.wake();
             }
-            return Poll::Ready(Some(Ok(match part {
-                Part::Memory(content) => Piece::Bytes(content),
-                Part::File { file, range } => {
+            return Poll::Ready(Some(Ok(match taken {
+                Taken::Memory(content) => Piece::Bytes(content),
+                Taken::File { file, range } => {
                     Piece::File { file: SiteFile::of_content(Content::File(file), range.end), range }
                 }
             })));
@@ -447,11 +513,12 @@ pub(crate) async fn collect(
         length += data.len() as u64;
         loop {
             match queue.place(data.len()) {
-                Place::Memory if rest == Rest::Refused && queue.in_memory + data.len() > spooling.memory => {
-                    return Err(refused());
+                Place::Memory | Place::Nowhere if rest == Rest::Refused && !queue.has_memory(data.len()) => {
+                    let fits = queue.in_memory + data.len() <= spooling.memory;
+                    // Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
+                    return Err(if fits { Incomplete { status: Status::SERVICE_UNAVAILABLE } } else { refused() });
                 }
                 Place::Memory => queue.push(data),
-                Place::Nowhere if rest == Rest::Refused => return Err(refused()),
                 Place::Nowhere => {
                     queue.push(data);
                     break 'all Some(content);
@@ -484,15 +551,15 @@ async fn feed(
     rest: Option<RequestContent>,
     mut trailers: Option<HeaderMap>,
 ) {
-    while let Some(part) = queue.pop() {
-        match part {
-            Part::Memory(content) => {
+    while let Some(taken) = queue.pop() {
+        match taken {
+            Taken::Memory(content) => {
                 if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
                     return;
                 }
                 writer.write(content);
             }
-            Part::File { file, mut range } => {
+            Taken::File { file, mut range } => {
                 while range.start < range.end {
                     if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
                         return;

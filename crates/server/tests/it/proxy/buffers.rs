@@ -86,6 +86,22 @@ fn a_full_disk_is_said_once_and_the_answer_arrives_whole() {
 }
 
 #[test]
+fn what_exceeds_the_memory_of_all_contents_holds_servers_up_and_arrives_whole() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| ok(&content(LONG)));
+    let rule = format!("proxy = [{{ upstream = '{}', buffer = {{ memory = '1GiB' }} }}]", upstream.url());
+    let server = site.config(&rule).table("[limits]\nmax_buffered = '256KiB'\n").serve_from_user_space();
+    let mut clients: Vec<_> = (0..4).map(|_| site.connect_slow_reader(&server)).collect();
+    for client in &mut clients {
+        client.send(get("/").as_bytes()).expect("it leaves");
+    }
+    for client in &mut clients {
+        let response = http::read_response(client, "GET").expect("a response");
+        assert!(response.body == content(LONG), "{} octets", response.body.len());
+    }
+}
+
+#[test]
 fn the_server_gets_a_request_when_it_is_whole() {
     let site = Site::new();
     let spool = tempfile::tempdir().expect("a directory");

@@ -555,3 +555,32 @@ fn what_cannot_be_run_is_refused_at_start() {
         assert!(problems.contains(words), "{rule}: {words:?} is not in {problems}");
     }
 }
+
+/// Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
+#[test]
+fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() {
+    let site = Site::new();
+    site.add("x.php", "");
+    let (upstream, _) = answering(|accepted, request| {
+        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
+        accepted.write(&[stdout(answer), end()].concat());
+    });
+    let php =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let server = site
+        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
+        .table(&php)
+        .table("[limits]\nmax_buffered = '256KiB'\n")
+        .serve_from_user_space();
+    let send = |body: &[u8]| post(&mut site.connect(&server), "/x.php", &[("Content-Length", "100000")], body);
+    let body = vec![7; 250_000];
+    let mut slow = site.connect(&server);
+    let head = http::head("POST", "/x.php", &[("Content-Length", "250000")]);
+    slow.send(&[head.as_bytes(), &body[..200_000]].concat()).expect("it leaves");
+    wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
+    wait_for_message(&server, "limits.max_buffered");
+    slow.send(&body[200_000..]).expect("it leaves");
+    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
+    let response = send(&body[..100_000]);
+    assert_eq!((response.status, &response.body[..]), (200, &b"100000"[..]));
+}
