@@ -51,10 +51,8 @@ pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_respon
 
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
-pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, collect};
-pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, Waiting, collect};
-pub(crate) use websocket::{WEBSOCKET, ask as ask_for_websocket};
+pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};
