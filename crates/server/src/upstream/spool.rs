@@ -514,7 +514,8 @@ pub(crate) async fn collect(
         loop {
             match queue.place(data.len()) {
                 Place::Memory | Place::Nowhere if rest == Rest::Refused && !queue.has_memory(data.len()) => {
-                    let fits = queue.in_memory + data.len() <= spooling.memory;
+                    // The disk may be full or fail, and other contents may take the room.
+                    let fits = length <= spooling.memory as u64 + spooling.disk;
                     // Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
                     return Err(if fits { Incomplete { status: Status::SERVICE_UNAVAILABLE } } else { refused() });
                 }
