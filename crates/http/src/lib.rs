@@ -9,6 +9,7 @@
 
 pub mod accept;
 pub mod accept_encoding;
+pub mod cgi;
 pub mod coding;
 pub mod conditional;
 pub mod content_type;

@@ -8,13 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use sealion_http::Status;
 use sealion_http::path::SitePath;
+use sealion_http::{Status, cgi};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::{NotOpened, Root, Wait};
-use crate::upstream::CGI_VARIABLES;
 use crate::values::{At, Problems};
 
 /// The scripts of a rule whose upstream has `protocol = "fastcgi"`. No file with their extensions is sent by the site itself.
@@ -106,7 +105,7 @@ impl FastcgiConfig {
         for name in self.params.keys() {
             let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
             let what = match () {
-                () if CGI_VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
+                () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
                 () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
                 () if !is_name => "is no name of a variable: write it as APP_ENV",
                 () => continue,

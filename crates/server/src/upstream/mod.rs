@@ -40,7 +40,7 @@ use crate::values::{At, Problems, Size};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
-pub(crate) use fastcgi::{MADE_HERE as CGI_VARIABLES, Script};
+pub(crate) use fastcgi::Script;
 pub(crate) use forward::{Failure, Forwarded, Upgrade, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,

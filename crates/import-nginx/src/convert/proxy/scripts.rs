@@ -1,5 +1,6 @@
 //! Locations that pass requests to a server of FastCGI, as rules with `fastcgi`: the script is found by the rule, and has to be a file.
 
+use sealion_http::cgi;
 use toml::Value;
 
 use super::upstreams::{self, Options};
@@ -9,34 +10,8 @@ use crate::convert::{Context, path_rules, site::Settings, targets, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// Variables that the rule makes itself.
-const MADE_HERE: [&str; 25] = [
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "DOCUMENT_ROOT",
-    "DOCUMENT_URI",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "HTTP_HOST",
-    "HTTP_PROXY",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REDIRECT_STATUS",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REMOTE_USER",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SERVER_ADDR",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
-];
+/// Variables that the rule makes itself, or never passes on, beside those of CGI.
+const OF_FIELDS: [&str; 3] = ["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"];
 
 /// The front script of a `try_files`, such as `/index.php?$args` or `/index.php$is_args$args`.
 pub(super) fn front_of(try_files: &Directive) -> Option<&str> {
@@ -127,7 +102,7 @@ pub(super) fn table<'a>(
     let mut variables = toml::Table::new();
     for param in params {
         let [name, value, ..] = param.arguments.as_slice() else { continue };
-        if MADE_HERE.contains(&name.as_str()) {
+        if cgi::VARIABLES.iter().chain(&OF_FIELDS).any(|made| *made == name.as_str()) {
             continue;
         }
         if value.contains('$') || name.starts_with("HTTP_") {

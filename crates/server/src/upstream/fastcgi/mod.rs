@@ -23,7 +23,7 @@ use super::reply::Reply;
 use answer::{Answer, Broken};
 use record::{STDIN, record_head};
 
-pub(crate) use params::{MADE_HERE, Script};
+pub(crate) use params::Script;
 
 /// Asks a server once.
 pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {

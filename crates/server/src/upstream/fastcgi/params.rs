@@ -33,32 +33,6 @@ pub(crate) struct Script {
     pub(crate) params: Arc<[(String, String)]>,
 }
 
-/// Variables that are made here: a rule cannot set them.
-pub(crate) const MADE_HERE: [&str; 22] = [
-    "CONTENT_LENGTH",
-    "CONTENT_TYPE",
-    "DOCUMENT_ROOT",
-    "DOCUMENT_URI",
-    "GATEWAY_INTERFACE",
-    "HTTPS",
-    "PATH_INFO",
-    "PATH_TRANSLATED",
-    "QUERY_STRING",
-    "REDIRECT_STATUS",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "REQUEST_METHOD",
-    "REQUEST_SCHEME",
-    "REQUEST_URI",
-    "SCRIPT_FILENAME",
-    "SCRIPT_NAME",
-    "SERVER_ADDR",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
-];
-
 impl Script {
     /// The records before the content. `length`: that of the content, if there is any.
     pub(super) fn head(&self, request: &Forwarded, length: Option<u64>) -> BytesMut {
