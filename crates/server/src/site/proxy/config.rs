@@ -1,0 +1,326 @@
+//! `[[site.proxy]]`: what a rule says, and the rule that is made of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use schemars::JsonSchema;
+use sealion_http::Request;
+use sealion_http::extra_fields::is_name;
+use sealion_http::path::SitePath;
+use serde::{Deserialize, Serialize};
+
+use super::{Host, Rule, apply, uri};
+use crate::site::early_hints::is_navigation;
+use crate::site::fastcgi::{FastcgiConfig, Scripts};
+use crate::site::pattern::Guarded;
+use crate::site::proxy_redirects::{Redirects, Rewriter};
+use crate::store::{CacheRuleConfig, Store};
+use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, is_hop_by_hop, response_fields};
+use crate::values::{At, Problems, Size};
+
+/// A rule that forwards requests. The first rule that covers a path is taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ProxyConfig {
+    /// Path to forward, with everything beneath it [default: `/`, unless `regex` is given]
+    pub path: Option<At<String>>,
+    /// Regular expression for the decoded paths to forward, instead of `path`. It matches anywhere; anchor it with `^` and `$`.
+    pub regex: Option<At<String>>,
+    /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
+    pub upstream: At<String>,
+    /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
+    pub strip_prefix: At<bool>,
+    /// Path that goes before the forwarded one: with `path = "/api/"`, `strip_prefix = true` and `to_prefix = "/v1"`, `/api/users` is forwarded as
+    /// `/v1/users`.
+    pub to_prefix: Option<At<String>>,
+    /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded.
+    pub files_first: bool,
+    /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another.
+    pub host: Option<At<String>>,
+    /// Fields to set in the request; an empty value removes the field.
+    pub request_headers: At<Vec<FieldRule>>,
+    /// Fields to set in the response; an empty value removes the field.
+    pub response_headers: At<Vec<FieldRule>>,
+    /// Whether the site's error pages replace those of the server.
+    pub intercept_errors: bool,
+    /// Methods to forward, for instance `["GET", "POST"]`; others are answered 405. GET includes HEAD [default: all]
+    pub methods: At<Vec<String>>,
+    /// Whether Location and cookies of answers are rewritten for clients: for an application that knows neither their host nor the `path` that
+    /// `strip_prefix` leaves out.
+    pub redirects: Redirects,
+    /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
+    pub interim: InterimRequests,
+    /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one.
+    pub trace_context: bool,
+    /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
+    /// instance, clients could send it requests that no rule has seen.
+    pub upgrade: At<Vec<String>>,
+    /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
+    pub max_body: Option<Size>,
+    /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
+    /// 1 MiB in memory; what does not fit holds the server up [default: answers are passed on as the client takes them]
+    pub buffer: Option<At<BufferConfig>>,
+    /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
+    /// [default: requests are passed on as they come]
+    pub buffer_request: Option<At<BufferConfig>>,
+    /// Scripts, where the upstream has `protocol = "fastcgi"`.
+    pub fastcgi: Option<At<FastcgiConfig>>,
+    /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
+    pub cache: Option<At<CacheRuleConfig>>,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        ProxyConfig {
+            path: None,
+            regex: None,
+            upstream: At::default(),
+            strip_prefix: false.into(),
+            to_prefix: None,
+            files_first: false,
+            host: None,
+            request_headers: At::default(),
+            response_headers: At::default(),
+            intercept_errors: false,
+            methods: At::default(),
+            redirects: Redirects::default(),
+            interim: InterimRequests::default(),
+            trace_context: false,
+            upgrade: vec!["websocket".to_owned()].into(),
+            max_body: None,
+            buffer: None,
+            buffer_request: None,
+            fastcgi: None,
+            cache: None,
+        }
+    }
+}
+
+/// Requests to which interim responses are passed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum InterimRequests {
+    /// No request.
+    None,
+    /// Requests for which browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
+    #[default]
+    Navigations,
+    /// All requests, but those of HTTP/1.0.
+    All,
+}
+
+impl InterimRequests {
+    pub(super) fn include(self, request: &Request<'_>) -> bool {
+        match self {
+            InterimRequests::None => false,
+            InterimRequests::Navigations => is_navigation(request),
+            InterimRequests::All => true,
+        }
+    }
+}
+
+/// A field to set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FieldRule {
+    pub name: String,
+    pub value: String,
+}
+
+impl ProxyConfig {
+    /// Ends of the names of scripts, if it is known without its upstream that there are some.
+    pub(in crate::site) fn extensions_of_scripts(&self) -> impl Iterator<Item = Box<str>> {
+        self.fastcgi.iter().flat_map(|fastcgi| fastcgi.extensions.iter().map(|extension| extension.as_str().into()))
+    }
+
+    pub(super) fn build(
+        &self,
+        root: Option<&At<PathBuf>>,
+        upstreams: &mut Upstreams,
+        store: Option<&Arc<Store>>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Rule> {
+        let before = problems.len();
+        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
+        if *self.strip_prefix && self.regex.is_some() {
+            let what = "needs path: an expression has no prefix; rewrite the path with [[site.rewrites]]";
+            problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
+        }
+        let to_prefix = self.to_prefix.as_ref().map_or("", |to| to.trim_end_matches('/'));
+        if let Some(at) = &self.to_prefix
+            && (uri(at).is_none_or(|uri| uri.path() != at.as_str()) || SitePath::parse_forwarded(at).is_err())
+        {
+            let what = "is no path: write for instance /v1, with what a URL cannot have encoded by percent signs";
+            problems.add(&at.span, &format!("{key}.to_prefix"), what);
+        }
+        let upstream_key = format!("{key}.upstream");
+        let upstream = match self.upstream.is_empty() {
+            true => {
+                let what = "is missing: name an [[upstream]], or write the URL of a server, for instance http://127.0.0.1:3000";
+                problems.add(&self.upstream.span, &upstream_key, what);
+                None
+            }
+            false => upstreams.find(&self.upstream, &upstream_key, problems),
+        };
+        let host_key = format!("{key}.host");
+        let host = match self.host.as_ref().map(|host| (host.as_str(), host)) {
+            None | Some(("client", _)) => Some(Host::OfClient),
+            Some(("upstream", _)) => {
+                upstream.as_ref().and_then(|upstream| HeaderValue::try_from(upstream.authority()).ok()).map(Host::Fixed)
+            }
+            Some((host, at)) => match HeaderValue::try_from(host) {
+                Ok(value) if !host.is_empty() && !host.contains([' ', '/']) => Some(Host::Fixed(value)),
+                _ => {
+                    problems.add(&at.span, &host_key, "write client, upstream, or a host, for instance app.internal");
+                    None
+                }
+            },
+        };
+        let request = fields(&self.request_headers, &format!("{key}.request_headers"), problems);
+        let mut response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        if self.cache.is_some() {
+            let is_set = |name: &HeaderName| self.response_headers.iter().any(|rule| name == rule.name.as_str());
+            response.extend(OF_THIS_CACHE.into_iter().filter(|name| !is_set(name)).map(|name| (name, None)));
+        }
+        let scripts = self.scripts(upstream.as_deref(), root, key, problems);
+        let mut spooling = |config: &Option<At<BufferConfig>>, name: &str| {
+            config.as_ref().and_then(|config| config.build(&upstreams.waiting, &format!("{key}.{name}"), problems))
+        };
+        let buffer = spooling(&self.buffer, "buffer");
+        let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
+        if scripts.is_some() {
+            // A script runs with what there is when its input ends: it must not begin before that.
+            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT, &upstreams.waiting));
+        }
+        if let Some(wrong) =
+            self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
+        {
+            let what = format_args!("{wrong:?} cannot be a tunnel: write for instance websocket, or [] for none");
+            problems.add(&self.upgrade.span, &format!("{key}.upgrade"), what);
+        }
+        if let Some(wrong) =
+            self.methods.iter().find(|method| !is_name(method) || matches!(&***method, "TRACE" | "CONNECT"))
+        {
+            let what = format_args!("{wrong:?} cannot be forwarded: write methods as [\"GET\", \"POST\"]");
+            problems.add(&self.methods.span, &format!("{key}.methods"), what);
+        }
+        if problems.len() > before {
+            return None;
+        }
+        let (paths, upstream) = (paths?, upstream?);
+        let rewriter = (self.redirects == Redirects::Rewrite).then(|| {
+            let prefix = match (&paths, *self.strip_prefix) {
+                (Guarded::Beneath(prefix), true) => percent_encode(prefix.as_bytes(), PATH).to_string(),
+                _ => String::new(),
+            };
+            let prefix = if prefix.is_empty() { prefix } else { format!("/{prefix}") };
+            let fixed = self.host.iter().map(|host| host.to_ascii_lowercase());
+            let authorities = upstream.authorities().chain(fixed).collect();
+            Arc::new(Rewriter { authorities, prefix, to_prefix: to_prefix.to_owned() })
+        });
+        let cache = self.cache.as_ref().map(|cache| {
+            let (changes, rewriter) = (response.clone(), rewriter.clone());
+            let lines = move |fields: &HeaderMap, authority: Option<&str>| {
+                let mut fields = fields.clone();
+                fields.remove(header::CONTENT_LENGTH);
+                if let Some(rewriter) = &rewriter {
+                    rewriter.rewrite(&mut fields, authority);
+                }
+                apply(&changes, &mut fields);
+                response_fields(&fields).extra
+            };
+            cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
+        });
+        let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
+        Some(Rule {
+            cache: cache.flatten(),
+            paths,
+            upstream,
+            methods: self.methods.value.clone(),
+            hidden: response.iter().map(|(name, _)| name).chain(rewritten).cloned().collect(),
+            interim: self.interim,
+            rewriter,
+            trace_context: self.trace_context,
+            strip_prefix: *self.strip_prefix,
+            to_prefix: to_prefix.to_owned(),
+            files_first: self.files_first,
+            host: host?,
+            guarded: request.iter().map(|(name, _)| name.clone()).collect(),
+            request,
+            response,
+            intercept_errors: self.intercept_errors,
+            upgrade: if scripts.is_some() { Vec::new() } else { self.upgrade.value.clone() },
+            buffer,
+            buffer_request,
+            scripts,
+            max_body: self.max_body.map(|most| most.0),
+        })
+    }
+}
+
+impl ProxyConfig {
+    /// The scripts of a rule whose servers run some.
+    fn scripts(
+        &self,
+        upstream: Option<&Upstream>,
+        root: Option<&At<PathBuf>>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Scripts> {
+        let runs_scripts = upstream?.speaks_fastcgi();
+        match &self.fastcgi {
+            Some(fastcgi) if !runs_scripts => {
+                let what = "names scripts, but the upstream does not speak FastCGI: add protocol = \"fastcgi\" to it, or remove fastcgi";
+                problems.add(&fastcgi.span, &format!("{key}.fastcgi"), what);
+                None
+            }
+            None if runs_scripts => {
+                let what = "goes to an upstream that runs scripts: add fastcgi = {} to the rule for those beneath the site's root";
+                problems.add(&self.upstream.span, &format!("{key}.upstream"), what);
+                None
+            }
+            None => None,
+            Some(fastcgi) => {
+                if *self.strip_prefix || self.to_prefix.is_some() {
+                    let what = "has no effect on scripts, which are found by the whole path: set fastcgi.root instead";
+                    problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
+                }
+                fastcgi.build(root, &format!("{key}.fastcgi"), problems)
+            }
+        }
+    }
+}
+
+/// Octets of the longest content for a script, unless the rule has `buffer_request`.
+const MOST_FOR_SCRIPT: usize = 1 << 20;
+
+fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    let mut fields = Vec::new();
+    for FieldRule { name, value } in rules.iter() {
+        let lower = name.to_ascii_lowercase();
+        let what = match (HeaderName::try_from(&lower), HeaderValue::try_from(value)) {
+            _ if !is_name(name) => format!("{name:?} is no name of a field"),
+            _ if is_hop_by_hop(&lower) => {
+                format!("{name} belongs to the connection and is made by the server: remove it")
+            }
+            _ if lower == "host" => "set the rule's host instead of the field Host".to_owned(),
+            (Ok(name), Ok(value)) => {
+                fields.push((name, (!value.is_empty()).then_some(value)));
+                continue;
+            }
+            _ => format!("{value:?} is no value of a field"),
+        };
+        problems.add(&rules.span, key, what);
+    }
+    fields
+}
+
+/// Fields by which a server speaks to the cache of a rule alone.
+const OF_THIS_CACHE: [HeaderName; 2] =
+    [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
+
+/// What a path has beside letters and digits (RFC 3986 §3.3).
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
