@@ -214,6 +214,14 @@ fn is_refusal(status: Option<u16>) -> bool {
     status.is_none_or(|status| status >= 400)
 }
 
+/// See [`Corpus::serve_both`].
+pub(crate) struct Both {
+    pub(crate) theirs: Ports,
+    pub(crate) ours: Ports,
+    _nginx: Nginx,
+    _server: Server,
+}
+
 impl Corpus {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
@@ -323,6 +331,27 @@ impl Corpus {
         let said = String::from_utf8(output.expect("the program starts").stderr).expect("text");
         assert!(to.exists(), "{}: {said}", from.display());
         (said.lines().filter(|line| line.contains("UNGUARDED: ")).map(str::to_owned).collect(), to)
+    }
+
+    /// nginx with a configuration, and this server with what it is converted to, which has no unguarded rule. `text`: `template` with its words
+    /// replaced, but for ports.
+    #[track_caller]
+    pub(crate) fn serve_both(&self, name: &str, text: &str, template: &str) -> Both {
+        let directory = self.directory.path().join(name);
+        fs::create_dir(&directory).expect("a directory");
+        let certificate = format!(
+            "ssl_certificate {};\nssl_certificate_key {};\n",
+            self.pki.certificate_file().display(),
+            self.pki.key_file().display()
+        );
+        let (theirs, ours) = (Ports::free(), Ports::free());
+        let text = |ports: Ports| certificate.clone() + &ports.write(text);
+        let (unguarded, converted) = self.convert(&directory, &text(ours));
+        assert!(unguarded.is_empty(), "{unguarded:#?}");
+        let nginx = self.start_nginx(&directory, &text(theirs), template, theirs);
+        let converted = converted.to_str().expect("UTF-8");
+        let server = Server::start(Path::new(PROGRAM), ["serve", "--ktls", "never", "--config", converted]);
+        Both { theirs, ours, _nginx: nginx, _server: server }
     }
 
     pub(crate) fn start_nginx(&self, directory: &Path, text: &str, template: &str, ports: Ports) -> Nginx {

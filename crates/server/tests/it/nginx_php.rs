@@ -1,12 +1,8 @@
 //! Configurations with `fastcgi_pass`, served by nginx and, converted, by this server, both in front of php-fpm: which script each path runs.
 
-use std::path::Path;
-
-use sealion_testkit::server::Server;
 use sealion_testkit::{Connector, Suite};
 
-use super::nginx_corpus::{Asker, Corpus, Ports, Request};
-use crate::support::PROGRAM;
+use super::nginx_corpus::{Asker, Corpus, Request};
 use crate::support::fastcgi::PhpFpm;
 
 /// The idioms of nginx' wiki and of WordPress.
@@ -161,26 +157,11 @@ fn the_same_scripts_run() {
     }
     std::fs::write(root.join("style.css"), "css").expect("it is written");
     let php = PhpFpm::start(corpus.directory.path());
-    let directory = corpus.directory.path().join("configuration");
-    std::fs::create_dir(&directory).expect("a directory");
-    let certificate = format!(
-        "ssl_certificate {};\nssl_certificate_key {};\n",
-        corpus.pki.certificate_file().display(),
-        corpus.pki.key_file().display()
-    );
-    let (theirs, ours) = (Ports::free(), Ports::free());
-    let text = |ports: Ports| {
-        let text = CONFIGURATION.replace("@ROOT@", &root.display().to_string()).replace("@PHP@", &php.url());
-        certificate.clone() + &ports.write(&text)
-    };
-    let (unguarded, converted) = corpus.convert(&directory, &text(ours));
-    assert!(unguarded.is_empty(), "{unguarded:#?}");
-    let _nginx = corpus.start_nginx(&directory, &text(theirs), CONFIGURATION, theirs);
-    let _ours =
-        Server::start(Path::new(PROGRAM), ["serve", "--ktls", "never", "--config", converted.to_str().expect("UTF-8")]);
+    let text = CONFIGURATION.replace("@ROOT@", &root.display().to_string()).replace("@PHP@", &php.url());
+    let both = corpus.serve_both("configuration", &text, CONFIGURATION);
     let connector = Connector::new(&corpus.pki, Suite::TLS13);
     let asker = |ports| Asker { ports, connector: &connector, kept: None };
-    let (mut theirs, mut ours) = (asker(theirs), asker(ours));
+    let (mut theirs, mut ours) = (asker(both.theirs), asker(both.ours));
     let (mut wrong, mut ran) = (Vec::new(), 0);
     for host in ["a.example", "b.example", "c.example", "d.example"] {
         for path in PATHS.into_iter().filter(|path| host != "d.example" || OF_INDEX.contains(path)) {

@@ -1,12 +1,8 @@
 //! Configurations with `proxy_redirect` and `proxy_cookie_…`, served by nginx and, converted, by this server: Location and cookies of answers.
 
-use std::path::Path;
-
-use sealion_testkit::server::Server;
 use sealion_testkit::{Connector, Suite};
 
-use super::nginx_corpus::{Asker, Corpus, Ports, Request};
-use crate::support::PROGRAM;
+use super::nginx_corpus::{Asker, Corpus, Request};
 use crate::support::upstream::Upstream;
 
 const CONFIGURATION: &str = "
@@ -73,25 +69,11 @@ fn redirects_and_cookies_are_those_that_nginx_sends() {
         format!("HTTP/1.1 302 Found\r\n{field}\r\nContent-Length: 0\r\n\r\n").into_bytes()
     });
     address.set(application.address().to_string()).expect("it is set once");
-    let (theirs, ours) = (Ports::free(), Ports::free());
-    let directory = corpus.directory.path().join("redirects");
-    std::fs::create_dir(&directory).expect("a directory");
-    let certificate = format!(
-        "ssl_certificate {};\nssl_certificate_key {};\n",
-        corpus.pki.certificate_file().display(),
-        corpus.pki.key_file().display()
-    );
-    let text = |ports: Ports| {
-        certificate.clone() + &ports.write(&CONFIGURATION.replace("@U@", &application.address().to_string()))
-    };
-    let (unguarded, converted) = corpus.convert(&directory, &text(ours));
-    assert!(unguarded.is_empty(), "{unguarded:#?}");
-    let _nginx = corpus.start_nginx(&directory, &text(theirs), CONFIGURATION, theirs);
-    let _ours =
-        Server::start(Path::new(PROGRAM), ["serve", "--ktls", "never", "--config", converted.to_str().expect("UTF-8")]);
+    let text = CONFIGURATION.replace("@U@", &application.address().to_string());
+    let both = corpus.serve_both("redirects", &text, CONFIGURATION);
     let connector = Connector::new(&corpus.pki, Suite::TLS13);
     let asker = |ports| Asker { ports, connector: &connector, kept: None };
-    let (mut theirs, mut ours) = (asker(theirs), asker(ours));
+    let (mut theirs, mut ours) = (asker(both.theirs), asker(both.ours));
     let mut wrong = Vec::new();
     for (row, (location, said, expected)) in ROWS.into_iter().enumerate() {
         let name = said.split(':').next().unwrap_or_default();
