@@ -248,6 +248,18 @@ impl Corpus {
         Corpus { directory, application: application(), pki: Pki::ecdsa(), nginx: nginx(), paths }
     }
 
+    /// Debian's nginx serves a directory of its package where a configuration names none. Without the package it is missing, and nginx answers 404.
+    fn have_default_root(&self, converted: &Path) {
+        const PACKAGED: &str = "/usr/share/nginx/html";
+        if Path::new(PACKAGED).is_dir() {
+            return;
+        }
+        let empty = self.directory.path().join("empty");
+        fs::create_dir_all(&empty).expect("a directory");
+        let text = fs::read_to_string(converted).expect("it was converted");
+        fs::write(converted, text.replace(PACKAGED, &empty.display().to_string())).expect("it is written");
+    }
+
     /// What is wrong with a configuration, a line each; and whether anything is marked.
     fn check(&self, file: &Path) -> (Vec<String>, bool) {
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -266,6 +278,7 @@ impl Corpus {
                 .replace("@U@", &self.application.to_string());
         let (theirs, ours) = (Ports::free(), Ports::free());
         let (unguarded, converted) = self.convert(&directory, &ours.write(&text));
+        self.have_default_root(&converted);
         let _nginx = self.start_nginx(&directory, &theirs.write(&text), &text, theirs);
         let arguments = ["serve", "--ktls", "never", "--config", converted.to_str().expect("UTF-8")];
         let _ours = Server::start(Path::new(PROGRAM), arguments);

@@ -86,6 +86,8 @@ fn a_thousand_clients_of_one_cold_response_are_one_fetch() {
             let window = [(INITIAL_WINDOW_SIZE, 1 << 20)];
             let connector = cached.site.connector(Suite::TLS13);
             let mut http = Http2::connect(connector, cached.server().address(), &window);
+            // The server waits for the acknowledgement of its own for ten seconds.
+            http.read_until("settings of both", |http| !http.settings.is_empty() && http.acknowledged == 1);
             let streams: Vec<_> = (0..100).map(|_| http.get("/a")).collect();
             (http, streams)
         })

@@ -577,6 +577,14 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     let mut slow = site.connect(&server);
     let head = http::head("POST", "/x.php", &[("Content-Length", "250000")]);
     slow.send(&[head.as_bytes(), &body[..200_000]].concat()).expect("it leaves");
+    let port = format!(":{:04X}", server.address().port());
+    // Established connections of the server, with octets in their queues.
+    let is_read = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().take(5).collect();
+        !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))
+    };
+    let table = || std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+    wait_until("the server has read it", || table().lines().all(is_read));
     wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
     wait_for_message(&server, "limits.max_buffered");
     slow.send(&body[200_000..]).expect("it leaves");
