@@ -173,6 +173,6 @@ That is about nine hours of load; without `--full` it is an hour and a half, wit
 no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
 again and open a pull request.
 
-`sealion-lab studies bench/studies --record quick --page docs/studies.md` records a run on this machine and one in each guest kernel, 6.1 and 7.2, and
-makes this page.
+`sealion-lab studies bench/studies --record quick --page docs/studies.md` records a run on this machine, one in each guest kernel, 6.1 and 7.2, and the netdev
+study on a processor without AES, and makes this page. A guest takes half an hour. `--only guest-7.2` records one of them.
 ";
