@@ -483,21 +483,24 @@ impl<'a> Answering<'a> {
             None => {}
             Some(Err(status)) => return Response::plain(status).into(),
             Some(Ok(script)) => {
-                // What is run must be permitted under its own name too, and so must the path that it may take PATH_INFO for.
-                for own in [&script.name, &script.path_info].into_iter().filter(|own| !own.is_empty()) {
-                    let Ok(own) = SitePath::of_octets(own) else { return Response::plain(Status::NOT_FOUND).into() };
-                    if let Some(refusal) = self.guard_forwarded(&own, user).await {
-                        return refusal.into();
-                    }
-                    if let Some(refusal) = self.guard_read_elsewhere(&own, user).await {
-                        return refusal.into();
-                    }
-                }
-                // Its REQUEST_URI is the path that was asked for, whatever it was rewritten to.
-                if rewritten.is_some()
-                    && let Some(refusal) = self.guard_read_elsewhere(asked, user).await
-                {
+                // What is run must be permitted under its own name too.
+                let Ok(name) = SitePath::of_octets(&script.name) else {
+                    return Response::plain(Status::NOT_FOUND).into();
+                };
+                if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
                     return refusal.into();
+                }
+                if let Some(refusal) = self.guard_path_info(rule, path, user).await {
+                    return refusal.into();
+                }
+                // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
+                if rewritten.is_some() {
+                    if let Some(refusal) = self.guard_read_elsewhere(asked, user).await {
+                        return refusal.into();
+                    }
+                    if let Some(refusal) = self.guard_path_info(rule, asked, user).await {
+                        return refusal.into();
+                    }
                 }
                 rule.add_script(script, self.request, &mut inbound);
             }
@@ -515,6 +518,35 @@ impl<'a> Answering<'a> {
             Err(status) => Some(Response::plain(status)),
             Ok(Some(other)) => self.guard_forwarded(&other, user).await,
             Ok(None) => None,
+        }
+    }
+
+    /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
+    /// beneath the script's directory.
+    async fn guard_path_info(
+        &self,
+        rule: &proxy::Rule,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Option<Response> {
+        let elsewhere = match proxy::Rule::as_read_elsewhere(path) {
+            Err(status) => return Some(Response::plain(status)),
+            Ok(elsewhere) => elsewhere,
+        };
+        let readings = [Some(path), elsewhere.as_ref()].into_iter().flatten();
+        for meant in readings.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
+            let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
+            if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    async fn guard_in_all_readings(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        match self.guard_forwarded(path, user).await {
+            None => self.guard_read_elsewhere(path, user).await,
+            refusal => refusal,
         }
     }
 

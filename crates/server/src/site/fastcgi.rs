@@ -204,6 +204,20 @@ impl Scripts {
         index.into_iter().chain(front).map(found).collect()
     }
 
+    /// What an application may take for the path of a request: what stands behind the script's name, alone and beneath the script's directory.
+    pub(super) fn behind_script(&self, path: &SitePath<'_>) -> Vec<Vec<u8>> {
+        let Some(Found { name, path_info }) =
+            self.scripts_of(path).into_iter().find(|found| !found.path_info.is_empty())
+        else {
+            return Vec::new();
+        };
+        let directory = name.iter().rposition(|octet| *octet == b'/').map_or(&[][..], |end| &name[..end]);
+        match directory.is_empty() {
+            true => vec![path_info],
+            false => vec![[directory, &path_info].concat(), path_info],
+        }
+    }
+
     async fn is_file(&self, name: &[u8]) -> Result<bool, Status> {
         let is_file = |root: &Root, name: &[u8], wait| match root.is_file(name, wait) {
             Ok(is_file) => Some(Ok(is_file)),

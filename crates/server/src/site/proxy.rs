@@ -128,6 +128,12 @@ impl Proxies {
 const NO_ROOM_FOR_SCRIPT: &str = "contents that wait take all of limits.max_buffered, or the disk of buffer_request is full or fails: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule, or raise max_buffered";
 const TOO_LONG_FOR_SCRIPT: &str = "the content for a script has no room while it is waited for: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule";
 
+/// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
+fn with_one_slash(path: &str) -> Cow<'_, str> {
+    let rest = path.trim_start_matches(['/', '\\']);
+    if path.len() - rest.len() <= 1 { path.into() } else { format!("/{rest}").into() }
+}
+
 /// Whether a rule's `upgrade` names a protocol.
 fn permits(own: &[String], protocol: &[u8]) -> bool {
     own.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol))
@@ -246,6 +252,11 @@ impl Rule {
         Some(self.scripts.as_ref()?.find(path).await)
     }
 
+    /// [`Scripts::behind_script`].
+    pub(super) fn behind_script(&self, path: &SitePath<'_>) -> Vec<Vec<u8>> {
+        self.scripts.as_ref().map(|scripts| scripts.behind_script(path)).unwrap_or_default()
+    }
+
     /// Gives the request the script that answers it.
     pub(super) fn add_script(&self, found: Found, request: &Request<'_>, inbound: &mut Inbound) {
         let (Some(scripts), sealion_http::Target::Path { path, query }) = (&self.scripts, request.target) else {
@@ -260,7 +271,7 @@ impl Rule {
             root: Arc::clone(&scripts.root_path),
             name: [b"/", found.name.as_slice()].concat(),
             path_info: found.path_info,
-            request_uri: [path, separator, query.unwrap_or_default()].concat(),
+            request_uri: [&with_one_slash(path), separator, query.unwrap_or_default()].concat(),
             query: query.unwrap_or_default().to_owned(),
             scheme: inbound.scheme,
             protocol: if inbound.takes_trailers { "HTTP/2.0" } else { "HTTP/1.1" },
@@ -295,7 +306,8 @@ impl Rule {
             (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?,
             _ => raw.into(),
         };
-        let mut target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
+        let target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
+        let mut target = with_one_slash(&target).into_owned();
         let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
         if let Some(query) = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty()) {
             target.push('?');

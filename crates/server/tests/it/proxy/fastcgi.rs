@@ -285,11 +285,11 @@ fn guards_of_the_script_hold_for_each_path_that_runs_it() {
 #[test]
 fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_from() {
     let site = Site::new();
-    for name in ["index.php", "upload/x.php"] {
+    for name in ["index.php", "upload/x.php", "blog/index.php"] {
         site.add(name, "");
     }
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "rewrites = [{ regex = '^/old/', to = '/index.php' }]\naccess = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { path = '/old/admin', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
+    let guard = "rewrites = [{ regex = '^/old/', to = '/index.php' }]\naccess = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { path = '/old/admin', deny = ['127.0.0.0/8'] }, { path = '/blog/private', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
     let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{guard}"), "");
     let mut client = site.connect(&server);
     let targets = [
@@ -307,14 +307,23 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         "/index.php/%2561dmin/users",
         "/index.php/admin;v=1/users",
         "/old/%2561dmin/users",
+        "/old/index.php/admin/users",
+        "/blog/index.php/private",
+        "/blog/index.php/%2570rivate/x",
     ];
     for target in targets {
         assert_eq!(body(&mut client, target).0, 403, "{target}");
     }
     assert!(asked.lock().expect("no panic").is_empty());
-    for target in ["/index.php/administrators", "/index.php", "/other"] {
+    for target in ["/index.php/administrators", "/index.php", "/other", "/blog/index.php/public", "/old/x", "//host/x"]
+    {
         assert_eq!(body(&mut client, target), (200, "ran".to_owned()), "{target}");
     }
+    // Applications may take the first of two slashes for the beginning of a host.
+    assert_eq!(
+        asked.lock().expect("no panic").last().map(|asked| asked.param("REQUEST_URI").to_owned()).as_deref(),
+        Some("/host/x")
+    );
 }
 
 #[test]
@@ -561,6 +570,7 @@ fn what_cannot_be_run_is_refused_at_start() {
 fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() {
     let site = Site::new();
     site.add("x.php", "");
+    site.add("large/x.php", "");
     let (upstream, _) = answering(|accepted, request| {
         let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
         accepted.write(&[stdout(answer), end()].concat());
@@ -568,7 +578,10 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     let php =
         format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
     let server = site
-        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
+        .config(&format!(
+            "proxy = [{{ path = '/large/', upstream = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }}, {{ upstream = 'php', fastcgi = {{}} }}]",
+            site.outside().display()
+        ))
         .table(&php)
         .table("[limits]\nmax_buffered = '256KiB'\n")
         .serve_from_user_space();
@@ -587,6 +600,11 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     wait_until("the server has read it", || table().lines().all(is_read));
     wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
     wait_for_message(&server, "limits.max_buffered");
+    // Where there is a disk, it takes what has no memory.
+    assert_eq!(
+        post(&mut site.connect(&server), "/large/x.php", &[("Content-Length", "100000")], &body[..100_000]).status,
+        200
+    );
     slow.send(&body[200_000..]).expect("it leaves");
     assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
     let response = send(&body[..100_000]);
