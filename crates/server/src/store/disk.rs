@@ -392,8 +392,11 @@ impl Disk {
             }
             // Another key has the same hash.
             Ok(Some(_)) => Ok(None),
+            // While the index is loaded, clients may ask for very many that are not there.
             Ok(None) => {
-                self.remove(hash);
+                if self.index.peek(hash).is_some() {
+                    self.remove(hash);
+                }
                 Ok(None)
             }
             Err(error) => self.unread(hash, &error, wait),

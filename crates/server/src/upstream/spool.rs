@@ -259,9 +259,9 @@ impl Queue {
         self.in_memory + octets <= self.spooling.memory && self.spooling.waiting.has_room(octets)
     }
 
-    /// The place for so many octets. An empty queue takes any number, so that each content goes on.
-    fn place(&mut self, octets: usize) -> Place {
-        if self.has_memory(octets) || self.parts.is_empty() {
+    /// The place for so many octets. An empty queue takes any number, so that each content goes on, unless it is refused.
+    fn place(&mut self, octets: usize, rest: Rest) -> Place {
+        if self.has_memory(octets) || (self.parts.is_empty() && rest == Rest::Passed) {
             return Place::Memory;
         }
         let share = if self.has_failed { None } else { Share::of(&self.spooling, octets as u64) };
@@ -396,7 +396,7 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
         loop {
             let place = poll_fn(|cx| {
                 let mut shared = lock(&shared);
-                match shared.queue.place(content.len()) {
+                match shared.queue.place(content.len(), Rest::Passed) {
                     Place::Nowhere => {
                         shared.writer = Some(cx.waker().clone());
                         Poll::Pending
@@ -512,7 +512,7 @@ pub(crate) async fn collect(
         };
         length += data.len() as u64;
         loop {
-            match queue.place(data.len()) {
+            match queue.place(data.len(), rest) {
                 Place::Memory | Place::Nowhere if rest == Rest::Refused && !queue.has_memory(data.len()) => {
                     // The disk may be full or fail, and other contents may take the room.
                     let fits = length <= spooling.memory as u64 + spooling.disk;
