@@ -45,8 +45,8 @@ pub(super) struct Answer {
 /// Why there is no response to staple.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// The responder says that the certificate is revoked.
-    Revoked,
+    /// The responder says that the certificate is revoked, since this time (thisUpdate).
+    Revoked(SystemTime),
     Other(String),
 }
 
@@ -59,7 +59,7 @@ impl From<String> for Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Revoked => f.write_str("the certificate is REVOKED: replace it"),
+            Self::Revoked(_) => f.write_str("the certificate is REVOKED: replace it"),
             Self::Other(why) => f.write_str(why),
         }
     }
@@ -139,7 +139,7 @@ impl Question {
         let one = one.ok_or_else(|| "the response is about another certificate".to_owned())?;
         match one.cert_status {
             CertStatus::Good(_) => {}
-            CertStatus::Revoked(_) => return Err(Unusable::Revoked),
+            CertStatus::Revoked(_) => return Err(Unusable::Revoked(time(one.this_update))),
             CertStatus::Unknown(_) => return Err("the responder does not know the certificate".to_owned().into()),
         }
         let (since, until) = (time(one.this_update), one.next_update.map_or(now + WITHOUT_END, time));

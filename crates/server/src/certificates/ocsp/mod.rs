@@ -31,6 +31,8 @@ struct State {
     question: Option<Question>,
     must_staple: bool,
     answer: Option<Answer>,
+    /// The latest thisUpdate of a response: an older one, from a cache on the way, tells less.
+    latest: Option<SystemTime>,
     ask_at: SystemTime,
     failures: u32,
 }
@@ -49,13 +51,27 @@ impl State {
             tracing::warn!("{}: no OCSP response can be stapled: {why}", certificate.facts().subject);
             Wanted { question: None, must_staple: false }
         });
-        Self { question: wanted.question, must_staple: wanted.must_staple, answer: None, ask_at: now, failures: 0 }
+        Self {
+            question: wanted.question,
+            must_staple: wanted.must_staple,
+            answer: None,
+            latest: None,
+            ask_at: now,
+            failures: 0,
+        }
     }
 
     /// Takes what a request brought. Returns a line for the log: a problem, or its end.
     fn take(&mut self, brought: Result<Answer, Unusable>, now: SystemTime) -> Result<Option<String>, String> {
+        let brought = match brought {
+            Ok(answer) if self.latest.is_some_and(|latest| answer.since < latest) => {
+                Err("the response is older than one that was fetched before".to_owned().into())
+            }
+            other => other,
+        };
         match brought {
             Ok(answer) => {
+                self.latest = Some(answer.since);
                 // In the middle of its time, so that a responder may be out of order for the other half.
                 let whole = answer.until.duration_since(answer.since).unwrap_or_default();
                 let middle = answer.since + whole / 2;
@@ -70,9 +86,10 @@ impl State {
                 let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
                 self.ask_at = now + pause;
                 self.failures += 1;
-                if matches!(why, Unusable::Revoked) {
+                if let Unusable::Revoked(since) = why {
                     // What says "good" is out of date.
                     self.answer = None;
+                    self.latest = self.latest.max(Some(since));
                 }
                 let kept = if self.answer.is_some() { "the response before stays until its end" } else { NONE };
                 Err(format!("no OCSP response: {why}. Next try at {}; {kept}", date(self.ask_at)))
