@@ -24,14 +24,26 @@ impl Bucket {
 
     /// Takes tokens for `bytes`. Returns when they may be sent: at once, or later than `now`.
     fn take(&self, bytes: u64, now: Instant) -> Instant {
-        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
-        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let cost = self.cost(bytes);
         let earliest = self.nanoseconds(now).saturating_sub(CREDIT.as_nanos() as u64);
         let add = |taken: u64| Some(taken.max(earliest).saturating_add(cost));
         let before = match self.taken_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
             Ok(before) | Err(before) => before.max(earliest),
         };
         self.began + Duration::from_nanos(before)
+    }
+
+    /// Gives back tokens for `bytes` that will not be sent.
+    fn give_back(&self, bytes: u64) {
+        let cost = self.cost(bytes);
+        let less = |taken: u64| Some(taken.saturating_sub(cost));
+        let _ = self.taken_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// The time that `bytes` take, in nanoseconds.
+    fn cost(&self, bytes: u64) -> u64 {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
     /// Whether all that was taken from it may have been sent.
@@ -99,6 +111,11 @@ impl Pace {
         self.buckets().map(|bucket| bucket.take(bytes, now)).fold(now, Instant::max)
     }
 
+    /// Gives back tokens for `bytes` whose time has not come. A client that asks often and leaves would stop all others otherwise.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.buckets().for_each(|bucket| bucket.give_back(bytes));
+    }
+
     /// Most bytes to take at a time: an eighth of a second, so that responses take turns.
     pub(crate) fn most(&self) -> u64 {
         let lowest = self.buckets().map(|bucket| bucket.bytes_per_second).fold(u64::MAX, u64::min);
@@ -133,6 +150,18 @@ mod tests {
         // A pause saves up no more than the credit.
         assert_eq!(between(later, bucket.take(1000, later)), 0);
         assert_eq!(between(later, bucket.take(1, later)), 750);
+    }
+
+    #[test]
+    fn what_is_given_back_delays_nobody() {
+        let bucket = Arc::new(Bucket::new(1000));
+        let pace = Pace::of([Some(Arc::clone(&bucket)), None]).unwrap();
+        let now = bucket.began + Duration::from_secs(10);
+        for _ in 0..100 {
+            pace.take(125, now);
+            pace.give_back(125);
+        }
+        assert_eq!(pace.take(125, now), now);
     }
 
     #[test]

@@ -93,6 +93,14 @@ impl Paced {
     }
 }
 
+impl Drop for Paced {
+    fn drop(&mut self) {
+        if let Some(unsent) = &self.next {
+            self.pace.give_back(unsent.len());
+        }
+    }
+}
+
 impl Source for Paced {
     fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         if self.next.is_some() {
