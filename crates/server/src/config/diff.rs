@@ -150,6 +150,7 @@ mod tests {
             "limits.max_head",
             "limits.max_fields",
             "limits.max_body",
+            "limits.max_buffered",
             "limits.max_ranges",
             "limits.max_records_per_key",
         ];

@@ -273,6 +273,7 @@ mod tests {
             assert_eq!(shown, expected, "{path:?}");
         }
     }
+
     #[test]
     fn the_front_script_alone_is_run_where_that_is_asked_for() {
         let directory = tempfile::tempdir().unwrap();
@@ -280,7 +281,7 @@ mod tests {
         let mut problems = Problems::of_arguments();
         let config = FastcgiConfig { only_front: true, ..FastcgiConfig::default() };
         assert!(config.build(Some(&root), "fastcgi", &mut problems).is_none());
-        assert!(problems.to_string().contains("fastcgi.only_front"), "{problems}");
+        assert!(problems.to_string().contains("runs the front script alone"), "{problems}");
         let front = Some("/index.php".to_owned().into());
         let mut problems = Problems::of_arguments();
         let scripts = FastcgiConfig { front, ..config }.build(Some(&root), "fastcgi", &mut problems).unwrap();
