@@ -134,12 +134,16 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The digest of the file `name` in `sums`, a file of checksums that may have directories before the name. May block unless `sums` is in
-/// memory.
-pub(super) fn find_digest(sums: &SiteFile, algorithm: Algorithm, name: &[u8]) -> Option<Vec<u8>> {
+/// The digest of the file `name` in `sums`. `own`: it is `FILE.sha256`, whose line may have directories before the name, or no name. May block
+/// unless `sums` is in memory.
+pub(super) fn find_digest(sums: &SiteFile, algorithm: Algorithm, name: &[u8], own: bool) -> Option<Vec<u8>> {
     let mut digest = None;
-    // A line without a name is that of `FILE.sha256`.
-    let is_it = |line: &Line<'_>| line.name.is_none_or(|full| full.rsplit(|octet| *octet == b'/').next() == Some(name));
+    let is_it = |line: &Line<'_>| match line.name {
+        None => own,
+        Some(full) if own => full.rsplit(|octet| *octet == b'/').next() == Some(name),
+        // Of files of the same name, the one in this directory.
+        Some(full) => full == name,
+    };
     let found = for_each_line(sums, algorithm, |line| {
         if digest.is_none() && is_it(&line) {
             digest = Some(line.digest());
@@ -292,19 +296,20 @@ mod tests {
     fn a_digest_is_that_of_the_named_file() {
         let directory = tempfile::tempdir().unwrap();
         let other = DIGITS.replace('0', "1");
-        let find = |text: String| {
+        let find = |text: String, own: bool| {
             std::fs::write(directory.path().join("sums"), text).unwrap();
             let root = Root::open(directory.path()).unwrap();
             let kept = [0, 1 << 20].map(|keep| {
                 let Ok(Found::File(file)) = root.resolve(b"sums", keep, Wait::Yes) else { panic!() };
-                find_digest(&file, Algorithm::Sha256, b"x").map(|digest| digest[0])
+                find_digest(&file, Algorithm::Sha256, b"x", own).map(|digest| digest[0])
             });
             assert_eq!(kept[0], kept[1]);
             kept[0]
         };
-        assert_eq!(find(format!("{other}  xx\n{DIGITS}  dist/x\n{other}  x\n")), Some(0));
-        assert_eq!(find(format!("{other}\n")), Some(0x11));
-        assert_eq!(find(format!("{other}  xx\n")), None);
-        assert_eq!(find(" ".repeat(5 << 20)), None);
+        let all = format!("{other}  xx\n{DIGITS}  dist/x\n{other}  ./x\n");
+        assert_eq!([true, false].map(|own| find(all.clone(), own)), [Some(0), Some(0x11)]);
+        assert_eq!([true, false].map(|own| find(format!("{other}\n"), own)), [Some(0x11), None]);
+        assert_eq!(find(format!("{other}  xx\n"), true), None);
+        assert_eq!(find(" ".repeat(5 << 20), true), None);
     }
 }

@@ -96,7 +96,8 @@ impl Answering<'_> {
         self.is_allowed(&own)
             && !needs_password
             && !needs_consent
-            && rule.is_none_or(|rule| rule.files_first)
+            // Directories of such a rule have no listing, whose names an archive would show.
+            && rule.is_none()
             && std::ptr::eq(own_files, files)
             && !is_redirected()
             && !is_rewritten()

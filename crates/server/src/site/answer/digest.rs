@@ -40,12 +40,12 @@ impl Answering<'_> {
         };
         for algorithm in checksums::wanted(&self.request.fields.list(WANT)) {
             let own = |path: &SitePath<'_>| path.with_extension(algorithm.extension());
-            let pairs = [(own(&beneath), own(&path)), (sums(&beneath, algorithm), sums(&path, algorithm))];
-            for (beneath_sums, sums) in pairs {
+            let pairs = [(own(&beneath), own(&path), true), (sums(&beneath, algorithm), sums(&path, algorithm), false)];
+            for (beneath_sums, sums, is_own) in pairs {
                 if self.may_have_sibling(&sums, Some(&path))
                     && let Ok(Found::File(sums)) = files.find(&beneath_sums, &FieldLines::default()).await
                     && !sums.state().is_older_than(file.state())
-                    && let Some(digest) = find(sums, algorithm, split(&beneath).1).await
+                    && let Some(digest) = find(sums, algorithm, split(&beneath).1, is_own).await
                 {
                     return Some(checksums::repr_digest(algorithm, &digest));
                 }
@@ -72,12 +72,12 @@ fn sums(path: &SitePath<'_>, algorithm: Algorithm) -> SitePath<'static> {
     SitePath::of_octets(&name).unwrap_or_else(|_| path.child(algorithm.sums()))
 }
 
-/// The digest of the file `name` in `sums`. `None` too if many others are being looked for.
-async fn find(sums: Arc<SiteFile>, algorithm: Algorithm, name: &[u8]) -> Option<Vec<u8>> {
+/// [`checksums::find_digest`]. `None` too if many others are being looked for.
+async fn find(sums: Arc<SiteFile>, algorithm: Algorithm, name: &[u8], own: bool) -> Option<Vec<u8>> {
     if matches!(sums.content, Content::Memory(_)) {
-        return checksums::find_digest(&sums, algorithm, name);
+        return checksums::find_digest(&sums, algorithm, name, own);
     }
     let _turn = checksums::READING.try_acquire().ok()?;
     let name = name.to_vec();
-    spawn_blocking(move || checksums::find_digest(&sums, algorithm, &name)).await.ok().flatten()
+    spawn_blocking(move || checksums::find_digest(&sums, algorithm, &name, own)).await.ok().flatten()
 }

@@ -37,7 +37,7 @@ pub(crate) struct ArchiveConfig {
     /// Most files and directories in an archive. A directory with more is answered 403. Each takes about 150 bytes while the archive is sent.
     pub files: Bounded<1, 1_000_000>,
     /// Archives that are made at a time; further requests are answered 503. A compressed one keeps a processor busy.
-    pub concurrent: Bounded<1, 1000>,
+    pub concurrent: Bounded<1, 64>,
 }
 
 impl Default for ArchiveConfig {
