@@ -173,7 +173,8 @@ fn the_same_scripts_run() {
             let (their, our) = (read(&mut theirs), read(&mut ours));
             let run = |answer: &Option<(u16, String)>| {
                 let is_answer = |text: &str| text.starts_with("ran ") || text.starts_with("page");
-                answer.as_ref().filter(|(_, text)| is_answer(text)).map(|(_, text)| text.clone())
+                // REQUEST_URI has one slash at its beginning here.
+                answer.as_ref().filter(|(_, text)| is_answer(text)).map(|(_, text)| text.replace(" //", " /"))
             };
             let has_source = our.as_ref().is_some_and(|(_, text)| text.contains("<?php"));
             // An image that holds PHP is a file: both send it.
