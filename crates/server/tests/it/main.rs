@@ -32,6 +32,7 @@ mod metrics;
 mod mirror;
 #[cfg(feature = "import-nginx")]
 mod nginx_cache;
+#[cfg(feature = "import-nginx")]
 mod nginx_corpus;
 #[cfg(feature = "import-nginx")]
 mod nginx_php;
