@@ -282,9 +282,11 @@ impl Answered {
 
 /// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
 fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
-    let request = decoded.to_request()?;
-    let method = if decoded.protocol.is_some() { Method::Get } else { request.method };
-    Some(Request { method, ..request })
+    let mut request = decoded.to_request()?;
+    if decoded.protocol.is_some() {
+        request.method = Method::Get;
+    }
+    Some(request)
 }
 
 /// Makes the answer to a GET that of CONNECT with a protocol. Whether a tunnel is open: 101 says so to GET, any 2xx to CONNECT.

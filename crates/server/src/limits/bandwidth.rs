@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::ClientNetwork;
 
-/// A token bucket for bytes. Whoever takes from it is told when to send, in the order of the calls, so that responses share it evenly.
+/// A token bucket for bytes. [`Self::take`] returns when the bytes may be sent. Times are given in the order of the calls, so that responses share
+/// the bandwidth evenly.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     bytes_per_second: u64,

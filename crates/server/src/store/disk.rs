@@ -249,8 +249,7 @@ impl Disk {
         // The lock is held, so that no removal comes in between.
         let mut removals = self.removals();
         if self.index.peek(hash).is_none() && !removals.while_loading.contains(&hash) {
-            let (_, gone) = self.index.insert(hash, Blocks::of(length));
-            self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
+            let (_, gone) = self.add_to_index(hash, length);
             removals.hashes.extend(gone);
             self.has_work.notify_one();
         }
@@ -265,14 +264,16 @@ impl Disk {
         if !self.is_loaded.load(Ordering::Acquire) {
             self.removals().while_loading.remove(&hash);
         }
-        self.add_to_index(hash, length)
-    }
-
-    fn add_to_index(&self, hash: u128, length: u64) -> u32 {
-        let (version, gone) = self.index.insert(hash, Blocks::of(length));
-        self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
+        let (version, gone) = self.add_to_index(hash, length);
         self.remove_later(gone);
         version
+    }
+
+    /// Adds an object to the index. Returns its version, and what must go for it.
+    fn add_to_index(&self, hash: u128, length: u64) -> (u32, Vec<u128>) {
+        let (version, gone) = self.index.insert(hash, Blocks::of(length));
+        self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
+        (version, gone)
     }
 
     /// Writes the snapshot and leaves the directory to the next process.

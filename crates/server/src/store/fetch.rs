@@ -611,7 +611,7 @@ fn made(requested: u64, fields: &HeaderMap) -> u64 {
     age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(ROUNDED).min(YOUNG) * 1000))
 }
 
-/// Seconds by which Age may be too low: a cache counts whole ones, and adds what it was told by the cache before it, which did so too.
+/// Seconds by which Age may be too low. Each cache counts whole seconds and adds the Age that the cache before it sent, so that the errors add up.
 const ROUNDED: u64 = 2;
 
 /// Seconds in which all caches of a chain apply a purge.

@@ -513,7 +513,7 @@ pub(crate) async fn collect(
         length += data.len() as u64;
         loop {
             match queue.place(data.len(), rest) {
-                Place::Memory | Place::Nowhere if rest == Rest::Refused && !queue.has_memory(data.len()) => {
+                Place::Nowhere if rest == Rest::Refused => {
                     // The disk may be full or fail, and other contents may take the room.
                     let fits = length <= spooling.memory as u64 + spooling.disk;
                     // Waiting for others, each of many contents could hold a part of the memory, and none would be whole.

@@ -229,19 +229,9 @@ fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
 /// An arm against another over all cells that both have: in how many the metric is lower, higher, or not proven to differ
 /// (Welch, corrected by Holm's method), and the geometric mean of the ratios. No cell is picked out.
 fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
-    let pairs: Vec<(&Measured, &Measured)> = cells
-        .iter()
-        .filter(|measured| measured.arm == arm)
-        .filter_map(|measured| {
-            let base = cells.iter().find(|other| other.arm == base && other.cell == measured.cell)?;
-            Some((*base, *measured))
-        })
-        .collect();
-    let ratios: Vec<f64> = pairs.iter().filter_map(|(base, sample)| mean_ratio(base, sample, metric)).collect();
-    if ratios.is_empty() {
-        return None;
-    }
-    let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let pairs = in_both(cells, base, arm);
+    let ratios = ratios(&pairs, metric);
+    let mean = geometric_mean(&ratios)?;
     let what = match metric {
         Metric::Instructions => "instructions per request",
         Metric::Requests => "requests/s",
@@ -263,6 +253,28 @@ fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option
         "{what} of {arm} against {base}: {mean}; lower in {lower}, higher in {higher}, no difference proven in {open} (Welch, \
          Holm)"
     ))
+}
+
+/// The cells that both arms have: of the base, and of the arm.
+fn in_both<'a>(cells: &[&'a Measured], base: &str, arm: &str) -> Vec<(&'a Measured, &'a Measured)> {
+    cells
+        .iter()
+        .filter(|measured| measured.arm == arm)
+        .filter_map(|measured| {
+            let base = cells.iter().find(|other| other.arm == base && other.cell == measured.cell)?;
+            Some((*base, *measured))
+        })
+        .collect()
+}
+
+fn ratios(pairs: &[(&Measured, &Measured)], metric: Metric) -> Vec<f64> {
+    pairs.iter().filter_map(|(base, sample)| mean_ratio(base, sample, metric)).collect()
+}
+
+/// `None`: there are no ratios.
+fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
 }
 
 fn count(number: usize, noun: &str) -> String {

@@ -6,8 +6,8 @@ use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
 use super::{
-    Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, mean_ratio, of_condition, said, sizes,
-    widest,
+    Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, geometric_mean, in_both, of_condition,
+    ratios, said, sizes, widest,
 };
 use crate::statistics::Summary;
 use crate::units;
@@ -62,16 +62,7 @@ const LARGE: u64 = 128 << 10;
 
 /// The change of a request's cost over the sizes that both arms have.
 fn mean_change(cells: &[&Measured], user: &str, kernel: &str, instructions: bool) -> Option<String> {
-    let logarithms: Vec<f64> = cells
-        .iter()
-        .filter(|measured| measured.arm == kernel)
-        .filter_map(|measured| {
-            let base = cells.iter().find(|other| other.arm == user && other.cell == measured.cell)?;
-            Some(mean_ratio(base, measured, cost(instructions))?.ln())
-        })
-        .collect();
-    let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
-    mean.is_finite().then(|| units::change(mean.exp()))
+    geometric_mean(&ratios(&in_both(cells, user, kernel), cost(instructions))).map(units::change)
 }
 
 /// Sizes measured with more than one K: how the figures change with it.
