@@ -396,6 +396,9 @@ impl CacheRule {
         is_behind: bool,
     ) {
         let id = self.rules.store.hash(key);
+        // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
+        let stale =
+            stale.filter(|stale| stale.object.head.sliced.as_ref().is_none_or(|own| own.is_of(self.rules.slice)));
         let part = self.part(id, stale.as_ref().and_then(|stale| stale.object.head.sliced.as_deref()), request);
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),

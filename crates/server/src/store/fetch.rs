@@ -23,7 +23,7 @@ use super::key::add_variant;
 use super::object::Object;
 use super::purge::Verdict;
 use super::rule::Rules;
-use super::slices::{Judgement, Part};
+use super::slices::{Judgement, Part, Sliced, Wanted};
 use super::writer::Full;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
@@ -176,7 +176,10 @@ impl Fetch {
         }
         if let (Part::First(wanted), Ok(reply), Some(whole)) = (&self.part, &mut result, of_whole)
             && match wanted.judge(reply, self.rules.max_object) {
-                Judgement::AsItIs => false,
+                // The response has become shorter than the slice that is validated begins.
+                Judgement::AsItIs => self.stale.is_some() && reply.status == Status::RANGE_NOT_SATISFIABLE,
+                // Without what is not stored of it, nothing may tell which slices belong to it.
+                Judgement::Slice if !self.stays_slice(*wanted, reply) => true,
                 // What is for one request goes to its client as the origin sends it.
                 Judgement::Slice => self.may_store(reply, requested.second, now_s()).is_err(),
                 Judgement::Unusable => true,
@@ -189,11 +192,13 @@ impl Fetch {
             && !sliced.is_answered_by(*index, reply)
         {
             let status = reply.status.code();
-            let what = if status >= 500 {
-                format!("it is {status} instead of a slice")
-            } else {
+            // Others say something of the request, or of the origin: a client must not remove what all have.
+            let tells = matches!(status, 200 | 206 | 404 | 410 | 416);
+            let what = if tells {
                 self.rules.store.slices_changed(&self.key, sliced).await;
                 "the response has changed since its other slices were fetched".to_owned()
+            } else {
+                format!("it is {status} instead of a slice")
             };
             self.fill.end(End::Failed(Arc::new(Failed { failure: Failure::Broken(what), trace: Some(trace) })));
             return None;
@@ -254,6 +259,13 @@ impl Fetch {
                 rules.head(&stale.key, stale.head.status, fields, stale.head.lifetime)
             }
         };
+        if head.is_lost_part() {
+            disk.remove(stale.hash);
+            rules.store.changed(stale.hash);
+            let what = "the validation takes away what tells which slices belong to the response".to_owned();
+            let failed = Failed { failure: Failure::Broken(what), trace: Some(trace) };
+            return self.fill.end(End::Failed(Arc::new(failed)));
+        }
         if let Some(age) = not_modified.get(AGE) {
             let mut own = head.lines.clone();
             own.add_octets("Age", age.as_bytes());
@@ -328,6 +340,12 @@ impl Fetch {
         Some(Whole { rules, disk, object, times, key: self.key, names, replaced })
     }
 
+    /// Whether what is stored of a slice tells of the others.
+    fn stays_slice(&self, wanted: Wanted, reply: &Reply) -> bool {
+        let storable = sealion_cache::storable_fields(&self.rules.policy, &reply.fields, now_s());
+        Sliced::of(&storable, wanted.size).is_some()
+    }
+
     fn may_store(
         &self,
         reply: &Reply,
@@ -335,6 +353,10 @@ impl Fetch {
         received: u64,
     ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), Unstored> {
         let policy = &self.rules.policy;
+        // It answers the range of one client.
+        if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.part, Part::Whole) {
+            return Err(Unstored::ByRule(NotStored::Range));
+        }
         let code = code(reply.status, &self.part);
         let lifetime =
             sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);

@@ -81,9 +81,11 @@ impl Rules {
         if status != Status::PARTIAL_CONTENT {
             return (self.lines)(fields, authority_of(key));
         }
-        // It is that of the slice, not of what a client asks for.
+        // They are those of the slice, not of what a client asks for (RFC 9530 §2).
         let mut fields = fields.clone();
         fields.remove(CONTENT_RANGE);
+        fields.remove("content-digest");
+        fields.remove("content-md5");
         (self.lines)(&fields, authority_of(key))
     }
 }

@@ -155,6 +155,11 @@ impl Sliced {
         self.complete
     }
 
+    /// Whether a rule has slices of this size.
+    pub(super) fn is_of(&self, size: Option<u64>) -> bool {
+        size == Some(self.size)
+    }
+
     /// The slice that tells of the others.
     pub(super) fn index(&self) -> u64 {
         self.index

@@ -12,7 +12,7 @@ use super::disk::{objects, wait_for_objects};
 use super::{Cached, answer, has_field, status};
 use crate::support::http2::{Ended, Http2, INITIAL_WINDOW_SIZE, window_update};
 use crate::support::upstream::{Received, Upstream};
-use crate::support::{access_lines, begin, wait_for_message, wait_until};
+use crate::support::{access_lines, begin, get, read_until_cut, wait_for_message, wait_until};
 
 const SLICE: usize = 64 << 10;
 const RULE: &str = "slice = '64KiB', purge_from = ['127.0.0.1']";
@@ -157,6 +157,105 @@ fn a_range_beyond_the_end_of_an_unknown_response_is_the_origins_to_refuse() {
     has_all(&cached, "/a", 0);
     has_all(&cached, "/a", 0);
     assert_eq!(cached.fetches(), 5);
+}
+
+#[test]
+fn a_range_beyond_the_end_says_nothing_to_other_clients() {
+    let origin = Upstream::answering(|request| match request.all("range")[..] {
+        ["bytes=851968-917503"] => answer(416, &format!("{FRESH}Content-Range: bytes */200000\r\n"), b""),
+        _ => of_version(request, 0, FRESH),
+    });
+    let cached = Cached::with(origin, "", RULE);
+    assert_eq!(cached.get("/a", &[("Range", "bytes=900000-")]).status, 416);
+    has_all(&cached, "/a", 0);
+}
+
+#[test]
+fn a_response_that_has_become_shorter_than_the_slice_that_tells_is_fetched_whole() {
+    let has_shrunk = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&has_shrunk);
+    let origin = Upstream::answering(move |request| match now.load(Ordering::Relaxed) {
+        0 => of_version(request, 0, "Cache-Control: no-cache\r\n"),
+        _ => of_body(request, 1, b"short", "Cache-Control: no-cache\r\n"),
+    });
+    let cached = Cached::with(origin, "", RULE);
+    assert_eq!(cached.get("/a", &[("Range", "bytes=131072-131080")]).status, 206);
+    wait_for_objects(&cached, 1);
+    has_shrunk.store(1, Ordering::Relaxed);
+    for _ in 0..3 {
+        let response = cached.get("/a", &[]);
+        assert_eq!((response.status, &*response.body), (200, &b"short"[..]));
+    }
+}
+
+/// Its slices could not be put together.
+#[test]
+fn a_response_whose_validator_is_not_stored_is_fetched_whole() {
+    let (origin, _) = versions("Cache-Control: max-age=1000, no-cache=\"ETag\"\r\n");
+    let cached = Cached::with(origin, "", RULE);
+    for _ in 0..3 {
+        has_all(&cached, "/a", 0);
+    }
+    assert_eq!(ranges(&cached)[..2], ["0-65535", ""]);
+}
+
+#[test]
+fn the_digest_of_a_slice_is_not_sent_for_other_octets() {
+    let (origin, _) =
+        versions("Cache-Control: max-age=1000\r\nContent-Digest: sha-256=:AAAA:\r\nContent-MD5: AAAA\r\n");
+    let cached = Cached::with(origin, "", RULE);
+    for fields in [&[][..], &[("Range", "bytes=70000-70005")]] {
+        let response = cached.get("/a", fields);
+        assert_eq!((response.field("content-digest"), response.field("content-md5")), (None, None));
+    }
+}
+
+/// Only what says something of the response removes its slices.
+#[test]
+fn a_client_that_is_refused_a_slice_removes_none() {
+    let origin = Upstream::answering(|request| match request.all("user-agent")[..] {
+        ["blocked"] => answer(403, FRESH, b"no"),
+        _ => of_version(request, 0, FRESH),
+    });
+    let cached = Cached::with(origin, "", RULE);
+    assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, 206);
+    wait_for_objects(&cached, 1);
+    let mut client = cached.site.connect(cached.server());
+    let fields = [("Range", "bytes=65536-65540"), ("User-Agent", "blocked")];
+    client.send(http::head("GET", "/a", &fields).as_bytes()).expect("it leaves");
+    // It is cut.
+    let _ = read_until_cut(&mut client);
+    assert_eq!(cached.fetches(), 2);
+    has_all(&cached, "/a", 0);
+    assert_eq!(ranges(&cached), ["0-65535", "65536-131071", "65536-131071", "131072-196607", "196608-199999"]);
+}
+
+/// The rule of the reload shares the fetch of the one before it, and gets a slice of that one's size.
+#[test]
+fn a_validation_under_way_at_a_reload_makes_no_bare_part() {
+    let (origin, go_on, _) = waiting("Cache-Control: no-cache\r\n");
+    let mut cached = Cached::with(origin, "", RULE);
+    let answer_up_to = |requests: usize| (0..requests).for_each(|_| go_on.send(()).expect("the origin waits"));
+    answer_up_to(4);
+    has_all(&cached, "/a", 0);
+    wait_for_objects(&cached, 4);
+    let mut clients = [(); 2].map(|()| cached.site.connect(cached.server()));
+    clients[0].send(get("/a").as_bytes()).expect("it leaves");
+    wait_until("it is validated", || cached.fetches() == 5);
+    cached.keys.1 = "slice = '100KiB'";
+    cached.config().write();
+    cached.server().signal(Signal::HUP);
+    wait_for_message(cached.server(), "configuration 1 is in use");
+    clients[1].send(get("/a").as_bytes()).expect("it leaves");
+    thread::sleep(std::time::Duration::from_millis(100));
+    answer_up_to(50);
+    for client in &mut clients {
+        let response = http::read_response(client, "GET").expect("a response");
+        assert!(response.status == 200 && response.body == body(0), "{} {}", response.status, response.body.len());
+    }
+    for _ in 0..3 {
+        has_all(&cached, "/a", 0);
+    }
 }
 
 #[test]
