@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
 pub use rustix::process::Signal;
+use rustix::process::{Pid, WaitOptions};
 
 use crate::PATIENCE;
 
@@ -132,6 +132,27 @@ impl Server {
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("the server still runs");
+    }
+
+    /// Stops it and returns once all of its threads stand still, so that what is sent now is found at once by [`Self::resume`].
+    ///
+    /// # Panics
+    /// When the process has ended.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        // SIGSTOP reaches each thread by itself (signal(7)); waitpid(2) tells when the last one has stopped.
+        let status = rustix::process::waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        assert!(
+            matches!(status, Ok(Some((_, status))) if status.stopped()),
+            "the server did not stop, but: {status:?}"
+        );
+    }
+
+    /// Lets it go on after [`Self::pause`].
+    #[track_caller]
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
     }
 
     /// Waits for its end.

@@ -4,7 +4,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use sealion_testkit::server::Signal;
 use sealion_testkit::{Event, PATIENCE, Suite, http, pattern};
 use sealion_tls::AlertDescription;
 
@@ -306,10 +305,10 @@ fn many_requests_at_once_on_one_connection_do_not_hold_up_another() {
     http::get(&mut many, "/f?many").expect("an answer");
     http::get(&mut one, "/f?one").expect("an answer");
     access_lines(&server, 2);
-    server.signal(Signal::STOP);
+    server.pause();
     many.send(get("/f?many").repeat(300).as_bytes()).expect("it leaves");
     one.send(get("/f?one").as_bytes()).expect("it leaves");
-    server.signal(Signal::CONT);
+    server.resume();
     let lines = access_lines(&server, 2 + 301);
     let before = lines[2..].iter().position(|line| line.text.contains("?one")).expect("it was answered");
     assert!(before <= 32, "{before} responses came before it");

@@ -92,13 +92,13 @@ fn a_client_that_half_closed_before_the_move_gets_everything() {
             let counters = Counters::now();
             let mut client = site.connector(suite).connect(server.address());
             // Request and FIN are both there when the server looks.
-            server.signal(Signal::STOP);
+            server.pause();
             client.send(get("/f").as_bytes()).expect("it leaves");
             if with_close_notify {
                 client.close_notify().expect("it leaves");
             }
             client.fin().expect("it leaves");
-            server.signal(Signal::CONT);
+            server.resume();
             let ending = client.read_to_end().expect("the server closes");
             content::assert_equal(&parse_responses(&ending.data)[0].body, 0..WORTH_IT);
             ending.assert_orderly();
