@@ -95,7 +95,11 @@ impl HeadBuffer {
     /// [`Event::Request`]: crate::Event::Request
     /// [`Event::TooLarge`]: crate::Event::TooLarge
     pub fn request(&self) -> RequestHead<'_> {
-        let pseudo = |pseudo: Pseudo| self.text(self.pseudo[pseudo as usize]);
+        // They come before all fields and were checked to be ASCII: one check of them together is enough.
+        let text = std::str::from_utf8(&self.lines[..self.fields.min(self.lines.len())]).unwrap_or_default();
+        let pseudo = |pseudo: Pseudo| {
+            self.pseudo[pseudo as usize].map(|Span { start, end }| text.get(start..end).unwrap_or_default())
+        };
         RequestHead {
             method: pseudo(Pseudo::Method).unwrap_or_default(),
             scheme: pseudo(Pseudo::Scheme),
@@ -106,6 +110,11 @@ impl HeadBuffer {
             content_length: self.content_length,
             priority: self.priority,
         }
+    }
+
+    /// The protocol that CONNECT asks for (RFC 8441 §4), without a look at the rest of [`Self::request`].
+    pub fn protocol(&self) -> Option<&str> {
+        self.text(self.pseudo[Pseudo::Protocol as usize])
     }
 
     /// The fields that were decoded last: of a request, or of trailers behind [`Event::Trailers`].

@@ -123,7 +123,7 @@ impl Http2<'_> {
         if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
             // The head is not kept for it.
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
-        } else if head.request().protocol.is_some() {
+        } else if head.protocol().is_some() {
             self.connect(id, end, stream, head);
         } else if !end && self.context.may_forward(head) {
             let length = head.fields().first("content-length");
@@ -143,7 +143,7 @@ impl Http2<'_> {
 
     /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
     fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
-        if head.request().protocol.is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
+        if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
             let head = std::mem::replace(head, free_head());
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);
         }
