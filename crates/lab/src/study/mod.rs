@@ -322,9 +322,11 @@ mod tests {
         let cell = |size: u64, workers: u64, time: &str| {
             format!("size={size} calls=unlimited connections={workers} suite=aes128-gcm threads=1 Decrypt {time}")
         };
-        let cells = |time| [cell(10_240 * K, 500, time), cell(1024 * K, 500, time), cell(512 * K, 1500, time)];
-        expect(StudyName::Container, Scale::Full, 3, &cells("30 s"));
-        expect(StudyName::Container, Scale::Default, 3, &cells("10 s"));
+        let cells =
+            |few, many, time| [cell(10_240 * K, few, time), cell(1024 * K, few, time), cell(512 * K, many, time)];
+        expect(StudyName::Container, Scale::Full, 3, &cells(500, 1500, "30 s"));
+        expect(StudyName::Container, Scale::Default, 3, &cells(500, 1500, "10 s"));
+        expect(StudyName::Container, Scale::Quick, 2, &cells(50, 150, "2 s"));
     }
 
     #[test]
