@@ -85,7 +85,7 @@ pub use abuse::{MOST_EMPTY_DATA, MOST_PRIORITY_UPDATES, MOST_REPLIES, MOST_SMALL
 pub use connection::{Connection, DataFrame, LONGEST_BLOCK, MOST_CONTINUATIONS};
 pub use error::{ConnectionError, ErrorCode, Flood, StreamClosed};
 pub use event::Event;
-pub use frame::{HEADER_LEN, PREFACE, RECORD_PAYLOAD, payload_len};
+pub use frame::{HEADER_LEN, PREFACE, RECORD_PAYLOAD, ends_by_headers, is_continuation, payload_len};
 pub use hpack::HeaderBlock;
 pub use priority::Priority;
 pub use request::{HeadBuffer, RequestHead};

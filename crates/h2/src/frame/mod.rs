@@ -10,6 +10,8 @@ pub(crate) use write::{
     write_go_away, write_headers, write_ping, write_reset, write_settings, write_settings_ack, write_window_update,
 };
 
+use crate::stream::StreamId;
+
 /// Length of a frame header.
 pub const HEADER_LEN: usize = 9;
 
@@ -63,6 +65,17 @@ pub(crate) struct FrameHead {
 /// Octets behind a frame header.
 pub fn payload_len(header: &[u8; HEADER_LEN]) -> usize {
     FrameHead::parse(header).length
+}
+
+/// The stream that HEADERS with this header end: trailers, or the head of a response without content.
+pub fn ends_by_headers(header: &[u8; HEADER_LEN]) -> Option<StreamId> {
+    let head = FrameHead::parse(header);
+    (head.kind == kind::HEADERS && head.has(flag::END_STREAM)).then_some(StreamId(head.stream))
+}
+
+/// Whether the header is that of CONTINUATION, which is a part of the HEADERS before it.
+pub fn is_continuation(header: &[u8; HEADER_LEN]) -> bool {
+    FrameHead::parse(header).kind == kind::CONTINUATION
 }
 
 impl FrameHead {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-use sealion_h2::{DataFrame, HEADER_LEN, RECORD_PAYLOAD, payload_len};
+use sealion_h2::{DataFrame, HEADER_LEN, RECORD_PAYLOAD, StreamId, ends_by_headers, is_continuation, payload_len};
 use sealion_tls::{FIRST_RECORD, Part};
 
 use crate::files::resolve::{Content, SiteFile};
@@ -28,6 +28,8 @@ pub(super) struct Batch {
     copied: Vec<u8>,
     stretches: Vec<Stretch>,
     len: usize,
+    /// Octets at the beginning that are the rest of a frame.
+    begun: usize,
     /// The first record is to be short.
     begins_short: bool,
 }
@@ -43,7 +45,7 @@ impl Batch {
     /// An empty batch, with memory from the thread's store.
     pub(super) fn take() -> Self {
         let stretches = FREE_STRETCHES.take();
-        Batch { copied: free_bytes(), stretches, len: 0, begins_short: false }
+        Batch { copied: free_bytes(), stretches, len: 0, begun: 0, begins_short: false }
     }
 
     /// Gives the memory to the thread's store.
@@ -58,7 +60,7 @@ impl Batch {
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.stretches.clear();
-        (self.len, self.begins_short) = (0, false);
+        (self.len, self.begun, self.begins_short) = (0, 0, false);
     }
 
     /// Octets of plaintext.
@@ -128,25 +130,34 @@ impl Batch {
         self.stretches.push(Stretch::File(Arc::clone(file), range));
     }
 
-    /// Leaves what is unsent when `sent` octets are, without the frames of streams whose content is in `file`: returns those frames. `None`: one of them is
-    /// under way, so that the client waits for content that cannot come.
+    /// Leaves what is unsent when `sent` octets are, without the frames of streams whose content is in `file`: returns their DATA. Trailers of theirs go too,
+    /// so that no such stream ends as if it were whole. `None`: one of the frames is under way, so that the client waits for content that cannot come.
     pub(super) fn skip(&mut self, sent: usize, file: &Arc<File>) -> Option<Vec<DataFrame>> {
         let frames = self.frames();
         let is_of = |stretch: Stretch| stretch.file().is_some_and(|other| Arc::ptr_eq(other, file));
         let has_file = |range: Range<usize>| self.slice(range).any(is_of);
+        let unsent = |octets: &Range<usize>| octets.start.max(sent)..octets.end;
         let broken: Vec<_> = frames
             .iter()
-            .filter(|(octets, _)| octets.end > sent && has_file(octets.start.max(sent)..octets.end))
-            .filter_map(|(_, frame)| frame.map(|frame| frame.stream))
+            .filter(|(octets, _)| octets.end > sent && has_file(unsent(octets)))
+            .filter_map(|(_, frame)| frame.stream())
             .collect();
-        let (mut left, mut dropped) = (Vec::new(), Vec::new());
+        let (mut left, mut dropped, mut begun) = (Vec::new(), Vec::new(), 0);
         for (octets, frame) in frames.into_iter().filter(|(octets, _)| octets.end > sent) {
-            match frame.filter(|frame| broken.contains(&frame.stream)) {
-                Some(frame) if octets.start >= sent => dropped.push(frame),
-                Some(_) if has_file(sent..octets.end) => return None,
-                _ => left.extend(self.slice(octets.start.max(sent)..octets.end)),
+            let is_begun = octets.start < sent || matches!(frame, Frame::Begun);
+            if is_begun && has_file(unsent(&octets)) {
+                return None;
+            }
+            if is_begun {
+                begun = unsent(&octets).len();
+            }
+            match frame {
+                Frame::Data(frame) if !is_begun && broken.contains(&frame.stream) => dropped.push(frame),
+                Frame::End(stream) if !is_begun && broken.contains(&stream) => {}
+                _ => left.extend(self.slice(unsent(&octets))),
             }
         }
+        self.begun = begun;
         self.len = left.iter().map(Stretch::len).sum();
         (self.stretches, self.begins_short) = (left, false);
         Some(dropped)
@@ -157,9 +168,12 @@ impl Batch {
         self.stretches.iter().filter_map(Stretch::file).find(|file| ptr::eq(Arc::as_ptr(file), part)).cloned()
     }
 
-    /// All frames with their octets, headers included; `None`: not DATA.
-    fn frames(&self) -> Vec<(Range<usize>, Option<DataFrame>)> {
-        let (mut frames, mut start) = (Vec::new(), 0);
+    /// All frames with their octets, headers included.
+    fn frames(&self) -> Vec<(Range<usize>, Frame)> {
+        let (mut frames, mut start) = (Vec::new(), self.begun);
+        if self.begun > 0 {
+            frames.push((0..self.begun, Frame::Begun));
+        }
         while start < self.len {
             let mut header = [0; HEADER_LEN];
             // It was copied as a whole.
@@ -169,7 +183,8 @@ impl Batch {
                 header.copy_from_slice(&self.copied[range]);
             }
             let end = start + HEADER_LEN + payload_len(&header);
-            frames.push((start..end, DataFrame::of(header)));
+            let frame = Frame::of(header, frames.last().map(|(_, before)| before));
+            frames.push((start..end, frame));
             start = end;
         }
         frames
@@ -220,6 +235,51 @@ impl Batch {
                 Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
             },
         }
+    }
+}
+
+/// What a batch needs to know of a frame.
+enum Frame {
+    /// The rest of a frame whose beginning was sent.
+    Begun,
+    Data(DataFrame),
+    /// Trailers.
+    End(StreamId),
+    Other,
+}
+
+impl Frame {
+    fn of(header: [u8; HEADER_LEN], before: Option<&Self>) -> Self {
+        if let Some(frame) = DataFrame::of(header) {
+            return Self::Data(frame);
+        }
+        let end = match before {
+            Some(Self::End(stream)) if is_continuation(&header) => Some(*stream),
+            _ => ends_by_headers(&header),
+        };
+        end.map_or(Self::Other, Self::End)
+    }
+
+    /// The stream of DATA.
+    fn stream(&self) -> Option<StreamId> {
+        match self {
+            Self::Data(frame) => Some(frame.stream),
+            _ => None,
+        }
+    }
+}
+
+/// Removes trailers of some streams from `frames`, which are whole frames without content.
+pub(super) fn remove_trailers(frames: &mut Vec<u8>, is_of: impl Fn(StreamId) -> bool) {
+    let (mut start, mut before) = (0, None);
+    while let Some(header) = frames[start..].first_chunk::<HEADER_LEN>() {
+        let end = start + HEADER_LEN + payload_len(header);
+        let frame = Frame::of(*header, before.as_ref());
+        match frame {
+            Frame::End(stream) if is_of(stream) => drop(frames.drain(start..end)),
+            _ => start = end,
+        }
+        before = Some(frame);
     }
 }
 
@@ -379,6 +439,47 @@ mod tests {
             let left: Vec<u8> = left.iter().flat_map(|range| all[range.clone()].to_vec()).collect();
             assert!(octets(&batch) == left, "{sent} {broken}");
         }
+    }
+
+    #[test]
+    fn a_second_file_that_cannot_be_read_is_left_out_behind_the_rest_of_a_frame() {
+        let (mut batch, files) = batch();
+        let all = octets(&batch);
+        let later = [b'c', b'd'].map(|octet| {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[octet; 10_000], 0).unwrap();
+            SiteFile::of(file)
+        });
+        for (stream, file) in [5, 7].into_iter().zip(&later) {
+            batch.copy(&[0, 39, 16, 0, 1, 0, 0, 0, stream]);
+            batch.file(file, 0..10_000);
+        }
+        let sent = OTHER + RECORD + 700;
+        assert_eq!(batch.skip(sent, &files[1]).expect("none of its frames is under way").len(), 2);
+        let Content::File(third) = &later[0].content else { unreachable!("it is a file") };
+        let dropped = batch.skip(0, third).expect("none of its frames is under way");
+        assert_eq!(dropped.iter().map(|frame| (frame.stream.get(), frame.length)).collect::<Vec<_>>(), [(5, 10_000)]);
+        let last = [&[0, 39, 16, 0, 1, 0, 0, 0, 7][..], &[b'd'; 10_000]].concat();
+        assert!(octets(&batch) == [&all[sent..OTHER + FIRST], &last].concat());
+        // A part of the rest was sent.
+        assert!(batch.skip(5, third).expect("it is left out").is_empty());
+        assert!(octets(&batch) == [&all[sent + 5..OTHER + FIRST], &last].concat());
+        assert!(batch.skip(0, &files[0]).is_none(), "the rest of a frame cannot come");
+    }
+
+    #[test]
+    fn trailers_go_with_the_content_before_them() {
+        let (mut batch, files) = batch();
+        let trailers =
+            |stream| [&[0, 0, 1, 1, 1, 0, 0, 0, stream, 0x88][..], &[0, 0, 1, 9, 4, 0, 0, 0, stream, 0x88]].concat();
+        batch.copy(&trailers(1));
+        batch.copy(&trailers(3));
+        let all = octets(&batch);
+        batch.skip(0, &files[0]).expect("none is under way");
+        assert!(octets(&batch) == [&all[..OTHER], &all[OTHER + FIRST..ALL], &trailers(3)].concat());
+        let mut heads = [trailers(1), vec![0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88], trailers(3)].concat();
+        remove_trailers(&mut heads, |stream| stream.get() == 1);
+        assert_eq!(heads, [vec![0, 0, 1, 1, 4, 0, 0, 0, 1, 0x88], trailers(3)].concat());
     }
 
     #[test]

@@ -5,13 +5,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use sealion_h2::ErrorCode;
+use sealion_h2::{ErrorCode, StreamId};
 use sealion_tls::{Part, Source, TlsStream};
 
 use super::Http2;
 use crate::exchange::Error;
-use crate::http2::batch::{Batch, RECORD};
-use crate::http2::response::Sending;
+use crate::http2::batch::{Batch, RECORD, remove_trailers};
 
 impl Http2<'_> {
     /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
@@ -112,8 +111,10 @@ impl Http2<'_> {
                 sending.withdraw(frame);
             }
         }
-        let is_broken = |sending: &Sending| frames.iter().any(|frame| frame.stream == sending.stream);
-        while let Some(index) = self.sending.iter().position(is_broken) {
+        let is_broken = |stream: StreamId| frames.iter().any(|frame| frame.stream == stream);
+        // They may have come while the content was being sent.
+        remove_trailers(&mut self.heads, is_broken);
+        while let Some(index) = self.sending.iter().position(|sending| is_broken(sending.stream)) {
             let sending = self.sending.swap_remove(index);
             let id = sending.stream;
             tracing::warn!("{}: {error}; stream {id} was reset", self.context.remote);
