@@ -290,7 +290,7 @@ impl Connection {
         self.index(stream.0).map_or(0, |index| self.streams[index].sent)
     }
 
-    /// The streams whose content the windows hold back, with their [progress](Self::progress).
+    /// The streams whose content the windows hold back, in the order of their numbers, with their [progress](Self::progress).
     pub fn stalled(&self) -> impl Iterator<Item = (StreamId, u64)> {
         let bounds = self.bounds();
         let stalled = self.streams.iter().filter(move |stream| bounds.hold_back(stream));

@@ -91,8 +91,11 @@ impl Http2<'_> {
 
     /// Begins the time of windows that hold a response back, and ends that of the others. `deadline`: of those that begin.
     fn note_stalls(&mut self, deadline: Instant) {
+        // In the order of their numbers.
+        let stalled: Vec<_> = self.protocol.stalled().collect();
         for sending in &mut self.sending {
-            let progress = self.protocol.stalled().find(|(id, _)| *id == sending.stream).map(|(_, progress)| progress);
+            let progress =
+                stalled.binary_search_by_key(&sending.stream, |(id, _)| *id).ok().map(|index| stalled[index].1);
             let begins = sending.stalled(progress, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);
@@ -105,7 +108,8 @@ impl Http2<'_> {
         if self.deadlines.frame.is_some_and(|frame| frame.deadline <= first) {
             return self.give_up(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");
         }
-        if !self.protocol.settings_acknowledged() && self.deadlines.settings.is_some_and(|due| due <= first) {
+        let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
+        if unacknowledged && self.deadlines.settings.is_some_and(|due| due <= first) {
             return self.give_up(ErrorCode::SETTINGS_TIMEOUT, "the client did not acknowledge SETTINGS in time");
         }
         let late: Vec<_> = self.receiving.extract_if(.., |receiving| receiving.deadline <= first).collect();
