@@ -74,11 +74,10 @@ impl<'a> From<Answering<'a>> for Answer<'a> {
 
 impl<'a> Context<'a> {
     /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
-    pub(super) fn may_forward(&self, head: &HeadBuffer) -> bool {
-        let current = self.shared.generations.current();
+    pub(super) fn may_forward(&self, head: &HeadBuffer, current: &Current) -> bool {
         let decoded = head.request();
         let Some(request) = as_seen(&decoded) else { return false };
-        let exchange = Exchange::resume(self.shared, &current, self.listener, Some(&request), None);
+        let exchange = Exchange::resume(self.shared, current, self.listener, Some(&request), None);
         let peer = self.peer(self.remote, &request);
         exchange.route(peer).is_some_and(|site| site.may_forward(&request))
     }
@@ -90,8 +89,8 @@ impl<'a> Context<'a> {
         permit: &mut Permit,
         socket: &Socket,
         content: Option<RequestContent>,
+        current: Current,
     ) -> Answer<'a> {
-        let current = self.shared.generations.current();
         let decoded = head.request();
         let is_tunnel = decoded.protocol.is_some();
         let Some(request) = as_seen(&decoded) else {

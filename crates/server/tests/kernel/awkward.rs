@@ -44,7 +44,7 @@ fn moved(site: &Site, server: &Server, suite: Suite) -> Client {
 }
 
 /// Linux 6.14 and later change the sending key.
-fn kernel_rekeys() -> bool {
+pub(crate) fn kernel_rekeys() -> bool {
     match guest_series().as_deref() {
         Some("6.1" | "6.12") => false,
         Some("7.2") => true,

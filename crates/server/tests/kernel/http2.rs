@@ -5,8 +5,12 @@ use std::fs::File;
 use sealion_testkit::Suite;
 use sealion_testkit::ktls::Counters;
 use sealion_testkit::server::Server;
+use sealion_tls::record::ContentType;
 
-use crate::support::http2::{Ended, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, window_update};
+use crate::awkward::kernel_rekeys;
+use crate::support::http2::{
+    Ended, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, block, headers, window_update,
+};
 use crate::support::{LARGE, SMALL_WINDOW, Site, access_line, access_lines, content};
 
 const MIB: u64 = 1 << 20;
@@ -133,4 +137,30 @@ fn a_file_that_is_truncated_between_two_batches_resets_its_stream_and_no_other()
     let lines = access_lines(&server, 2);
     assert!(lines[0].get("aborted").contains("were promised"), "{}", lines[0].text);
     assert_eq!(lines[1].way(), ("kernel", "moved-before"), "{}", lines[1].text);
+}
+
+/// Where the kernel does not change its key, what is under way goes on to its end, and then the connection closes.
+#[test]
+fn a_key_update_among_streams_cuts_none_of_them() {
+    let site = site_with_sizes();
+    site.add_large("large", LARGE);
+    let server = site.serve(&["--ktls", "always"]);
+    let mut http = connect(&site, &server, Suite::TLS13, WINDOW);
+    let counters = Counters::now();
+    let large = http.get("/large");
+    http.read_until("it has begun", |http| http.streams.get(&large).is_some_and(|got| !got.body.is_empty()));
+    let other = http.stream();
+    let request = headers(other, true, &block("GET", "/1000", &[]));
+    let mut sealed = http.client.seal(ContentType::ApplicationData, &request);
+    sealed.extend(http.client.seal_key_update(true));
+    http.client.write(&sealed).expect("it leaves");
+    assert_whole(&mut http, other, 1000);
+    assert_whole(&mut http, large, LARGE);
+    if kernel_rekeys() {
+        assert_eq!((http.client.key_updates(), counters.tx_rekeys_since()), (1, 1));
+        let stream = http.get("/1000");
+        assert_whole(&mut http, stream, 1000);
+    } else {
+        assert_eq!((http.closed(), http.client.key_updates()), (NO_ERROR, 0));
+    }
 }

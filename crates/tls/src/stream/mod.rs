@@ -86,6 +86,8 @@ pub struct TlsStream {
     /// Bytes that TCP takes at once, as far as is known without asking it.
     room: usize,
     sending: Sending,
+    /// Responses are under way although none is being sent.
+    responding: bool,
     patience: Patience,
     /// Bytes that the socket took of this process: records that were sealed in user space, or all of a connection without TLS.
     written: u64,
@@ -192,6 +194,7 @@ impl TlsStream {
             outgoing: None,
             room: 0,
             sending: Sending::Open,
+            responding: false,
             patience: Patience::default(),
             written: 0,
             delivery: None,
@@ -253,6 +256,12 @@ impl TlsStream {
     /// The socket, for its options and addresses. Bytes written to it directly break the connection.
     pub fn socket(&self) -> &Socket {
         self.sender.socket()
+    }
+
+    /// Says whether responses are under way between two sends too, as in a protocol with streams. Until they are not, an owed key update that cannot be
+    /// made ends no reading ([`Self::read_more`]).
+    pub fn set_responding(&mut self, responding: bool) {
+        self.responding = responding;
     }
 
     /// Whether the response being prepared should be the last on this connection: the key is nearly

@@ -109,7 +109,7 @@ impl TlsStream {
 
     /// Between responses: the peer asked for an update before our next data, and it cannot be made.
     fn owes_an_update_in_vain(&self) -> bool {
-        self.is_key_update_due() && self.sending == Sending::Open && !self.can_update_keys()
+        self.is_key_update_due() && self.sending == Sending::Open && !self.responding && !self.can_update_keys()
     }
 
     /// [`Self::read_more`] for a caller that polls; it may be polled while a send waits, see [`Self::poll_send`].

@@ -8,7 +8,7 @@ use sealion_tls::TlsStream;
 use tokio::sync::oneshot;
 
 use super::Http2;
-use crate::exchange::now;
+use crate::exchange::{Current, now};
 use crate::http2::head::with_head;
 use crate::http2::request::{Answer, Answered, Answering, Later, block_of_interim};
 use crate::http2::response::Sending;
@@ -27,16 +27,17 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Http2<'a> {
-    /// Answers the request in `head`.
+    /// Answers the request in `head`, which began under `current`.
     pub(super) fn answer(
         &mut self,
         id: StreamId,
         head: &mut HeadBuffer,
         stream: &TlsStream,
         content: Option<RequestContent>,
+        current: Current,
     ) {
         let memory = head.memory();
-        match self.context.answer(head, &mut self.permit, stream.socket(), content) {
+        match self.context.answer(head, &mut self.permit, stream.socket(), content, current) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {
                 if let Some(block) = hints {

@@ -247,11 +247,16 @@ impl<'a> Http2<'a> {
         end
     }
 
+    /// Whether no request waits for a response or a part of one.
+    fn is_idle(&self) -> bool {
+        self.protocol.is_idle() && self.answering.is_empty()
+    }
+
     fn next(&self, stream: &TlsStream) -> Next {
         if !self.heads.is_empty() || self.protocol.has_control() || (!self.failed && self.protocol.has_frame()) {
             return Next::Send;
         }
-        let idle = self.protocol.is_idle() && self.answering.is_empty();
+        let idle = self.is_idle();
         if self.failed || (idle && (self.finished || self.protocol.is_drained())) {
             return Next::End(Some(self.closing.unwrap_or(End::Usual)));
         }

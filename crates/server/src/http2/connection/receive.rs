@@ -9,7 +9,7 @@ use sealion_http::Status;
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{End, Error};
+use crate::exchange::{Current, End, Error};
 use crate::http2::content::Streamed;
 use crate::http2::request::{Delivery, free_head, keep_head};
 use crate::http2::response::reset_by_client;
@@ -34,6 +34,7 @@ impl Http2<'_> {
             if self.finished {
                 break Ok(());
             }
+            stream.set_responding(!self.is_idle());
             match stream.poll_read_more(cx) {
                 Poll::Pending => break Ok(()),
                 Poll::Ready(Ok(0)) => {
@@ -41,7 +42,11 @@ impl Http2<'_> {
                     // The rest of their content will not come.
                     self.streamed.clear();
                 }
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(_)) => {
+                    if stream.should_close() {
+                        self.protocol.drain();
+                    }
+                }
                 // Between requests no data can be lost, and many clients close without close_notify.
                 Poll::Ready(Err(sealion_tls::Error::Truncated)) if self.protocol.is_idle() => self.finished = true,
                 Poll::Ready(Err(error)) => break Err(error.into()),
@@ -92,7 +97,8 @@ impl Http2<'_> {
             Event::Request { stream: id, end } => self.request(id, end, stream, head),
             Event::TooLarge { stream: id, .. } => {
                 self.count_request();
-                let head = std::mem::replace(head, free_head());
+                let head =
+                    if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream: id, data, end } => self.content(id, data, end, stream),
@@ -120,39 +126,38 @@ impl Http2<'_> {
     /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
     fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
         self.count_request();
-        if head.memory() > LARGE_HEAD && self.kept() > MOST_KEPT {
-            // The head is not kept for it.
+        let current = self.context.shared.generations.current();
+        if !self.may_keep(head) {
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
         } else if head.protocol().is_some() {
-            self.connect(id, end, stream, head);
-        } else if !end && self.context.may_forward(head) {
+            self.connect(id, end, stream, head, current);
+        } else if !end && self.context.may_forward(head, &current) {
             let length = head.fields().first("content-length");
             let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let (streamed, content) = Streamed::new(id, length, expects_continue(head));
             self.streamed.push(streamed);
-            self.answer(id, head, stream, Some(content));
+            self.answer(id, head, stream, Some(content), current);
         } else if end || expects_continue(head) {
-            self.answer(id, head, stream, None);
+            self.answer(id, head, stream, None, current);
         } else {
             let head = std::mem::replace(head, free_head());
-            let limits = &self.context.shared.generations.current().limits;
-            let deadline = Instant::now() + limits.request_timeout.duration();
-            self.receiving.push(Receiving { stream: id, head, content: 0, deadline });
+            let deadline = Instant::now() + current.limits.request_timeout.duration();
+            self.receiving.push(Receiving { stream: id, head, current, content: 0, deadline });
         }
     }
 
     /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
-    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
+    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer, current: Current) {
         if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
             let head = std::mem::replace(head, free_head());
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);
         }
-        let content = self.context.may_forward(head).then(|| {
+        let content = self.context.may_forward(head, &current).then(|| {
             let (streamed, content) = Streamed::of_tunnel(id, end);
             self.streamed.push(streamed);
             content
         });
-        self.answer(id, head, stream, content);
+        self.answer(id, head, stream, content, current);
     }
 
     /// Content of a request has come, or its end.
@@ -192,9 +197,9 @@ impl Http2<'_> {
         receiving.content += length;
         // Behind the answer no more is taken than the window has room for.
         self.protocol.consume(id, length as usize);
-        if end || receiving.content > self.context.shared.generations.current().limits.max_body.0 {
-            let mut head = self.receiving.swap_remove(index).head;
-            self.answer(id, &mut head, stream, None);
+        if end || receiving.content > receiving.current.limits.max_body.0 {
+            let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
+            self.answer(id, &mut head, stream, None, current);
             keep_head(head);
         }
     }
@@ -204,8 +209,11 @@ impl Http2<'_> {
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
-            // Its slot is promised to another connection.
-            self.closing = Some(End::Evicted);
+            // Its slot is promised to another connection. It closes as any other that has sent a response: not before the client has it.
+            if let Some(worker) = metrics::worker() {
+                worker.evicted.add(1);
+            }
+            self.closing = Some(End::Usual);
             self.protocol.drain_now();
         }
         let current = self.context.shared.generations.current();
@@ -226,6 +234,11 @@ impl Http2<'_> {
         self.context.reset(status).finish(&self.context, stream.info(), delivery);
     }
 
+    /// Whether a request may keep its head while it waits: small ones always.
+    fn may_keep(&self, head: &HeadBuffer) -> bool {
+        head.memory() <= LARGE_HEAD || self.kept() <= MOST_KEPT
+    }
+
     /// Octets of heads that wait for content, an answer's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
@@ -238,6 +251,8 @@ impl Http2<'_> {
 pub(super) struct Receiving {
     pub(super) stream: StreamId,
     pub(super) head: HeadBuffer,
+    /// The settings that it began under. Under others its content, of which some is discarded already, might be forwarded.
+    current: Current,
     /// Octets of content so far.
     content: u64,
     /// When all of it has to be there.

@@ -148,6 +148,42 @@ fn clients_that_open_all_their_streams_and_no_window_pin_little_memory() {
     drop(clients);
 }
 
+/// An entry of 4000 octets in the dynamic table, named nine times by each request. Their answers wait for windows.
+#[test]
+fn heads_that_are_too_large_are_kept_no_more_than_others() {
+    const CLIENTS: u64 = 10;
+    let (site, server) = serve(&[]);
+    let mut entry = Vec::new();
+    literal(&mut entry, "x", &"y".repeat(4000));
+    entry[0] = 0x40;
+    connect(&site, &server, &[]).fetch("/large");
+    let before = resident(&server);
+    let clients: Vec<Http2> = (0..CLIENTS)
+        .map(|_| {
+            let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+            let mut first = block("GET", "/f", &[]);
+            first.extend(&entry);
+            let requests: Vec<(u32, Vec<u8>)> = (0..120)
+                .map(|_| {
+                    let mut block = std::mem::replace(&mut first, block("GET", "/f", &[]));
+                    block.resize(block.len() + 9, 0x80 | 62);
+                    let stream = http.stream();
+                    (stream, headers(stream, true, &block))
+                })
+                .collect();
+            requests.iter().for_each(|(_, octets)| http.send(octets));
+            http.read_until("all heads", |http| {
+                requests.iter().all(|(stream, _)| http.streams.get(stream).is_some_and(|got| got.status == 431))
+            });
+            http
+        })
+        .collect();
+    let each = resident(&server).saturating_sub(before) / CLIENTS;
+    println!("{each} octets a connection of 120 heads that are too large");
+    assert!(each < 4 << 20, "{each} octets a connection");
+    drop(clients);
+}
+
 #[test]
 fn an_idle_connection_gives_back_what_many_streams_took() {
     // The first connections bring the allocator to its size.

@@ -7,8 +7,10 @@ use sealion_testkit::{Suite, pattern};
 
 use super::{assert_serves, connect, connect_slow_reader, serve};
 use crate::support::http2::{
-    CANCEL, Ended, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, NO_ERROR, PING, block, frame, headers, window_update,
+    CANCEL, DATA, END_STREAM, Ended, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, NO_ERROR, PING, block, frame, headers,
+    window_update,
 };
+use crate::support::upstream::{Upstream, ok};
 use crate::support::{LARGE, Site, Successor, access_line, wait_for_message, wait_until};
 
 #[test]
@@ -150,6 +152,52 @@ fn an_idle_connection_makes_room_for_a_new_one() {
     assert_serves(&site, &server);
     let oldest = &mut idle[0];
     assert_eq!(oldest.closed(), NO_ERROR);
+}
+
+/// Its place is promised to another connection in the middle of a head. What it is then sent arrives, however slowly it reads.
+#[test]
+fn a_connection_that_asked_while_it_made_room_gets_the_whole_response() {
+    let (site, server) = serve(&["--max-connections", "1", "--workers", "1"]);
+    let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, MAX_WINDOW)]);
+    http.send(&window_update(0, 1 << 30));
+    http.fetch("/f");
+    // What was used a moment ago makes no room.
+    std::thread::sleep(Duration::from_millis(1100));
+    let stream = http.stream();
+    let request = headers(stream, true, &block("GET", "/large", &[]));
+    http.send(&request[..20]);
+    let other = std::net::TcpStream::connect(server.address()).expect("a connection");
+    std::thread::sleep(Duration::from_millis(500));
+    http.send(&request[20..]);
+    http.read_until("the beginning", |http| http.streams.get(&stream).is_some_and(|got| got.body.len() > 10_000));
+    // More than the time that an idle connection has to close.
+    std::thread::sleep(Duration::from_millis(1500));
+    let (status, body) = http.response(stream).whole();
+    assert_eq!(status, 200);
+    pattern::assert_equal(body, 0..LARGE);
+    assert_eq!(http.closed(), NO_ERROR);
+    drop(other);
+}
+
+/// The content that came before was discarded, as no rule forwarded the request.
+#[test]
+fn a_request_is_answered_by_the_settings_that_it_began_under() {
+    let upstream = Upstream::answering(|_| ok(b"forwarded"));
+    let site = Site::new();
+    site.add("f", "content");
+    let server = site.config("").serve_from_user_space();
+    let mut http = connect(&site, &server, &[]);
+    let stream = http.request("PUT", "/f", &[], false);
+    http.send(&frame(DATA, 0, stream, b"first half"));
+    http.ping();
+    let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
+    site.config("proxy = [{ upstream = 'app' }]").table(&table).write();
+    server.signal(Signal::HUP);
+    wait_until("the new rule holds", || http.fetch("/f").1 == b"forwarded");
+    let before = upstream.requests().len();
+    http.send(&frame(DATA, END_STREAM, stream, b"second half"));
+    assert_eq!(http.response(stream).whole().0, 405);
+    assert_eq!(upstream.requests().len(), before);
 }
 
 #[test]
