@@ -295,16 +295,13 @@ fn runs_alone(location: &Directive, script: &str) -> bool {
     modifier == "~" && rest.is_some_and(|rest| matches!(rest, "$" | "(/|$)" | "(?:/|$)" | "($|/)"))
 }
 
-/// Whether a location refuses all scripts.
+/// Whether a location refuses all scripts, and nothing else: one without an end refuses `config.php.bak` too, which is no script.
 fn refuses_scripts(location: &Directive) -> bool {
     let [modifier, path] = location.arguments.as_slice() else { return false };
     let refuses = |inner: &Directive| path_rules::refuses(inner) || inner.name == "deny" && inner.first() == "all";
     let is_beside = |inner: &Directive| matches!(inner.name.as_str(), "access_log" | "log_not_found");
     matches!(modifier.as_str(), "~" | "~*")
-        && matches!(
-            path.as_str(),
-            r"\.php$" | r"\.php" | r"\.php(/|$)" | r"\.php(?:/|$)" | r"[^/]\.php(/|$)" | r"^.+\.php$"
-        )
+        && matches!(path.as_str(), r"\.php$" | r"\.php(/|$)" | r"\.php(?:/|$)" | r"[^/]\.php(/|$)" | r"^.+\.php$")
         && location.children().iter().any(refuses)
         && location.children().iter().all(|inner| refuses(inner) || is_beside(inner))
 }

@@ -111,6 +111,8 @@ fn a_front_script_that_refuses_all_others_runs_alone() {
         ),
         // Other names begin with it.
         ("(/|$)", ""),
+        // More than scripts is refused.
+        ("~ \\.php$", "~ \\.php"),
         // Not all scripts are refused.
         ("~ \\.php$", "~ ^/lib/.*\\.php$"),
         // Some clients may reach them.
